@@ -1,0 +1,84 @@
+//! Whose turn it is to speak.
+//!
+//! The reader hands the word to the agent with every prompt and, where prompts come from a file,
+//! reads the next one only when the word came back. So a file of a hundred prompts is answered in
+//! order and never fills a queue.
+
+use talaria_platform::{Body, EventId};
+use tokio::sync::watch;
+
+/// Shared by the reader and by whatever shows bodies.
+#[derive(Clone)]
+pub struct Floor(watch::Sender<Speaker>);
+
+#[derive(Debug, PartialEq)]
+enum Speaker {
+    Person,
+    /// This prompt has not got its last word yet.
+    Agent(EventId),
+    /// Nothing can be shown any more.
+    Nobody,
+}
+
+impl Floor {
+    /// The person speaks first.
+    pub fn new() -> Self {
+        Self(watch::Sender::new(Speaker::Person))
+    }
+
+    /// The agent has the word until the last word on `prompt` was shown. Called before the prompt
+    /// is handed over, because the answer may be quicker than the handing over.
+    pub fn ask(&self, prompt: EventId) {
+        self.change(Speaker::Agent(prompt));
+    }
+
+    /// A body was shown. The last word on the open prompt gives the word back, whatever its kind: a
+    /// refusal ends a prompt like an answer does, and a question waits for the person.
+    pub fn shown(&self, body: &Body) {
+        self.0.send_if_modified(|speaker| {
+            let last = match speaker {
+                Speaker::Agent(prompt) => body.done && body.reply_to.as_ref() == Some(prompt),
+                Speaker::Person | Speaker::Nobody => false,
+            };
+            if last {
+                *speaker = Speaker::Person;
+            }
+            last
+        });
+    }
+
+    /// Nothing can be shown any more; final.
+    pub fn close(&self) {
+        self.change(Speaker::Nobody);
+    }
+
+    /// Whether the person has the word.
+    pub fn is_free(&self) -> bool {
+        *self.0.borrow() == Speaker::Person
+    }
+
+    /// Waits until the agent does not have the word.
+    pub async fn free(&self) {
+        self.until(|speaker| !matches!(speaker, Speaker::Agent(_))).await;
+    }
+
+    /// Waits until nothing can be shown any more.
+    pub async fn closed(&self) {
+        self.until(|speaker| *speaker == Speaker::Nobody).await;
+    }
+
+    async fn until(&self, reached: impl FnMut(&Speaker) -> bool) {
+        // Cannot fail: the other end is in `self`.
+        let _ = self.0.subscribe().wait_for(reached).await;
+    }
+
+    fn change(&self, to: Speaker) {
+        self.0.send_if_modified(|speaker| {
+            let open = *speaker != Speaker::Nobody;
+            if open {
+                *speaker = to;
+            }
+            open
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! The reading half: lines of the input become prompts in the inbox.
+
+use std::io::{self, BufRead};
+use std::thread;
+
+use talaria_platform::{
+    Author, Batch, Error, ErrorKind, Event, EventId, EventKind, Inbox, Message, Place, Room, Trust, UserId,
+};
+use tokio::sync::mpsc;
+
+use crate::floor::Floor;
+use crate::line::{self, LONGEST, Line};
+use crate::outbound::Outbound;
+use crate::{Input, ROOM, id};
+
+/// The only person there is.
+const OWNER: &str = "owner";
+
+/// Lines that may wait for the core. One: the rest can wait where it is, and does not need memory.
+const LINES: usize = 1;
+
+const TOO_LONG: &str = "That was longer than 1 MiB and was not sent. Please send it in smaller parts.";
+
+/// The input and what is not handed over yet.
+///
+/// Every wait in here may be given up when the platform stops; then the line at hand is lost, as
+/// everything is that a person types into a program that ends.
+pub struct Inbound {
+    source: Source,
+    /// A file or pipe is read on only when the prompt before is answered.
+    in_turns: bool,
+    /// Lines that ended with a backslash.
+    draft: String,
+    /// Read but not accepted yet. Stays here until it is, over as many runs as that takes.
+    pending: Option<Event>,
+    floor: Floor,
+    outbound: Outbound,
+}
+
+enum Source {
+    /// Nobody will write anything.
+    Nothing,
+    /// `run` was not called yet.
+    Unread(Box<dyn BufRead + Send>),
+    /// The other end is the reading thread; it hangs up at the end of the input.
+    Lines(mpsc::Receiver<io::Result<Line>>),
+}
+
+impl Inbound {
+    pub fn new(input: Input, floor: Floor, outbound: Outbound) -> Self {
+        let (source, in_turns) = match input {
+            Input::Terminal(input) => (Source::Unread(input), false),
+            Input::Lines(input) => (Source::Unread(input), true),
+            Input::Nothing => (Source::Nothing, false),
+        };
+        Self { source, in_turns, draft: String::new(), pending: None, floor, outbound }
+    }
+
+    /// Hands prompts over until the input ends. May be called again after an error.
+    pub async fn read(&mut self, inbox: &dyn Inbox) -> Result<(), Error> {
+        self.start().await?;
+        loop {
+            if let Some(event) = &self.pending {
+                let batch = Batch { events: vec![event.clone()], ..Batch::default() };
+                let accepted = inbox.accept(batch).await;
+                accepted.map_err(|error| Error::new(ErrorKind::Retry { after: None }, error))?;
+                self.pending = None;
+            }
+            if self.in_turns {
+                self.floor.free().await;
+            }
+            let Some(text) = self.prompt().await? else { return Ok(()) };
+            let event = event(text);
+            self.floor.ask(event.id.clone());
+            self.pending = Some(event);
+        }
+    }
+
+    /// Starts the thread that reads, the first time. A plain thread, because nothing can interrupt a
+    /// read from a terminal, and the runtime would wait for one of its own threads at the end.
+    async fn start(&mut self) -> Result<(), Error> {
+        match std::mem::replace(&mut self.source, Source::Nothing) {
+            Source::Unread(input) => {
+                let (sender, lines) = mpsc::channel(LINES);
+                let thread = thread::Builder::new().name("console-in".to_owned());
+                thread.spawn(move || pump(input, &sender)).map_err(lost)?;
+                self.source = Source::Lines(lines);
+                self.outbound.greet().await;
+            }
+            started => self.source = started,
+        }
+        Ok(())
+    }
+
+    /// The next thing the person has to say, or `None` at the end of the input.
+    async fn prompt(&mut self) -> Result<Option<String>, Error> {
+        loop {
+            match self.line().await? {
+                Some(Line::Text(line)) => {
+                    self.outbound.entered().await;
+                    if let Some(text) = self.add(&line).await? {
+                        return Ok(Some(text));
+                    }
+                }
+                Some(Line::TooLong) => {
+                    self.outbound.entered().await;
+                    self.refuse().await?;
+                }
+                None => {
+                    let rest = std::mem::take(&mut self.draft);
+                    return Ok((!rest.trim().is_empty()).then_some(rest));
+                }
+            }
+        }
+    }
+
+    async fn line(&mut self) -> Result<Option<Line>, Error> {
+        let Source::Lines(lines) = &mut self.source else { return std::future::pending().await };
+        tokio::select! {
+            biased;
+            () = self.floor.closed() => Err(lost("what is answered cannot be shown any more")),
+            line = lines.recv() => line.transpose().map_err(lost),
+        }
+    }
+
+    /// Adds a line to the draft; returns the draft when that was its last one.
+    async fn add(&mut self, line: &str) -> Result<Option<String>, Error> {
+        if self.draft.len() + line.len() > LONGEST {
+            self.refuse().await?;
+            return Ok(None);
+        }
+        // A backslash in a file means a backslash: there, one prompt is one line.
+        if let Some(part) = line.strip_suffix('\\').filter(|_| !self.in_turns) {
+            self.draft.push_str(part);
+            self.draft.push('\n');
+            self.outbound.again(true).await;
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut self.draft) + line;
+        if text.trim().is_empty() {
+            // While an answer is on its way, the prompt comes with its end.
+            if self.floor.is_free() {
+                self.outbound.again(false).await;
+            }
+            return Ok(None);
+        }
+        Ok(Some(text))
+    }
+
+    async fn refuse(&mut self) -> Result<(), Error> {
+        self.draft.clear();
+        self.outbound.notice(TOO_LONG).await.map_err(lost)
+    }
+}
+
+fn pump(mut input: Box<dyn BufRead + Send>, lines: &mpsc::Sender<io::Result<Line>>) {
+    while let Some(line) = line::next(input.as_mut()).transpose() {
+        let broken = line.is_err();
+        if lines.blocking_send(line).is_err() || broken {
+            return;
+        }
+    }
+}
+
+fn event(text: String) -> Event {
+    Event {
+        id: EventId::new(id::unique()),
+        place: Place::room(ROOM),
+        room: Room { name: None, direct: true },
+        // Whoever holds the terminal of this process could as well read its memory.
+        author: Author { id: UserId::from(OWNER), name: None, trust: Trust::Verified },
+        secure: true,
+        kind: EventKind::Message(Message::text(text)),
+    }
+}
+
+fn lost(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Fatal, cause)
+}

@@ -1,0 +1,204 @@
+//! A person at a terminal, as a platform: the same core as for any chat network, without a network.
+//!
+//! There is one room, `console`, and one person in it, `owner`. What stands at the other end of
+//! standard input decides how we talk ([`stdin_kind`]):
+//!
+//! - **a terminal**: a chat with a prompt. Answers appear while they are written.
+//! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets
+//!   the answers and nothing else, each whole and ended by one newline; everything the gateway says
+//!   itself goes to standard error. Because a pipe cannot take anything back, answers are shown
+//!   [`Once`](Show::Once). The end of the input ends the platform.
+//! - **nothing**: nobody writes; the platform waits for its end.
+//!
+//! A repeated [`SendKey`] prints once for as long as the process lives. A terminal forgets nothing
+//! and tells us nothing, so over a restart a message can appear a second time.
+//!
+//! Neither end may hold the runtime up: one plain thread reads (`inbound`), one writes (`outbound`).
+//! Either may hang in the operating system for ever, and the process can still end.
+
+mod clean;
+mod floor;
+mod id;
+mod inbound;
+mod line;
+mod outbound;
+mod pipe;
+mod screen;
+mod stdin;
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::sync::Arc;
+
+use talaria_platform::{
+    Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MessageId, Place, Platform,
+    SendKey, Show, Signal,
+};
+use tokio::sync::Mutex;
+
+use crate::floor::Floor;
+use crate::inbound::Inbound;
+use crate::outbound::{Outbound, Surface};
+use crate::pipe::Pipe;
+use crate::screen::Screen;
+pub use crate::stdin::{StdinKind, stdin_kind};
+
+/// The only room there is.
+const ROOM: &str = "console";
+
+/// What a person writes with.
+pub enum Input {
+    /// Somebody types and sees what they type.
+    Terminal(Box<dyn BufRead + Send>),
+    /// Prompts, one per line.
+    Lines(Box<dyn BufRead + Send>),
+    /// Nobody.
+    Nothing,
+}
+
+impl Input {
+    /// Standard input, as what it is.
+    pub fn stdin() -> Self {
+        match stdin_kind() {
+            StdinKind::Terminal => Self::Terminal(Box::new(BufReader::new(io::stdin()))),
+            StdinKind::Lines => Self::Lines(Box::new(BufReader::new(io::stdin()))),
+            StdinKind::Nothing => Self::Nothing,
+        }
+    }
+}
+
+/// What a person reads.
+pub struct Output {
+    /// Standard output: the chat itself, or the answers alone.
+    pub answers: Box<dyn Write + Send>,
+    /// Standard error: where [`Input::Lines`] puts what is no answer.
+    pub notices: Box<dyn Write + Send>,
+    /// Whether `answers` ends in a terminal, which shows what is overwritten and obeys what it is sent.
+    pub terminal: bool,
+    /// Whether `answers` may be styled.
+    pub colour: bool,
+}
+
+impl Output {
+    /// Standard output and standard error. Styled only for a terminal, and not if `NO_COLOR` is set.
+    pub fn stdio() -> Self {
+        let terminal = io::stdout().is_terminal();
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            answers: Box::new(io::stdout()),
+            notices: Box::new(io::stderr()),
+            terminal,
+            colour: terminal && !unwanted,
+        }
+    }
+}
+
+/// The platform.
+pub struct Console {
+    show: Show,
+    /// Whose turn it is to speak; `inbound` hands the word over, `finish` hands it back.
+    floor: Floor,
+    /// Locked for as long as `run` runs. Kept here so that a second `run` offers what the first could
+    /// not get accepted.
+    inbound: Mutex<Inbound>,
+    outbound: Outbound,
+}
+
+impl Console {
+    /// A console that is read when [`run`](Platform::run) is called. Fails only if the system has no
+    /// thread left for the writer.
+    pub fn new(input: Input, output: Output) -> io::Result<Self> {
+        let (show, surface) = match &input {
+            Input::Terminal(_) => (Show::Append, Surface::Screen(Screen::new(output))),
+            Input::Lines(_) | Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output))),
+        };
+        let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
+        let inbound = Mutex::new(Inbound::new(input, floor.clone(), outbound.clone()));
+        Ok(Self { show, floor, inbound, outbound })
+    }
+
+    /// What every shown body ends with, whether it was sent or edited.
+    fn finish<T>(&self, body: &Body, shown: io::Result<T>) -> Result<T, Error> {
+        match shown {
+            Ok(value) => {
+                self.floor.shown(body);
+                Ok(value)
+            }
+            // Half of it may have been written, and nothing can be taken back: trying again would
+            // only print it a second time.
+            Err(error) => {
+                self.floor.close();
+                Err(Error::new(ErrorKind::Fatal, error))
+            }
+        }
+    }
+}
+
+impl Platform for Console {
+    fn about(&self) -> Capabilities {
+        Capabilities {
+            show: self.show,
+            delete: false,
+            react: false,
+            threads: false,
+            media: false,
+            max_text: usize::MAX / 2,
+            rate: None,
+        }
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let mut inbound = self.inbound.lock().await;
+            let ended = stop.run_until_cancelled(inbound.read(inbox.as_ref())).await;
+            // An error may be followed by another `run`; everything else is the end.
+            if !matches!(ended, Some(Err(_))) {
+                self.outbound.close().await;
+            }
+            ended.unwrap_or(Ok(()))
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        Box::pin(async move {
+            known(place)?;
+            self.finish(body, self.outbound.send(key, body).await)
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        _key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if self.show == Show::Once {
+                return Err(ErrorKind::Unsupported.into());
+            }
+            known(place)?;
+            self.finish(body, self.outbound.edit(message, body).await)
+        })
+    }
+
+    fn signal<'a>(&'a self, _place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match signal {
+                Signal::Typing(on) => self.outbound.typing(on),
+                Signal::Read(_) | Signal::React(..) => {}
+            }
+        })
+    }
+}
+
+fn known(place: &Place) -> Result<(), ErrorKind> {
+    if *place == Place::room(ROOM) { Ok(()) } else { Err(ErrorKind::Gone) }
+}
+
+#[cfg(test)]
+mod tests;

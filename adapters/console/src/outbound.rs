@@ -1,0 +1,226 @@
+//! The writing half: one thread that owns what is shown, and the handle that others hold.
+
+use std::collections::VecDeque;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use talaria_platform::{Body, MessageId, SendKey};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::id;
+use crate::pipe::Pipe;
+use crate::screen::Screen;
+
+/// Orders that may wait for the writer. Few: whoever shows something waits for it anyway.
+const ORDERS: usize = 16;
+
+/// Messages whose key and text are remembered. A repeated send follows the first one closely, and
+/// each may hold a whole answer.
+const REMEMBERED: usize = 64;
+
+/// How long the end may wait for the last newline. Nobody notices, and usually it takes no time at all.
+const LEAVING: Duration = Duration::from_millis(200);
+
+/// A handle to the thread that writes. The thread ends when the last handle is gone.
+#[derive(Clone)]
+pub struct Outbound {
+    orders: mpsc::Sender<Order>,
+}
+
+/// Where the writer writes.
+pub enum Surface {
+    /// To a person.
+    Screen(Screen),
+    /// To a program.
+    Pipe(Pipe),
+}
+
+impl Surface {
+    fn show(&mut self, message: &MessageId, before: &str, body: &Body) -> io::Result<()> {
+        match self {
+            Self::Screen(screen) => screen.show(message, before, body),
+            // Programs get whole messages only: there, nothing is ever shown before.
+            Self::Pipe(pipe) => pipe.show(body),
+        }
+    }
+
+    fn notice(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::Screen(screen) => screen.notice(text),
+            Self::Pipe(pipe) => {
+                pipe.notice(text);
+                Ok(())
+            }
+        }
+    }
+
+    /// For what only a person needs.
+    fn on_screen(&mut self, change: impl FnOnce(&mut Screen) -> io::Result<()>) -> io::Result<()> {
+        match self {
+            Self::Screen(screen) => change(screen),
+            Self::Pipe(_) => Ok(()),
+        }
+    }
+}
+
+type Answer<T> = oneshot::Sender<io::Result<T>>;
+
+enum Order {
+    Send(SendKey, Body, Answer<MessageId>),
+    Edit(MessageId, Body, Answer<()>),
+    Typing(bool),
+    Greet,
+    Entered,
+    Again { continued: bool },
+    Notice(String, Answer<()>),
+    Close(Answer<()>),
+}
+
+impl Outbound {
+    /// Starts the thread.
+    pub fn start(surface: Surface) -> io::Result<Self> {
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        let writer = Writer { surface, printed: VecDeque::new() };
+        thread::Builder::new().name("console-out".to_owned()).spawn(move || writer.work(inbox))?;
+        Ok(Self { orders })
+    }
+
+    /// Prints a new message, unless its key was printed before.
+    pub async fn send(&self, key: &SendKey, body: &Body) -> io::Result<MessageId> {
+        self.ask(|answer| Order::Send(key.clone(), body.clone(), answer)).await
+    }
+
+    /// Prints what is new in a message.
+    pub async fn edit(&self, message: &MessageId, body: &Body) -> io::Result<()> {
+        self.ask(|answer| Order::Edit(message.clone(), body.clone(), answer)).await
+    }
+
+    /// Says hello, where that is usual.
+    pub async fn greet(&self) {
+        self.tell(Order::Greet).await;
+    }
+
+    /// The person pressed enter.
+    pub async fn entered(&self) {
+        self.tell(Order::Entered).await;
+    }
+
+    /// The line was nothing yet; the person is asked for another one, or for more of it.
+    pub async fn again(&self, continued: bool) {
+        self.tell(Order::Again { continued }).await;
+    }
+
+    /// Prints something the person should know that is no message. Returns when it is printed, because
+    /// the process may end right after.
+    pub async fn notice(&self, text: &str) -> io::Result<()> {
+        self.ask(|answer| Order::Notice(text.to_owned(), answer)).await
+    }
+
+    /// Best effort, like any signal: a busy writer has something better to show.
+    pub fn typing(&self, on: bool) {
+        let _ = self.orders.try_send(Order::Typing(on));
+    }
+
+    /// Nobody is asked for a line any more. Waits until the line is left, but not for an output that is
+    /// stuck: that must not keep the process from ending.
+    pub async fn close(&self) {
+        let _ = tokio::time::timeout(LEAVING, self.ask(Order::Close)).await;
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(Answer<T>) -> Order) -> io::Result<T> {
+        let (answer, outcome) = oneshot::channel();
+        self.tell(order(answer)).await;
+        outcome.await.unwrap_or_else(|_| Err(io::Error::other("the writer has ended")))
+    }
+
+    async fn tell(&self, order: Order) {
+        // Fails only if the writer has ended; whoever waits for an outcome learns that from it.
+        let _ = self.orders.send(order).await;
+    }
+}
+
+/// The thread's own state.
+struct Writer {
+    surface: Surface,
+    /// The latest messages, oldest first, at most [`REMEMBERED`].
+    printed: VecDeque<Printed>,
+}
+
+struct Printed {
+    /// `None` for a message of an earlier process, which can only be edited.
+    key: Option<SendKey>,
+    id: MessageId,
+    /// As the agent wrote it.
+    text: String,
+    done: bool,
+}
+
+impl Writer {
+    fn work(mut self, mut orders: mpsc::Receiver<Order>) {
+        while let Some(order) = orders.blocking_recv() {
+            let done = match order {
+                // Whoever asked may be gone by now; what was printed stays printed.
+                Order::Send(key, body, answer) => {
+                    let _ = answer.send(self.send(key, body));
+                    Ok(())
+                }
+                Order::Edit(message, body, answer) => {
+                    let _ = answer.send(self.edit(message, body));
+                    Ok(())
+                }
+                Order::Notice(text, answer) => {
+                    let _ = answer.send(self.surface.notice(&text));
+                    Ok(())
+                }
+                Order::Typing(on) => self.surface.on_screen(|screen| screen.typing(on)),
+                Order::Greet => self.surface.on_screen(Screen::greet),
+                Order::Entered => self.surface.on_screen(|screen| {
+                    screen.entered();
+                    Ok(())
+                }),
+                Order::Again { continued } => self.surface.on_screen(|screen| screen.again(continued)),
+                Order::Close(answer) => {
+                    let _ = answer.send(self.surface.on_screen(Screen::close));
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                // Decoration is not worth an error of its own: the next answer will meet the same one.
+                tracing::debug!(%error, "standard output cannot be written");
+            }
+        }
+    }
+
+    fn send(&mut self, key: SendKey, body: Body) -> io::Result<MessageId> {
+        if let Some(printed) = self.printed.iter().find(|printed| printed.key.as_ref() == Some(&key)) {
+            return Ok(printed.id.clone());
+        }
+        let id = MessageId::new(id::unique());
+        self.print(Some(key), id.clone(), body)?;
+        Ok(id)
+    }
+
+    fn edit(&mut self, message: MessageId, body: Body) -> io::Result<()> {
+        let Some(printed) = self.printed.iter_mut().find(|printed| printed.id == message) else {
+            // From before a restart. The person has to see the text, and this is the only way.
+            return self.print(None, message, body);
+        };
+        if printed.done && printed.text == body.markdown {
+            return Ok(());
+        }
+        self.surface.show(&message, &printed.text, &body)?;
+        printed.text = body.markdown;
+        printed.done = body.done;
+        Ok(())
+    }
+
+    fn print(&mut self, key: Option<SendKey>, id: MessageId, body: Body) -> io::Result<()> {
+        self.surface.show(&id, "", &body)?;
+        if self.printed.len() == REMEMBERED {
+            self.printed.pop_front();
+        }
+        self.printed.push_back(Printed { key, id, text: body.markdown, done: body.done });
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! What a person at a terminal sees: a prompt, text that grows, and marks for what is no answer.
+//!
+//! Terminals only know "print this next", so everything hangs on knowing where the cursor is.
+
+use std::io::{self, Write};
+
+use talaria_platform::{Body, BodyKind, MessageId};
+
+use crate::Output;
+use crate::clean::clean;
+
+const GREETING: &str = "Talaria is listening. Ctrl-D leaves, /help shows what can be done.";
+const PROMPT: &str = "> ";
+const CONTINUED: &str = "  ";
+const DIM: &str = "\u{1b}[2m";
+const PLAIN: &str = "\u{1b}[0m";
+const TYPING: &str = "…";
+/// One step back, over it, and back again; works on any terminal, with or without styles.
+const ERASE_TYPING: &str = "\u{8} \u{8}";
+
+/// A terminal and where its cursor is.
+pub struct Screen {
+    output: Output,
+    at: Cursor,
+    /// Nobody reads the input any more, so nobody is asked for it.
+    closed: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Cursor {
+    /// At the beginning of an empty line.
+    LineStart,
+    /// Behind the prompt, or behind what the person has typed so far.
+    Prompt,
+    /// Behind the sign that an answer is coming.
+    Typing,
+    /// Behind the text of a message that still grows.
+    Text {
+        of: MessageId,
+        /// The text ended with a newline.
+        line_start: bool,
+    },
+}
+
+impl Screen {
+    pub fn new(output: Output) -> Self {
+        Self { output, at: Cursor::LineStart, closed: false }
+    }
+
+    /// Says hello and asks for the first line.
+    pub fn greet(&mut self) -> io::Result<()> {
+        self.notice(GREETING)
+    }
+
+    /// Shows `body` where `before` of the same message was shown already. What extends it is printed
+    /// behind it; anything else is printed whole on a new line, because nothing can be taken back.
+    pub fn show(&mut self, message: &MessageId, before: &str, body: &Body) -> io::Result<()> {
+        // Compared as the agent wrote it: what is cleaned away must not look like a change.
+        match body.markdown.strip_prefix(before) {
+            Some("") => {}
+            Some(new) if self.is_behind(message) => self.text(message, body.kind, new)?,
+            Some(new) => self.begin(message, body.kind, new)?,
+            None => self.begin(message, body.kind, &body.markdown)?,
+        }
+        if body.done {
+            self.prompt()?;
+        }
+        self.output.answers.flush()
+    }
+
+    /// Shows a line of our own and asks for the next one.
+    pub fn notice(&mut self, text: &str) -> io::Result<()> {
+        self.fresh_line()?;
+        self.put(BodyKind::Notice, mark(BodyKind::Notice))?;
+        self.put(BodyKind::Notice, text)?;
+        self.put(BodyKind::Answer, "\n")?;
+        self.prompt()?;
+        self.output.answers.flush()
+    }
+
+    /// Shows that an answer is coming, unless something else is there.
+    pub fn typing(&mut self, on: bool) -> io::Result<()> {
+        match self.at {
+            Cursor::LineStart if on && self.output.terminal => {
+                self.put(BodyKind::Notice, TYPING)?;
+                self.at = Cursor::Typing;
+            }
+            Cursor::Typing if !on => self.fresh_line()?,
+            Cursor::LineStart | Cursor::Prompt | Cursor::Typing | Cursor::Text { .. } => {}
+        }
+        self.output.answers.flush()
+    }
+
+    /// The person pressed enter; the terminal itself has moved the cursor.
+    pub fn entered(&mut self) {
+        match &mut self.at {
+            Cursor::Text { line_start, .. } => *line_start = true,
+            at @ (Cursor::LineStart | Cursor::Prompt | Cursor::Typing) => *at = Cursor::LineStart,
+        }
+    }
+
+    /// Asks for a line again, or for the next part of one.
+    pub fn again(&mut self, continued: bool) -> io::Result<()> {
+        if self.at == Cursor::LineStart {
+            self.ask(if continued { CONTINUED } else { PROMPT })?;
+        }
+        self.output.answers.flush()
+    }
+
+    /// Leaves the line to whoever writes to the terminal next.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.closed = true;
+        if matches!(self.at, Cursor::Prompt | Cursor::Typing) {
+            self.fresh_line()?;
+        }
+        self.output.answers.flush()
+    }
+
+    fn is_behind(&self, message: &MessageId) -> bool {
+        matches!(&self.at, Cursor::Text { of, .. } if of == message)
+    }
+
+    fn begin(&mut self, message: &MessageId, kind: BodyKind, text: &str) -> io::Result<()> {
+        self.fresh_line()?;
+        self.put(kind, mark(kind))?;
+        self.text(message, kind, text)
+    }
+
+    fn text(&mut self, message: &MessageId, kind: BodyKind, text: &str) -> io::Result<()> {
+        let text = indented(kind, &clean(text));
+        self.put(kind, &text)?;
+        let line_start = match &self.at {
+            Cursor::Text { line_start, .. } if text.is_empty() => *line_start,
+            _ => text.ends_with('\n'),
+        };
+        self.at = Cursor::Text { of: message.clone(), line_start };
+        Ok(())
+    }
+
+    /// Ends whatever stands on the line and asks for the next one.
+    fn prompt(&mut self) -> io::Result<()> {
+        if self.at != Cursor::Prompt {
+            self.fresh_line()?;
+            self.ask(PROMPT)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, prompt: &str) -> io::Result<()> {
+        if !self.closed {
+            self.put(BodyKind::Answer, prompt)?;
+            self.at = Cursor::Prompt;
+        }
+        Ok(())
+    }
+
+    fn fresh_line(&mut self) -> io::Result<()> {
+        let gap = match self.at {
+            Cursor::LineStart | Cursor::Text { line_start: true, .. } => "",
+            Cursor::Prompt | Cursor::Text { line_start: false, .. } => "\n",
+            Cursor::Typing => ERASE_TYPING,
+        };
+        self.put(BodyKind::Answer, gap)?;
+        self.at = Cursor::LineStart;
+        Ok(())
+    }
+
+    fn put(&mut self, kind: BodyKind, text: &str) -> io::Result<()> {
+        let out = &mut self.output.answers;
+        match kind {
+            BodyKind::Notice if self.output.colour && !text.is_empty() => write!(out, "{DIM}{text}{PLAIN}"),
+            BodyKind::Answer | BodyKind::Notice | BodyKind::Ask => out.write_all(text.as_bytes()),
+        }
+    }
+}
+
+/// What a message begins with, so that it is not taken for the agent's words, even without styles.
+fn mark(kind: BodyKind) -> &'static str {
+    match kind {
+        BodyKind::Answer => "",
+        BodyKind::Notice => "· ",
+        BodyKind::Ask => "? ",
+    }
+}
+
+/// The lines of a marked message stand below each other.
+fn indented(kind: BodyKind, text: &str) -> String {
+    match kind {
+        BodyKind::Answer => text.to_owned(),
+        BodyKind::Notice | BodyKind::Ask => text.replace('\n', "\n  "),
+    }
+}

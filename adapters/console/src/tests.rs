@@ -1,0 +1,236 @@
+//! Scenes at a terminal and in a pipe, on what a person or a program would see.
+
+mod scene;
+
+use std::sync::Arc;
+
+use talaria_platform::conformance::{MemoryInbox, run_all};
+use talaria_platform::{
+    Body, BodyKind, CancellationToken, ErrorKind, EventId, MessageId, Place, Platform, SendKey, Show, Signal,
+    Trust,
+};
+
+use self::scene::{Scene, Style};
+use crate::{Console, Input};
+
+#[tokio::test]
+async fn a_terminal_keeps_the_contract() {
+    run_all(async || Scene::terminal(Style::Plain)).await;
+}
+
+#[tokio::test]
+async fn a_pipe_keeps_the_contract() {
+    run_all(async || Scene::lines()).await;
+}
+
+#[tokio::test]
+async fn an_answer_appears_as_it_is_written() {
+    let scene = Scene::terminal(Style::Plain);
+    let id = scene.sends("a", growing("The sky")).await;
+    scene.edits(&id, growing("The sky is")).await;
+    assert_eq!(scene.out(), "The sky is");
+    scene.edits(&id, answer("The sky is blue.")).await;
+    assert_eq!(scene.out(), "The sky is blue.\n> ");
+}
+
+#[tokio::test]
+async fn an_answer_that_begins_anew_is_printed_whole() {
+    let scene = Scene::terminal(Style::Plain);
+    let id = scene.sends("a", growing("The sky")).await;
+    scene.edits(&id, answer("No: the sea.\n")).await;
+    assert_eq!(scene.out(), "The sky\nNo: the sea.\n> ");
+}
+
+#[tokio::test]
+async fn a_notice_in_between_does_not_break_the_answer() {
+    let scene = Scene::terminal(Style::Plain);
+    let id = scene.sends("a", growing("One, ")).await;
+    scene.sends("b", Body::new(BodyKind::Notice, "Still here.\nReally.")).await;
+    scene.edits(&id, answer("One, two.")).await;
+    assert_eq!(scene.out(), "One, \n· Still here.\n  Really.\n> \ntwo.\n> ");
+}
+
+#[tokio::test]
+async fn notices_are_dimmed_and_questions_marked() {
+    let scene = Scene::terminal(Style::Colour);
+    scene.sends("a", Body::new(BodyKind::Notice, "Stopped.")).await;
+    scene.sends("b", Body::new(BodyKind::Ask, "Delete the file?")).await;
+    let dim = |text| format!("\u{1b}[2m{text}\u{1b}[0m");
+    assert_eq!(scene.out(), format!("{}{}\n> \n? Delete the file?\n> ", dim("· "), dim("Stopped.")));
+}
+
+#[tokio::test]
+async fn escapes_are_stripped_and_do_not_disturb_the_growing() {
+    let scene = Scene::terminal(Style::Plain);
+    let id = scene.sends("a", growing("Look: \u{1b}")).await;
+    scene.edits(&id, growing("Look: \u{1b}[31mred\u{202e}")).await;
+    scene.edits(&id, answer("Look: \u{1b}[31mred\u{202e} \u{9b}0mend\r")).await;
+    assert_eq!(scene.out(), "Look: [31mred 0mend\n> ");
+}
+
+#[tokio::test]
+async fn typing_is_shown_until_text_comes() {
+    let scene = Scene::terminal(Style::Plain);
+    for signal in [Signal::Typing(true), Signal::Typing(true), Signal::Read(EventId::from("x"))] {
+        scene.console.signal(&place(), signal).await;
+    }
+    scene.sends("a", growing("Well")).await;
+    assert_eq!(scene.out(), "…\u{8} \u{8}Well");
+    scene.console.signal(&place(), Signal::Typing(true)).await;
+    scene.sends("a", growing("Well")).await;
+    assert_eq!(scene.out(), "…\u{8} \u{8}Well");
+}
+
+#[tokio::test]
+async fn a_chat_reads_like_a_chat() {
+    let scene = Scene::terminal(Style::Plain);
+    let (running, inbox) = scene.runs();
+    scene.shows("> ").await;
+    scene.types("\n");
+    scene.shows("> \n> ").await;
+    scene.types("a plan \\\n");
+    scene.shows("\\\n  ").await;
+    scene.types("for the week\n");
+    let event = scene.hears(&inbox, "a plan \nfor the week").await;
+    scene.sends("a", reply(&event, "Rest.")).await;
+    scene.types_end();
+    running.await.unwrap().unwrap();
+    // Written after `run` has ended: the answer is shown, but nobody is asked for more.
+    scene.sends("b", reply(&event, "And sleep.")).await;
+    assert_eq!(
+        scene.out(),
+        "· Talaria is listening. Ctrl-D leaves, /help shows what can be done.\n\
+         > \n\
+         > a plan \\\n  for the week\n\
+         Rest.\n\
+         > \n\
+         And sleep.\n"
+    );
+}
+
+#[tokio::test]
+async fn the_person_is_the_verified_owner_of_a_direct_room() {
+    let scene = Scene::lines();
+    let (_running, inbox) = scene.runs();
+    scene.types("hello\n");
+    scene.hears(&inbox, "hello").await;
+    let event = inbox.messages("hello").remove(0);
+    assert_eq!((event.place, event.author.id.as_str()), (place(), "owner"));
+    assert!(event.room.direct && event.secure && event.author.trust == Trust::Verified);
+    assert_eq!(event.author.name, None);
+}
+
+#[tokio::test]
+async fn lines_are_answered_one_after_the_other() {
+    let scene = Scene::lines();
+    scene.types("one\n\ntwo \\\nthree");
+    scene.types_end();
+    let (running, inbox) = scene.runs();
+    for text in ["one", "two \\", "three"] {
+        let event = scene.hears(&inbox, text).await;
+        let notice = Body { kind: BodyKind::Notice, done: false, ..reply(&event, "Working.") };
+        scene.sends(&format!("notice.{text}"), notice).await;
+        assert_eq!(inbox.events().last().unwrap().id, event, "the next line was read too early");
+        scene.sends(text, reply(&event, &format!("re: {text}\n\n"))).await;
+    }
+    running.await.unwrap().unwrap();
+    assert_eq!(inbox.events().len(), 3);
+    assert_eq!(scene.out(), "re: one\nre: two \\\nre: three\n");
+    assert_eq!(scene.err(), "Working.\nWorking.\nWorking.\n");
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_last_word_too() {
+    let scene = Scene::lines();
+    scene.types("one\ntwo\n");
+    let (_running, inbox) = scene.runs();
+    let event = scene.hears(&inbox, "one").await;
+    let refusal =
+        Body { kind: BodyKind::Notice, ..reply(&event, "The agent is not there. Try again later.") };
+    scene.sends("a", refusal).await;
+    scene.hears(&inbox, "two").await;
+    assert_eq!(
+        (scene.out(), scene.err()),
+        (String::new(), "The agent is not there. Try again later.\n".into())
+    );
+}
+
+#[tokio::test]
+async fn a_program_gets_every_byte_of_an_answer() {
+    let scene = Scene::lines();
+    scene.sends("a", answer("\u{1b}[31mred\r\n")).await;
+    scene.sends("b", Body::new(BodyKind::Notice, "\u{1b}[31mred")).await;
+    assert_eq!((scene.out(), scene.err()), ("\u{1b}[31mred\r\n".into(), "[31mred\n".into()));
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_refused_and_reading_goes_on() {
+    let scene = Scene::lines();
+    scene.types(&format!("{}\nnext\n", "a".repeat(2 * 1024 * 1024)));
+    let (_running, inbox) = scene.runs();
+    scene.hears(&inbox, "next").await;
+    assert_eq!(
+        scene.err(),
+        "That was longer than 1 MiB and was not sent. Please send it in smaller parts.\n"
+    );
+    assert_eq!((inbox.events().len(), scene.out().as_str()), (1, ""));
+}
+
+#[tokio::test]
+async fn a_closed_output_ends_the_platform() {
+    let scene = Scene::lines();
+    scene.types("one\ntwo\n");
+    let (running, inbox) = scene.runs();
+    let event = scene.hears(&inbox, "one").await;
+    scene.closes_output();
+    let sent = scene.console.send(&place(), &SendKey::from("a"), &reply(&event, "Nobody reads this.")).await;
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::Fatal);
+    assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Fatal);
+    assert_eq!(inbox.messages("two"), []);
+}
+
+#[tokio::test]
+async fn without_input_the_console_waits_for_its_end() {
+    let console = Console::new(Input::Nothing, Scene::lines().output()).unwrap();
+    let stop = CancellationToken::new();
+    let mut running = console.run(Arc::new(MemoryInbox::new()), stop.clone());
+    tokio::select! {
+        biased;
+        _ = &mut running => panic!("ended without being asked"),
+        () = tokio::task::yield_now() => stop.cancel(),
+    }
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_from_before_a_restart_is_shown_again_rather_than_lost() {
+    let scene = Scene::terminal(Style::Plain);
+    let old = MessageId::from("from another process");
+    scene.edits(&old, growing("Where")).await;
+    scene.edits(&old, answer("Where were we?")).await;
+    assert_eq!(scene.out(), "Where were we?\n> ");
+}
+
+#[tokio::test]
+async fn another_room_is_not_here() {
+    let scene = Scene::terminal(Style::Plain);
+    let sent = scene.console.send(&Place::room("lobby"), &SendKey::from("a"), &answer("Hello?")).await;
+    assert_eq!((sent.unwrap_err().kind(), scene.out().as_str()), (ErrorKind::Gone, ""));
+    assert_eq!(scene.console.about().show, Show::Append);
+}
+
+fn place() -> Place {
+    Place::room("console")
+}
+
+fn answer(text: &str) -> Body {
+    Body::new(BodyKind::Answer, text)
+}
+
+fn growing(text: &str) -> Body {
+    Body { done: false, ..answer(text) }
+}
+
+fn reply(to: &EventId, text: &str) -> Body {
+    Body { reply_to: Some(to.clone()), ..answer(text) }
+}

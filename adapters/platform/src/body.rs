@@ -1,0 +1,63 @@
+//! What rooms are made to show.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EventId, MessageId};
+
+/// The whole content of one message of ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Body {
+    /// Markdown, at most [`max_text`](crate::Capabilities::max_text) bytes. The adapter turns it into
+    /// what its network shows. On platforms that show by `Append`, every body of a message begins
+    /// with the whole text of the body before, unless `done` says that the end replaces it.
+    pub markdown: String,
+    /// The event this one is about: set on every answer, notice and ask that somebody's message led
+    /// to. Networks with replies may show it; others may use it to know that an event was dealt with.
+    pub reply_to: Option<EventId>,
+    /// What the message is for.
+    pub kind: BodyKind,
+    /// Whether this is the last word: `false` while an answer still grows.
+    pub done: bool,
+    /// Files to go with it.
+    pub files: Vec<File>,
+}
+
+impl Body {
+    /// A finished message of text alone.
+    pub fn new(kind: BodyKind, markdown: impl Into<String>) -> Self {
+        Self { markdown: markdown.into(), reply_to: None, kind, done: true, files: Vec::new() }
+    }
+}
+
+/// What a message is for. Networks with quiet messages use them for notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BodyKind {
+    /// The agent's words.
+    Answer,
+    /// The gateway's own words: errors, queueing, the result of a command.
+    Notice,
+    /// A question a person must answer.
+    Ask,
+}
+
+/// A file of ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct File {
+    /// A safe base name.
+    pub name: String,
+    /// Found by looking at the content.
+    pub mime: String,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+/// Something that is shown for a moment. Best effort: never retried, its failure never shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Signal {
+    /// "is typing" on or off. Repeated every few seconds while it lasts.
+    Typing(bool),
+    /// Everything up to this event was taken up.
+    Read(EventId),
+    /// A mark on a message.
+    React(MessageId, String),
+}

@@ -1,0 +1,116 @@
+//! The rules of the contract as a test suite, called by every adapter's own tests.
+//!
+//! An adapter writes one [`World`]: its platform, connected to a network that the test controls (a
+//! mock server, a pipe in memory). Then the whole suite is one test:
+//!
+//! ```ignore
+//! #[tokio::test]
+//! async fn keeps_the_contract() {
+//!     conformance::run_all(async || MyWorld::new().await).await;
+//! }
+//! ```
+//!
+//! Every check gets a world of its own and fails with the rule that was broken. The checks are
+//! about what people and the core can see; how an adapter talks to its network is for its own tests.
+//! [`MemoryInbox`] is useful there too.
+
+mod inbox;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use inbox::MemoryInbox;
+
+use crate::{BoxFuture, Place, Platform};
+
+/// How long an adapter may take for anything the suite waits for. Long, because it is only ever
+/// waited for in full when a rule is broken.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An account on a network that the test controls, with one place where a person and we can talk.
+pub trait World: Send + Sync {
+    /// The adapter. Called a second time it stands for a restart: a new platform for the same
+    /// account on the same network, as a new process would make it. That happens only where
+    /// [`resumes`](World::resumes) is true or [`keys`](World::keys) is [`Keys::Always`].
+    fn platform(&self) -> Arc<dyn Platform>;
+
+    /// Where the person writes and where the suite makes the platform answer.
+    fn place(&self) -> Place;
+
+    /// A person writes this text, addressed to us. When it returns, the network has the message;
+    /// the platform may or may not be reading at that time.
+    fn person_says<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()>;
+
+    /// Our messages as people see them now, oldest first, each with its whole text. The suite sends
+    /// single lines of plain words, so nothing depends on how markdown is turned into something else.
+    fn shown(&self) -> BoxFuture<'_, Vec<String>>;
+
+    /// How far the network can tell that a send is a repeated one.
+    fn keys(&self) -> Keys {
+        Keys::Always
+    }
+
+    /// Whether what was said while nobody read can be read later. A network that keeps its messages
+    /// resumes; a terminal does not.
+    fn resumes(&self) -> bool {
+        true
+    }
+}
+
+/// How far a network can tell that a send is a repeated one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Also after a restart; what every adapter should aim at.
+    Always,
+    /// Only as long as the process lives.
+    WithinProcess,
+    /// Not at all. The adapter's documentation must say so.
+    Never,
+}
+
+/// Runs every check and panics with all the rules that were broken.
+pub async fn run_all<W: World>(new_world: impl AsyncFn() -> W) {
+    let broken = broken_rules(new_world).await;
+    assert!(broken.is_empty(), "the adapter breaks the contract:\n- {}", broken.join("\n- "));
+}
+
+/// Runs every check and returns the rules that were broken, one sentence each.
+pub async fn broken_rules<W: World>(new_world: impl AsyncFn() -> W) -> Vec<String> {
+    let outcomes = [
+        writing::about_is_constant_and_sane(&new_world().await).await,
+        writing::a_done_answer_is_shown_whole(&new_world().await).await,
+        writing::one_key_posts_once(&new_world().await).await,
+        writing::one_key_posts_once_after_a_restart(&new_world().await).await,
+        writing::an_answer_grows_as_announced(&new_world().await).await,
+        writing::the_end_may_replace_the_beginning(&new_world().await).await,
+        writing::delete_does_as_announced(&new_world().await).await,
+        writing::fetch_does_as_announced(&new_world().await).await,
+        writing::signals_are_harmless(&new_world().await).await,
+        reading::a_message_arrives_once(&new_world().await).await,
+        reading::a_restart_loses_nothing(&new_world().await).await,
+        reading::a_failing_store_loses_nothing(&new_world().await).await,
+        reading::stop_ends_the_reading(&new_world().await).await,
+    ];
+    outcomes.into_iter().filter_map(Result::err).collect()
+}
+
+/// What a check found: the broken rule as a sentence, or nothing.
+type Outcome = Result<(), String>;
+
+/// Fails with `rule` unless it holds.
+fn must(holds: bool, rule: impl Display) -> Outcome {
+    if holds { Ok(()) } else { Err(rule.to_string()) }
+}
+
+/// Waits for a call that has to return, and names it when it does not.
+async fn soon<T>(call: &str, future: impl Future<Output = T>) -> Result<T, String> {
+    let seconds = PATIENCE.as_secs();
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .map_err(|_| format!("every call must come to an end, but {call} took more than {seconds} s"))
+}

@@ -1,0 +1,351 @@
+//! Proof that the suite passes a right adapter and catches wrong ones: a check that cannot fail is
+//! worth nothing. The network is a list in memory; each [`Fault`] is one mistake an adapter could make.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{World, broken_rules, run_all};
+use crate::{
+    Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, EventId,
+    EventKind, Inbox, Message, MessageId, Place, Platform, Rate, Room, SendKey, Show, Signal, Trust,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_right_adapter_passes_whatever_it_can_do() {
+    for show in [Show::Edit { pause: Duration::ZERO }, Show::Once] {
+        for delete in [true, false] {
+            run_all(async || Memory::new(show, delete, None)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fault_is_found_and_named() {
+    for (fault, rule) in FAULTS {
+        let edit = Show::Edit { pause: Duration::ZERO };
+        let show = if matches!(fault, Fault::EditsWithoutSayingSo) { Show::Once } else { edit };
+        let delete = !matches!(fault, Fault::DeletesWithoutSayingSo);
+        let broken = broken_rules(async || Memory::new(show, delete, Some(*fault))).await;
+        assert!(broken.iter().any(|broken| broken.contains(rule)), "{fault:?} gave {broken:#?}");
+    }
+}
+
+/// One mistake an adapter could make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    ChangesItsMind,
+    TakesTooLittleText,
+    NeverLetsARequestThrough,
+    CutsLongText,
+    PostsTwice,
+    PostsTwiceAfterARestart,
+    ReturnsAnotherId,
+    PostsEditsAnew,
+    KeepsTheBeginning,
+    EditsWithoutSayingSo,
+    DeletesWithoutSayingSo,
+    FetchesWithoutSayingSo,
+    ShowsTyping,
+    HangsOnSignals,
+    LosesMessages,
+    DeliversTwice,
+    EchoesOwnMessages,
+    ForgetsTheId,
+    NamesAnotherPlace,
+    ForgetsToAddress,
+    HasNoCursor,
+    StartsAtTheEnd,
+    DropsWhatWasRefused,
+    EndsWellWhenRefused,
+    GivesUpWhenRefused,
+    IgnoresStop,
+    FailsAtStop,
+    RefusesLateSends,
+}
+
+/// Each mistake with words of the rule that has to be named for it.
+const FAULTS: &[(Fault, &str)] = &[
+    (Fault::ChangesItsMind, "about must be constant"),
+    (Fault::TakesTooLittleText, "at least 200"),
+    (Fault::NeverLetsARequestThrough, "a rate must let one request through"),
+    (Fault::CutsLongText, "shown whole and once"),
+    (Fault::PostsTwice, "two messages are shown"),
+    (Fault::PostsTwiceAfterARestart, "once over a restart"),
+    (Fault::ReturnsAnotherId, "must return the message that is there"),
+    (Fault::PostsEditsAnew, "an edit must show"),
+    (Fault::KeepsTheBeginning, "begins otherwise"),
+    (Fault::EditsWithoutSayingSo, "edit must be Unsupported"),
+    (Fault::DeletesWithoutSayingSo, "delete must be Unsupported"),
+    (Fault::FetchesWithoutSayingSo, "fetch must be Unsupported"),
+    (Fault::ShowsTyping, "a signal must not change"),
+    (Fault::HangsOnSignals, "signal took more than"),
+    (Fault::LosesMessages, "must reach the inbox"),
+    (Fault::DeliversTwice, "under 2 ids"),
+    (Fault::EchoesOwnMessages, "our own messages"),
+    (Fault::ForgetsTheId, "must have an id"),
+    (Fault::NamesAnotherPlace, "named another"),
+    (Fault::ForgetsToAddress, "marked as addressed"),
+    (Fault::HasNoCursor, "no cursor came"),
+    (Fault::StartsAtTheEnd, "go on from the accepted cursor"),
+    (Fault::DropsWhatWasRefused, "must be offered again"),
+    (Fault::EndsWellWhenRefused, "returned Ok"),
+    (Fault::GivesUpWhenRefused, "returned Fatal"),
+    (Fault::IgnoresStop, "after its stop token had fired took more"),
+    (Fault::FailsAtStop, "must return Ok after its stop token"),
+    (Fault::RefusesLateSends, "sends must work after run has ended"),
+];
+
+/// The network and the account on it; every platform made from it shares them.
+struct Memory {
+    show: Show,
+    delete: bool,
+    fault: Option<Fault>,
+    /// Everything that was ever said, with whether we said it. The cursor is an index into it.
+    said: watch::Sender<Vec<(String, bool)>>,
+    posts: Arc<Mutex<Vec<Post>>>,
+}
+
+struct Post {
+    key: SendKey,
+    id: MessageId,
+    text: Option<String>,
+    /// Which platform posted it: the fault that forgets over a restart needs to know.
+    by: usize,
+}
+
+impl Memory {
+    fn new(show: Show, delete: bool, fault: Option<Fault>) -> Self {
+        Self { show, delete, fault, said: watch::Sender::default(), posts: Arc::default() }
+    }
+}
+
+impl World for Memory {
+    fn platform(&self) -> Arc<dyn Platform> {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        Arc::new(Adapter {
+            show: self.show,
+            delete: self.delete,
+            fault: self.fault,
+            said: self.said.clone(),
+            posts: Arc::clone(&self.posts),
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+            asked: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+        })
+    }
+
+    fn place(&self) -> Place {
+        Place::room("lobby")
+    }
+
+    fn person_says<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
+        self.said.send_modify(|said| said.push((text.to_owned(), false)));
+        Box::pin(async {})
+    }
+
+    fn shown(&self) -> BoxFuture<'_, Vec<String>> {
+        let shown = self.posts.lock().unwrap().iter().filter_map(|post| post.text.clone()).collect();
+        Box::pin(async { shown })
+    }
+}
+
+struct Adapter {
+    show: Show,
+    delete: bool,
+    fault: Option<Fault>,
+    said: watch::Sender<Vec<(String, bool)>>,
+    posts: Arc<Mutex<Vec<Post>>>,
+    number: usize,
+    asked: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Adapter {
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn events(&self, said: &[(String, bool)], from: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (n, (text, ours)) in said.iter().enumerate().skip(from) {
+            if (*ours && !self.is(Fault::EchoesOwnMessages)) || self.is(Fault::LosesMessages) {
+                continue;
+            }
+            let room = if self.is(Fault::NamesAnotherPlace) { "cellar" } else { "lobby" };
+            let id = if self.is(Fault::ForgetsTheId) && n == 0 { String::new() } else { format!("${n}") };
+            let mut message = Message::text(text.as_str());
+            message.addressed = !self.is(Fault::ForgetsToAddress);
+            let event = Event {
+                id: EventId::new(id),
+                place: Place::room(room),
+                room: Room::default(),
+                author: Author { id: "@ann".into(), name: None, trust: Trust::Network },
+                secure: false,
+                kind: EventKind::Message(message),
+            };
+            if self.is(Fault::DeliversTwice) {
+                events.push(Event { id: EventId::new(format!("again ${n}")), ..event.clone() });
+            }
+            events.push(event);
+        }
+        events
+    }
+
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
+        let cursor = inbox.cursor().await.map_err(|error| Error::new(RETRY, error))?;
+        let mut said = self.said.subscribe();
+        let mut position = cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
+        if self.is(Fault::StartsAtTheEnd) && cursor.is_some() {
+            position = said.borrow_and_update().len();
+        }
+        loop {
+            let now = said.wait_for(|said| said.len() > position).await.unwrap().clone();
+            let cursor = (!self.is(Fault::HasNoCursor)).then(|| now.len().to_string());
+            let batch = Batch { events: self.events(&now, position), parked: Vec::new(), cursor };
+            if let Err(error) = inbox.accept(batch).await {
+                match self.fault {
+                    Some(Fault::DropsWhatWasRefused) => {}
+                    Some(Fault::EndsWellWhenRefused) => return Ok(()),
+                    Some(Fault::GivesUpWhenRefused) => return Err(Error::new(ErrorKind::Fatal, error)),
+                    _ => return Err(Error::new(RETRY, error)),
+                }
+            }
+            position = now.len();
+        }
+    }
+
+    fn post(&self, key: &SendKey, body: &Body) -> MessageId {
+        let mut posts = self.posts.lock().unwrap();
+        let known = posts.iter().find(|post| {
+            let forgotten = self.is(Fault::PostsTwiceAfterARestart) && post.by != self.number;
+            post.key == *key && !forgotten && !self.is(Fault::PostsTwice)
+        });
+        let fresh = MessageId::new(format!("m{}", posts.len()));
+        match known {
+            Some(_) if self.is(Fault::ReturnsAnotherId) => fresh,
+            Some(post) => post.id.clone(),
+            None => {
+                let limit = if self.is(Fault::CutsLongText) { 4096 } else { usize::MAX };
+                let text = Some(body.markdown.chars().take(limit).collect());
+                posts.push(Post { key: key.clone(), id: fresh.clone(), text, by: self.number });
+                self.said.send_modify(|said| said.push((body.markdown.clone(), true)));
+                fresh
+            }
+        }
+    }
+
+    fn change(&self, message: &MessageId, to: impl FnOnce(&str) -> Option<String>) -> Result<(), Error> {
+        let mut posts = self.posts.lock().unwrap();
+        let post = posts.iter_mut().find(|post| post.id == *message).ok_or(ErrorKind::Gone)?;
+        post.text = to(post.text.as_deref().unwrap_or_default());
+        Ok(())
+    }
+}
+
+const RETRY: ErrorKind = ErrorKind::Retry { after: None };
+
+impl Platform for Adapter {
+    fn about(&self) -> Capabilities {
+        let flips = self.is(Fault::ChangesItsMind) && self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let burst = if self.is(Fault::NeverLetsARequestThrough) { 0.5 } else { 10.0 };
+        Capabilities {
+            show: self.show,
+            delete: self.delete,
+            react: false,
+            threads: flips,
+            media: false,
+            max_text: if self.is(Fault::TakesTooLittleText) { 140 } else { 60_000 },
+            rate: Some(Rate { per_second: 1.0, burst }),
+        }
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if self.is(Fault::IgnoresStop) {
+                return self.read(inbox).await;
+            }
+            let ended = stop.run_until_cancelled(self.read(inbox)).await;
+            self.ended.store(1, Ordering::Relaxed);
+            match ended {
+                Some(ended) => ended,
+                None if self.is(Fault::FailsAtStop) => Err(RETRY.into()),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        _place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        Box::pin(async move {
+            if self.is(Fault::RefusesLateSends) && self.ended.load(Ordering::Relaxed) == 1 {
+                return Err(ErrorKind::Gone.into());
+            }
+            Ok(self.post(key, body))
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        _place: &'a Place,
+        message: &'a MessageId,
+        _key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if self.show == Show::Once && !self.is(Fault::EditsWithoutSayingSo) {
+                return Err(ErrorKind::Unsupported.into());
+            }
+            if self.is(Fault::PostsEditsAnew) {
+                self.post(&SendKey::new(body.markdown.as_str()), body);
+                return Ok(());
+            }
+            self.change(message, |old| {
+                let keep = self.is(Fault::KeepsTheBeginning) && !body.markdown.starts_with(old);
+                Some(if keep { format!("{old}{}", body.markdown) } else { body.markdown.clone() })
+            })
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _place: &'a Place,
+        message: &'a MessageId,
+        _key: &'a SendKey,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if self.delete || self.is(Fault::DeletesWithoutSayingSo) {
+                self.change(message, |_| None)
+            } else {
+                Err(ErrorKind::Unsupported.into())
+            }
+        })
+    }
+
+    fn signal<'a>(&'a self, _place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if self.is(Fault::HangsOnSignals) {
+                std::future::pending::<()>().await;
+            }
+            if self.is(Fault::ShowsTyping) && signal == Signal::Typing(true) {
+                let body = Body::new(crate::BodyKind::Notice, "is typing");
+                self.post(&SendKey::from("typing"), &body);
+            }
+        })
+    }
+
+    fn fetch<'a>(&'a self, _media: &'a crate::MediaId, _limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+        Box::pin(async {
+            if self.is(Fault::FetchesWithoutSayingSo) {
+                return Ok(Vec::new());
+            }
+            Err(ErrorKind::Unsupported.into())
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Rules about `send`, `edit`, `delete`, `fetch` and `signal`: rooms show what they were told to,
+//! once, and whatever is not offered says so.
+
+use std::sync::Arc;
+
+use super::{Keys, Outcome, World, must, soon};
+use crate::{Body, BodyKind, Error, ErrorKind, EventId, MediaId, MessageId, Platform, SendKey, Show, Signal};
+
+/// The longest text the suite sends. Long enough to find buffers of a usual size.
+const LONG: usize = 20_000;
+
+/// A platform in its world, with the calls of the trait as the checks need them.
+struct Writer<'a> {
+    world: &'a dyn World,
+    platform: Arc<dyn Platform>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(world: &'a dyn World) -> Self {
+        Self { world, platform: world.platform() }
+    }
+
+    async fn send(&self, key: &str, body: &Body) -> Result<MessageId, String> {
+        let (place, key) = (self.world.place(), SendKey::from(key));
+        let sent = soon("send", self.platform.send(&place, &key, body)).await?;
+        sent.map_err(|error| format!("a message must be sent, but send failed: {error}"))
+    }
+
+    async fn try_edit(
+        &self,
+        message: &MessageId,
+        key: &str,
+        body: &Body,
+    ) -> Result<Result<(), Error>, String> {
+        let (place, key) = (self.world.place(), SendKey::from(key));
+        soon("edit", self.platform.edit(&place, message, &key, body)).await
+    }
+
+    async fn edit(&self, message: &MessageId, key: &str, body: &Body) -> Outcome {
+        let edited = self.try_edit(message, key, body).await?;
+        edited.map_err(|error| format!("a message must be edited where that is announced, but: {error}"))
+    }
+
+    /// How many messages read exactly this.
+    async fn count(&self, text: &str) -> usize {
+        self.world.shown().await.iter().filter(|shown| *shown == text).count()
+    }
+}
+
+pub(super) async fn about_is_constant_and_sane(world: &dyn World) -> Outcome {
+    let platform = world.platform();
+    let about = platform.about();
+    must(about == platform.about(), "about must be constant, but two calls differ")?;
+    must(about.max_text >= 200, "max_text must be at least 200 bytes, but it is less")?;
+    let Some(rate) = about.rate else { return Ok(()) };
+    let sane =
+        rate.per_second.is_finite() && rate.per_second > 0.0 && rate.burst.is_finite() && rate.burst >= 1.0;
+    must(sane, "a rate must let one request through and more later, but it never would")
+}
+
+pub(super) async fn a_done_answer_is_shown_whole(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world);
+    let long = words(writer.platform.about().max_text.min(LONG));
+    writer.send("conformance.long", &answer(&long)).await?;
+    let rule = "an answer of up to max_text bytes must be shown whole and once, but it was not";
+    must(writer.world.shown().await == [long], rule)
+}
+
+pub(super) async fn one_key_posts_once(world: &dyn World) -> Outcome {
+    if world.keys() == Keys::Never {
+        return Ok(());
+    }
+    let writer = Writer::new(world);
+    let first = writer.send("conformance.a", &answer("As it was.")).await?;
+    let again = writer.send("conformance.a", &answer("As it was.")).await?;
+    must(writer.count("As it was.").await == 1, "the same key must post once, but two messages are shown")?;
+    must(first == again, "the same key must return the message that is there, but the id is another")?;
+
+    writer.send("conformance.a", &answer("As it might be.")).await?;
+    let shown = writer.world.shown().await.len();
+    must(shown == 1, "the same key must post once even with another body, but it posted again")?;
+
+    writer.send("conformance.b", &answer("As it was.")).await?;
+    let shown = writer.world.shown().await.len();
+    must(shown == 2, "another key is another message even with the same words, but it was not posted")
+}
+
+pub(super) async fn one_key_posts_once_after_a_restart(world: &dyn World) -> Outcome {
+    if world.keys() != Keys::Always {
+        return Ok(());
+    }
+    let first = Writer::new(world).send("conformance.a", &answer("Only once.")).await?;
+    let writer = Writer::new(world);
+    let again = writer.send("conformance.a", &answer("Only once.")).await?;
+    let once = writer.count("Only once.").await == 1 && first == again;
+    must(once, "the same key must post once over a restart, but a second message was made")
+}
+
+pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world);
+    match writer.platform.about().show {
+        Show::Edit { .. } | Show::Append => {
+            let id = writer.send("conformance.a", &growing("It grows")).await?;
+            for text in ["It grows and", "It grows and grows"] {
+                writer.edit(&id, "conformance.a.1", &growing(text)).await?;
+                must(
+                    writer.world.shown().await == [text],
+                    "an edit must show the whole new text, but it did not",
+                )?;
+            }
+            for _ in 0..2 {
+                writer.edit(&id, "conformance.a.2", &answer("It grows and grows up.")).await?;
+            }
+            let rule = "the last edit must show the whole answer, once, even when repeated, but it did not";
+            must(writer.world.shown().await == ["It grows and grows up."], rule)
+        }
+        Show::Once => {
+            let id = writer.send("conformance.a", &answer("It is done.")).await?;
+            let edited = writer.try_edit(&id, "conformance.a.1", &answer("It is not.")).await?;
+            must(is_unsupported(&edited), "edit must be Unsupported where show is Once, but it is not")?;
+            must(
+                writer.count("It is done.").await == 1,
+                "an unsupported edit must change nothing, but it did",
+            )
+        }
+    }
+}
+
+pub(super) async fn the_end_may_replace_the_beginning(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world);
+    let rule = "a done body must be shown whole even when it begins otherwise than before, but it was not";
+    match writer.platform.about().show {
+        Show::Edit { .. } => {
+            let id = writer.send("conformance.a", &growing("A first thought")).await?;
+            writer.edit(&id, "conformance.a.1", &answer("The last word.")).await?;
+            must(writer.world.shown().await == ["The last word."], rule)
+        }
+        Show::Append => {
+            // What was printed stays, so the answer stands after it.
+            let id = writer.send("conformance.a", &growing("A first thought")).await?;
+            writer.edit(&id, "conformance.a.1", &answer("The last word.")).await?;
+            must(writer.world.shown().await.last().is_some_and(|text| text == "The last word."), rule)
+        }
+        Show::Once => Ok(()),
+    }
+}
+
+pub(super) async fn delete_does_as_announced(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world);
+    let id = writer.send("conformance.a", &answer("Here for now.")).await?;
+    let (place, key) = (world.place(), SendKey::from("conformance.a.1"));
+    let deleted = soon("delete", writer.platform.delete(&place, &id, &key)).await?;
+    let left = writer.count("Here for now.").await;
+    if writer.platform.about().delete {
+        must(
+            deleted.is_ok() && left == 0,
+            "a deleted message must be gone where delete is announced, but it is not",
+        )
+    } else {
+        must(
+            is_unsupported(&deleted),
+            "delete must be Unsupported where it is not announced, but it is not",
+        )?;
+        must(left == 1, "an unsupported delete must change nothing, but it did")
+    }
+}
+
+pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
+    let platform = world.platform();
+    let fetched = soon("fetch", platform.fetch(&MediaId::from("conformance"), 1)).await?;
+    if platform.about().media {
+        // Which files exist is the network's affair; that an unknown one fails can be asked anywhere.
+        must(fetched.is_err(), "fetching a file that does not exist must fail, but it did not")
+    } else {
+        must(
+            is_unsupported(&fetched),
+            "fetch must be Unsupported where media is not announced, but it is not",
+        )
+    }
+}
+
+pub(super) async fn signals_are_harmless(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world);
+    let place = world.place();
+    let id = writer.send("conformance.a", &answer("Still the same.")).await?;
+    let read = Signal::Read(EventId::from("conformance"));
+    for signal in [Signal::Typing(true), read, Signal::React(id, "👀".into()), Signal::Typing(false)] {
+        soon("signal", writer.platform.signal(&place, signal)).await?;
+    }
+    let rule = "a signal must not change or add a message, but what is shown differs";
+    must(writer.world.shown().await == ["Still the same."], rule)
+}
+
+fn answer(text: &str) -> Body {
+    Body::new(BodyKind::Answer, text)
+}
+
+fn growing(text: &str) -> Body {
+    Body { done: false, ..answer(text) }
+}
+
+/// One line of plain words, exactly `length` bytes long and different everywhere, so that a missing
+/// piece is noticed wherever it is.
+fn words(length: usize) -> String {
+    let mut text: String = (0..=length / 6).map(|n| format!("w{n:04} ")).collect();
+    text.truncate(length.saturating_sub(1));
+    // No space at the end, which a network might trim.
+    text.push('.');
+    text
+}
+
+fn is_unsupported<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(error) if error.kind() == ErrorKind::Unsupported)
+}

@@ -1,0 +1,54 @@
+//! Errors by what the core does next.
+
+use std::time::Duration;
+
+/// Why a request to a platform failed. The kind decides what happens; the source is for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct Error {
+    kind: ErrorKind,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What the core does about a failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ErrorKind {
+    /// Try again: rate limits (`after` is the network's own word), lost connections, server faults.
+    /// The request may or may not have had its effect.
+    #[error("the network asks to try again")]
+    Retry {
+        /// How long the network wants us to wait. Only a rate limit sets this; it teaches the governor.
+        after: Option<Duration>,
+    },
+    /// The message or the room is no longer there for us. Never retried.
+    #[error("the message or room is gone")]
+    Gone,
+    /// The network refuses this content or this right. Never retried.
+    #[error("the network refused")]
+    Rejected,
+    /// The adapter cannot do this at all. Never retried.
+    #[error("the platform cannot do this")]
+    Unsupported,
+    /// The account is lost: a revoked token, a broken store. The platform stops and readiness says so.
+    #[error("the account can no longer be used")]
+    Fatal,
+}
+
+impl Error {
+    /// An error with its cause.
+    pub fn new(kind: ErrorKind, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { kind, source: Some(source.into()) }
+    }
+
+    /// What to do next.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}

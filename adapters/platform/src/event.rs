@@ -1,0 +1,140 @@
+//! What happens in rooms, as an adapter tells it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EventId, MediaId, MessageId, Place, UserId};
+
+/// Something that happened in a room.
+///
+/// The adapter states facts; whether the author may do this is decided in the core from `author`,
+/// `room` and `secure`. Never leave these to a default that grants more than was proven.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The network's id of this event: the dedupe key, together with account and room.
+    pub id: EventId,
+    /// Where it happened and where an answer belongs.
+    pub place: Place,
+    /// What is known about the room.
+    pub room: Room,
+    /// Who did it.
+    pub author: Author,
+    /// Whether it came end-to-end encrypted.
+    pub secure: bool,
+    /// What was done.
+    pub kind: EventKind,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum EventKind {
+    /// Somebody wrote something.
+    Message(Message),
+    /// An earlier message now reads differently.
+    Edited {
+        /// The message that was edited.
+        of: EventId,
+        /// Its whole new text.
+        text: String,
+    },
+    /// An earlier message was taken back.
+    Deleted {
+        /// The message that is gone.
+        of: EventId,
+    },
+    /// A reaction to a message, usually one of ours.
+    Reacted {
+        /// The message reacted to.
+        to: MessageId,
+        /// The reaction as shown, usually an emoji.
+        mark: String,
+    },
+    /// The author left the room, or was made to.
+    Left,
+    /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
+    Missed {
+        /// How many, as far as the adapter knows.
+        count: u64,
+    },
+}
+
+/// A message that a person wrote.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// The text as the person wrote it, without the network's quoting and without the mention of us.
+    pub text: String,
+    /// Whether it is meant for us: a direct chat, a mention, a reply to us. The adapter knows the
+    /// network's conventions, so it decides; messages not addressed to us are kept out of turns.
+    pub addressed: bool,
+    /// The message this one answers, where the network has replies.
+    pub reply_to: Option<EventId>,
+    /// What is attached.
+    pub media: Vec<Media>,
+}
+
+impl Message {
+    /// Plain text, addressed to us.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), addressed: true, ..Self::default() }
+    }
+}
+
+/// A file in a message, described but not fetched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Media {
+    /// What [`fetch`](crate::Platform::fetch) takes.
+    pub id: MediaId,
+    /// What the sender says it is; not to be trusted.
+    pub kind: MediaKind,
+    /// The sender's file name; not to be trusted.
+    pub name: String,
+    /// The sender's MIME type; not to be trusted.
+    pub mime: Option<String>,
+    /// The sender's size in bytes; not to be trusted.
+    pub size: Option<u64>,
+}
+
+/// What kind of file a sender says a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MediaKind {
+    /// A picture.
+    Image,
+    /// Speech or music.
+    Audio,
+    /// A film.
+    Video,
+    /// Anything else.
+    File,
+}
+
+/// Who did something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The immutable id.
+    pub id: UserId,
+    /// The display name: text for people, never a ground for a decision.
+    pub name: Option<String>,
+    /// How sure the adapter is that `id` really wrote this.
+    pub trust: Trust,
+}
+
+/// How sure an adapter is of an author. Ordered: more trust is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Trust {
+    /// Contradicted: the keys do not belong to the named author. Never obeyed.
+    Violated,
+    /// The network's word.
+    Network,
+    /// Signed by a device that the author vouches for.
+    CrossSigned,
+    /// Verified by a person.
+    Verified,
+}
+
+/// What is known about a room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// The name as people see it; text for people, never a ground for a decision.
+    pub name: Option<String>,
+    /// A chat between one person and us, by the network's own mark rather than by head count.
+    pub direct: bool,
+}

@@ -1,0 +1,44 @@
+//! The adapter's only durable friend.
+
+use crate::{BoxFuture, Event};
+
+/// What one response of the network brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// What happened, oldest first.
+    pub events: Vec<Event>,
+    /// What could not be read yet (for example not decrypted), as opaque rows of the adapter's own.
+    /// They are kept until the adapter parks the same key with an empty value.
+    pub parked: Vec<(String, String)>,
+    /// The adapter's position after this batch; `None` leaves it where it was.
+    pub cursor: Option<String>,
+}
+
+/// Where an adapter puts what came, and keeps the little state it needs.
+///
+/// Made by the core for one account; the adapter never sees another account's state.
+pub trait Inbox: Send + Sync {
+    /// The position of the last accepted batch; `None` before the first.
+    fn cursor(&self) -> BoxFuture<'_, Result<Option<String>, InboxError>>;
+
+    /// Takes a batch over. When this returns `Ok`, events and cursor are on disk in one transaction,
+    /// whatever happens to the process. On an error nothing of the batch was taken: stop reading
+    /// and return the error from `run`, or offer the same batch again.
+    ///
+    /// Waits while the core is behind, which slows the adapter's reading down; that is intended.
+    fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>>;
+
+    /// Everything that is still parked, oldest first.
+    fn parked(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, InboxError>>;
+
+    /// A small value kept under `key` by [`set_note`](Inbox::set_note).
+    fn note<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, InboxError>>;
+
+    /// Keeps a small value durably, such as "this room was once encrypted".
+    fn set_note<'a>(&'a self, key: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), InboxError>>;
+}
+
+/// The store could not take or give something. The log has the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("the store is not available: {0}")]
+pub struct InboxError(pub String);

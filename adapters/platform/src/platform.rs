@@ -1,0 +1,108 @@
+//! The trait an adapter implements, and how it describes itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    Body, BoxFuture, CancellationToken, Error, ErrorKind, Inbox, MediaId, MessageId, Place, SendKey, Signal,
+};
+
+/// An account on a chat network.
+pub trait Platform: Send + Sync {
+    /// What this platform can do. Called when the gateway is built; must be constant and must not
+    /// touch the network.
+    fn about(&self) -> Capabilities;
+
+    /// Reads until `stop` fires or there is nothing more to read; never called twice at a time.
+    ///
+    /// Reconnects by itself for as long as that can help. `Err` with [`ErrorKind::Fatal`] stops this
+    /// platform for good; any other error makes the core call `run` again after a pause, with the
+    /// same inbox. May be dropped at any await; whatever was not accepted then counts as not read.
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Posts a message and returns its id; one request. The core calls this at most once at a time
+    /// per place. The same `key` again (after a crash or an unknown outcome, perhaps with another
+    /// body) returns the message that is already there instead of posting a second one.
+    fn send<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>>;
+
+    /// Makes an earlier message read `body`; one request. Only called where
+    /// [`Capabilities::show`] is `Edit` or `Append`, and never twice at a time for one message;
+    /// elsewhere it returns [`ErrorKind::Unsupported`]. The message may be one that an earlier
+    /// process sent, and the same body may come twice. `key` is the edit's own.
+    fn edit<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Takes an earlier message of ours back. Only called where [`Capabilities::delete`] is set.
+    fn delete<'a>(
+        &'a self,
+        _place: &'a Place,
+        _message: &'a MessageId,
+        _key: &'a SendKey,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    }
+
+    /// Shows something for a moment. Best effort: the core does not look at the outcome.
+    fn signal<'a>(&'a self, _place: &'a Place, _signal: Signal) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// The content of an attached file, decrypted and checked. Must stop and fail with
+    /// [`ErrorKind::Rejected`] as soon as more than `limit` bytes have come, whatever was announced.
+    fn fetch<'a>(&'a self, _media: &'a MediaId, _limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    }
+}
+
+/// What a platform can do: plain data, so that nobody has to find out by trying.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capabilities {
+    /// How a growing answer is shown.
+    pub show: Show,
+    /// Messages of ours can be taken back.
+    pub delete: bool,
+    /// [`Signal::React`] does something.
+    pub react: bool,
+    /// Rooms have threads.
+    pub threads: bool,
+    /// Files can be fetched and sent.
+    pub media: bool,
+    /// The longest [`Body::markdown`] in bytes, at least 200. Longer answers are split.
+    pub max_text: usize,
+    /// What the network is believed to allow before it has said anything itself; `None` is no limit.
+    /// Counts every send and edit of the account, over all rooms.
+    pub rate: Option<Rate>,
+}
+
+/// How a growing answer is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// By editing the message; two edits of one message are at least `pause` apart.
+    Edit {
+        /// The shortest pause that people and network find pleasant.
+        pause: Duration,
+    },
+    /// By printing what is new, as a terminal does: each edit's text begins with the text before.
+    Append,
+    /// Not at all; only the finished answer is sent.
+    Once,
+}
+
+/// A token bucket: `burst` requests at once, `per_second` in the long run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Requests that come back each second.
+    pub per_second: f64,
+    /// Requests that may come at once after a pause.
+    pub burst: f64,
+}

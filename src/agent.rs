@@ -1,0 +1,241 @@
+//! What answers: the trait, its events and its errors.
+//!
+//! Only [`Turns`](crate::turns) calls an agent. An agent neither knows the room nor edits anything:
+//! it emits [`TurnEvent`]s and ends.
+
+pub mod guide;
+pub mod local;
+pub mod proxy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use talaria_platform::{BoxFuture, CancellationToken};
+
+use crate::session::{SessionId, TurnId};
+
+/// Something that turns a prompt into turn events.
+pub trait Agent: Send + Sync {
+    /// What this agent is and can do, as far as is known now. Must not wait for anything.
+    fn about(&self) -> AgentInfo;
+
+    /// What would be sent for this turn. Called before the turn is marked as dispatched; what it
+    /// returns is stored with the turn, so that a repeat after a crash is the same byte for byte.
+    /// May ask the upstream what it can do; must not start anything there.
+    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>>;
+
+    /// Runs the turn to its end. Called at most once at a time per session, after `prepared` was
+    /// stored. When `stop` fires the agent ends what it started and returns [`TurnEnd::Stopped`];
+    /// if it does not within the grace, the future is dropped, which must end everything too.
+    fn run_turn<'a>(
+        &'a self,
+        turn: &'a Turn,
+        prepared: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
+}
+
+/// Where an agent puts what happens. Implemented by the turn engine, and by tests.
+pub trait Out: Send + Sync {
+    /// Tells what happened. Never waits; when the turn has grown beyond its cap the engine fires
+    /// the stop token instead.
+    fn emit(&self, event: TurnEvent<'_>);
+}
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// For people: "proxy", "local (llama3)".
+    pub name: String,
+    /// Whether history can be changed after the fact (`/undo`, `/retry`). Where not, people are
+    /// offered `/new`.
+    pub rewind: bool,
+}
+
+/// One turn as an agent sees it.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Unique; short enough to be quoted to people.
+    pub id: TurnId,
+    /// The session it belongs to, by the name the upstream knows it.
+    pub session: SessionId,
+    /// Text for the system message; empty for none.
+    pub context: String,
+    /// What was said before, oldest first, already filtered and capped.
+    pub history: Vec<Message>,
+    /// What the person wrote.
+    pub prompt: String,
+    /// Pictures that go with it.
+    pub images: Vec<Image>,
+    /// The same for every repeat of this turn, another one for `/retry`.
+    pub key: String,
+    /// Who asks and where, for upstreams that are told.
+    pub origin: Origin,
+    /// Whether this turn may have run before.
+    pub attempt: Attempt,
+}
+
+/// A picture, checked and within the caps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Found by looking at the content.
+    pub mime: &'static str,
+    /// The file.
+    pub content: Vec<u8>,
+}
+
+/// Who asks and where; labels, never authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The immutable id of the person.
+    pub user_id: Option<String>,
+    /// The display name.
+    pub user_name: Option<String>,
+    /// The room.
+    pub chat_id: Option<String>,
+    /// The room's name.
+    pub chat_name: Option<String>,
+    /// `direct` or `group`.
+    pub chat_type: Option<&'static str>,
+    /// The thread in the room.
+    pub thread_id: Option<String>,
+}
+
+/// Whether a turn may have run before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Nothing was sent yet.
+    First,
+    /// The process died, or the connection broke, after it may have been sent.
+    Resume,
+}
+
+/// What is stored before a turn is dispatched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// The bytes of the request.
+    pub request: Vec<u8>,
+    /// Whether repeating these bytes with the same key is known not to run the turn twice.
+    pub resumable: bool,
+}
+
+/// One message of a session, as models know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub content: String,
+}
+
+/// Who said something in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person.
+    User,
+    /// The agent.
+    Assistant,
+    /// A tool's result; kept for the record, never forwarded.
+    Tool,
+}
+
+/// What happens during a turn. Borrowed, because most of it is copied straight into the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEvent<'a> {
+    /// More of the answer.
+    Text(&'a str),
+    /// More of the reasoning; never shown in rooms.
+    Thought(&'a str),
+    /// A tool call began or ended. The same `id` again replaces the earlier state.
+    Step(Step),
+    /// Something people should know now, such as "trying again until 14:05". Replaces the notice
+    /// before; `None` takes it away.
+    Notice(Option<String>),
+    /// What the turn cost.
+    Usage(Usage),
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The agent's id of the call.
+    pub id: String,
+    /// The name of the tool, for people.
+    pub title: String,
+    /// How far it is.
+    pub state: StepState,
+}
+
+/// How far a tool call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepState {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Done,
+    /// It ended badly.
+    Failed,
+}
+
+/// Tokens that a turn used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+}
+
+/// How a turn ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The agent said all it wanted.
+    Done,
+    /// It was asked to stop and did.
+    Stopped,
+    /// A length limit cut it short.
+    Limit,
+}
+
+/// Why a turn failed. `words` is one calm sentence fit for a room: no URL, key, path or upstream body.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub struct AgentError {
+    /// What the engine does next.
+    pub kind: AgentErrorKind,
+    /// What the room is told.
+    pub words: String,
+}
+
+/// What the engine does about a failed turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentErrorKind {
+    /// It is proven that nothing ran: the turn waits and is tried again within its budget.
+    NothingRan {
+        /// How long the upstream wants us to wait.
+        after: Option<Duration>,
+    },
+    /// It may have run and the outcome is unknown: the same bytes are sent again if they are
+    /// resumable, otherwise the turn is interrupted.
+    Unknown {
+        /// How long the upstream wants us to wait.
+        after: Option<Duration>,
+    },
+    /// The upstream says no, or answers something that is no answer. Trying again will not help.
+    Refused,
+    /// It broke off after text had come; the text is kept and marked.
+    CutShort,
+}
+
+impl AgentError {
+    /// An error with the words a room sees.
+    pub fn new(kind: AgentErrorKind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into() }
+    }
+}
+
+/// The agent behind a pointer; chosen by configuration when the gateway is built.
+pub type SharedAgent = Arc<dyn Agent>;

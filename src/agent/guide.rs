@@ -1,0 +1,114 @@
+//! What answers when nothing is configured: says, streamed like any answer, what to set.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use talaria_platform::{BoxFuture, CancellationToken};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+
+/// Where Ollama usually listens.
+const OLLAMA: &str = "127.0.0.1:11434";
+
+/// How long looking for it may take. It is on this machine, so it answers at once or not at all.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The most of its answer that is read.
+const ANSWER: u64 = 256 * 1024;
+
+/// The pause between two words: the text shows what a streamed answer looks like.
+const WORD: Duration = Duration::from_millis(8);
+
+/// The built-in guide.
+#[derive(Debug, Default)]
+pub struct Guide;
+
+impl Agent for Guide {
+    fn about(&self) -> AgentInfo {
+        AgentInfo { name: "built-in guide (no agent is configured)".to_owned(), rewind: true }
+    }
+
+    fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async { Ok(Prepared::default()) })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        _turn: &'a Turn,
+        _prepared: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        Box::pin(async move {
+            let model = tokio::time::timeout(LOOK, ollama_model()).await.ok().flatten();
+            for word in words(model.as_deref()).split_inclusive(' ') {
+                out.emit(TurnEvent::Text(word));
+                tokio::select! {
+                    () = tokio::time::sleep(WORD) => {}
+                    () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+                }
+            }
+            Ok(TurnEnd::Done)
+        })
+    }
+}
+
+/// The guide's text; `model` is one that an Ollama on this machine has.
+fn words(model: Option<&str>) -> String {
+    let ollama = match model {
+        Some(model) => format!(
+            "An Ollama runs on this machine. To talk to it, start again with\n\n\
+             ```\nOPENAI_BASE_URL=http://{OLLAMA}/v1 OPENAI_MODEL={model} talaria\n```\n\n"
+        ),
+        None => String::new(),
+    };
+    format!(
+        "Your message arrived: this is Talaria, and everything but the agent is in place. \
+         Nothing is configured to answer yet.\n\n{ollama}\
+         To relay to an agent server, set its address and key:\n\n\
+         ```\nGATEWAY_PROXY_URL=http://127.0.0.1:8642\nGATEWAY_PROXY_KEY=...\n```\n\n\
+         To talk to a model directly, set any OpenAI-compatible server:\n\n\
+         ```\nOPENAI_BASE_URL=https://api.openai.com/v1\nOPENAI_API_KEY=...\nOPENAI_MODEL=...\n```\n\n\
+         `talaria env` lists every setting and `talaria check` says what would run."
+    )
+}
+
+/// A model of the Ollama on this machine, if there is one.
+async fn ollama_model() -> Option<String> {
+    #[derive(Deserialize)]
+    struct Tags {
+        models: Vec<Model>,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        name: String,
+    }
+    // One plain request to one fixed address: an HTTP client would be built for nothing else.
+    let mut stream = TcpStream::connect(OLLAMA).await.ok()?;
+    stream.write_all(b"GET /api/tags HTTP/1.0\r\nHost: localhost\r\n\r\n").await.ok()?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER).read_to_end(&mut answer).await.ok()?;
+    let answer = String::from_utf8(answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let tags: Tags = serde_json::from_str(body).ok()?;
+    let name = tags.models.into_iter().next()?.name;
+    // It goes into a line that people copy to a shell.
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_names_the_variables_and_an_ollama_it_sees() {
+        let plain = words(None);
+        for name in ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"] {
+            assert!(plain.contains(name), "{name}");
+        }
+        assert!(!plain.contains("Ollama"));
+        assert!(words(Some("llama3:8b")).contains("OPENAI_MODEL=llama3:8b"));
+    }
+}

@@ -1,0 +1,251 @@
+//! The remote agent server behind `GATEWAY_PROXY_URL`.
+//!
+//! One try per call: what happens after a failure is the engine's business. What the upstream can do
+//! is asked once and again after each lost connection, never guessed. Only an upstream that announces
+//! idempotency has its turns repeated.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::Deserialize;
+use talaria_platform::{BoxFuture, CancellationToken};
+
+use super::{Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Out, Prepared, Turn, TurnEnd};
+use crate::config::{ProxyConfig, Upstream};
+use crate::openai::read::Reader;
+use crate::openai::{client, fault, wire};
+use crate::testing::failpoint;
+
+/// How people know it.
+const WHO: &str = "Proxy";
+
+/// How long the question what it can do may take, and the request to stop a run.
+const QUESTION: Duration = Duration::from_secs(10);
+
+/// The largest answer to that question that is read.
+const ANSWER: usize = 256 * 1024;
+
+/// The proxy agent.
+pub struct Proxy {
+    config: ProxyConfig,
+    client: reqwest::Client,
+    /// What the upstream said it can do; `None` until it was asked, and after each lost connection.
+    known: Mutex<Option<Abilities>>,
+}
+
+/// What an upstream can do, as far as we care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Abilities {
+    /// The same key and bytes never run twice.
+    idempotent: bool,
+    /// It keeps history of its own under the session header.
+    sessions: bool,
+    /// It answered the question at all, so it knows the usual options.
+    answered: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CapabilitiesAnswer {
+    features: Features,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Features {
+    idempotency: Option<serde_json::Value>,
+    session_continuity_header: Option<serde_json::Value>,
+}
+
+impl Proxy {
+    /// A client for the configured upstream. Nothing is sent yet.
+    pub fn new(config: ProxyConfig) -> Result<Self, reqwest::Error> {
+        let client = client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
+        Ok(Self { config, client, known: Mutex::new(None) })
+    }
+
+    async fn abilities(&self) -> Result<Abilities, AgentError> {
+        match self.config.upstream {
+            Upstream::Plain => return Ok(Abilities::default()),
+            Upstream::Talaria => return Ok(Abilities { idempotent: true, sessions: true, answered: true }),
+            Upstream::Auto => {}
+        }
+        if let Some(known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known);
+        }
+        let asked = self.ask().await?;
+        tracing::info!(idempotent = asked.idempotent, sessions = asked.sessions, "the upstream said what it can do");
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        Ok(asked)
+    }
+
+    async fn ask(&self) -> Result<Abilities, AgentError> {
+        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(QUESTION);
+        let mut response = request.send().await.map_err(|error| match fault::request(WHO, &error) {
+            // The question itself runs nothing, whatever became of it.
+            AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
+                AgentError { kind: AgentErrorKind::NothingRan { after }, words }
+            }
+            error => error,
+        })?;
+        if !response.status().is_success() {
+            // An upstream that does not know the question cannot do more than answer.
+            return Ok(Abilities::default());
+        }
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            if body.len() + chunk.len() > ANSWER {
+                return Ok(Abilities::default());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let Ok(answer) = serde_json::from_slice::<CapabilitiesAnswer>(&body) else {
+            return Ok(Abilities::default());
+        };
+        let on = |feature: &Option<serde_json::Value>| match feature {
+            None | Some(serde_json::Value::Null | serde_json::Value::Bool(false)) => false,
+            Some(_) => true,
+        };
+        Ok(Abilities {
+            idempotent: on(&answer.features.idempotency),
+            sessions: on(&answer.features.session_continuity_header),
+            answered: true,
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.config.url.as_str())
+    }
+
+    fn key(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(bearer) = self.config.key.as_ref().and_then(client::bearer) {
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        headers
+    }
+
+    fn headers(&self, turn: &Turn) -> HeaderMap {
+        let mut headers = self.key();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        client::label(&mut headers, "x-hermes-session-id", Some(&turn.session.0));
+        let key = match crate::testing::broken("key") {
+            true => crate::session::random_hex(16),
+            false => turn.key.clone(),
+        };
+        client::label(&mut headers, "idempotency-key", Some(&key));
+        if self.config.identity {
+            let origin = &turn.origin;
+            for (name, text) in [
+                ("x-hermes-user-id", origin.user_id.as_deref()),
+                ("x-hermes-user-name", origin.user_name.as_deref()),
+                ("x-hermes-chat-id", origin.chat_id.as_deref()),
+                ("x-hermes-chat-name", origin.chat_name.as_deref()),
+                ("x-hermes-chat-type", origin.chat_type),
+                ("x-hermes-thread-id", origin.thread_id.as_deref()),
+            ] {
+                client::label(&mut headers, name, text);
+            }
+        }
+        headers
+    }
+
+    /// After a lost connection another server may be there.
+    fn forget(&self, error: &AgentError) {
+        match error.kind {
+            AgentErrorKind::NothingRan { .. } | AgentErrorKind::Unknown { .. } => {
+                *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+            AgentErrorKind::Refused | AgentErrorKind::CutShort => {}
+        }
+    }
+
+    async fn run(
+        &self,
+        turn: &Turn,
+        prepared: &Prepared,
+        out: &dyn Out,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        if turn.attempt == Attempt::Resume && !self.abilities().await?.idempotent {
+            let words = "⚠️ The agent server was replaced by one that cannot resume. /retry asks again.";
+            return Err(AgentError::new(AgentErrorKind::Refused, words));
+        }
+        let request = self
+            .client
+            .post(self.url("/v1/chat/completions"))
+            .headers(self.headers(turn))
+            .body(prepared.request.clone());
+        let sent = tokio::select! {
+            sent = tokio::time::timeout(self.config.timeouts.first_byte, request.send()) => sent,
+            () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+        };
+        let response = match sent {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error.to_string(), "the upstream was not reached");
+                return Err(fault::request(WHO, &error.without_url()));
+            }
+            Err(_) => return Err(fault::broken("the agent server did not answer")),
+        };
+        failpoint("proxy.answered");
+        let run = response.headers().get("x-hermes-run-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: prepared.resumable };
+        let end = reader.read(response, out, stop).await;
+        if matches!(end, Ok(TurnEnd::Stopped)) && prepared.resumable {
+            self.stop_run(run.as_deref()).await;
+        }
+        end
+    }
+
+    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort.
+    async fn stop_run(&self, run: Option<&str>) {
+        let plain = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        let Some(run) = run.filter(plain) else { return };
+        let request = self.client.post(self.url(&format!("/v1/runs/{run}/stop"))).headers(self.key());
+        if let Err(error) = request.timeout(QUESTION).send().await {
+            tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
+        }
+    }
+}
+
+impl Agent for Proxy {
+    fn about(&self) -> AgentInfo {
+        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that keeps sessions but is not ours remembers what we would like it to forget.
+        let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
+        AgentInfo { name: "remote agent server".to_owned(), rewind }
+    }
+
+    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async move {
+            let abilities = self.abilities().await?;
+            let request = wire::chat_request(
+            &self.config.model,
+            &turn.context,
+            &turn.history,
+            &turn.prompt,
+            &turn.images,
+            abilities.answered,
+        );
+            Ok(Prepared { request, resumable: abilities.idempotent })
+        })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        turn: &'a Turn,
+        prepared: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        Box::pin(async move {
+            let end = self.run(turn, prepared, out, &stop).await;
+            if let Err(error) = &end {
+                self.forget(error);
+            }
+            end
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The command line, and how it speaks to people.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the command line's own voice")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Talk to your AI agent from the chat rooms you already live in.
+///
+/// Without any configuration this is a chat in the terminal. With GATEWAY_PROXY_URL it relays to an
+/// agent server; with OPENAI_BASE_URL and OPENAI_MODEL it talks to a model directly. Chat networks are
+/// configured in talaria.yaml.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// The configuration file [default: $TALARIA_CONFIG, $TALARIA_HOME/talaria.yaml, ./talaria.yaml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// What to do [default: run]
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  talaria                                     chat in the terminal
+  echo 'What is Rust?' | talaria              one prompt per line, answers on standard output
+  GATEWAY_PROXY_URL=http://127.0.0.1:8642 GATEWAY_PROXY_KEY=... talaria
+  talaria check                               what would run, and what is wrong
+  talaria env                                 every environment variable";
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Run the gateway (this is the default)
+    Run,
+    /// Chat in the terminal, whatever platforms are configured
+    Chat,
+    /// Check the configuration and say what would run, without starting anything
+    Check,
+    /// List every environment variable: category, meaning, default, and whether it is secret
+    Env,
+}
+
+/// Prints the answer of a command.
+pub fn print(text: &str) -> ExitCode {
+    println!("{}", text.trim_end());
+    ExitCode::SUCCESS
+}
+
+/// Prints what went wrong and what to do about it.
+pub fn complain(message: &str, hint: Option<&str>) {
+    eprintln!("error: {message}");
+    if let Some(hint) = hint {
+        eprintln!("\nhint: {hint}");
+    }
+}

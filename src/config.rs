@@ -1,0 +1,197 @@
+//! The configuration: read and checked completely before anything starts.
+//!
+//! `File` is what a person wrote, [`Config`] what holds: every value is there, every
+//! address is in its normal form, and it is decided who answers. In between come the environment
+//! (a variable wins over its `_FILE`, that over the file, and blank counts as unset) and the defaults.
+//!
+//! What is wrong comes back as [`ConfigError`]s that name a key or a line and say what to do. No key
+//! ever appears in them, nor in `Debug` output.
+
+mod describe;
+mod document;
+pub mod env;
+mod error;
+mod explain;
+mod file;
+mod hint;
+mod locate;
+mod platform;
+mod resolve;
+mod secret;
+#[cfg(feature = "testing")]
+mod test_platform;
+mod url;
+mod value;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use talaria_platform::AccountId;
+
+pub use error::ConfigError;
+pub use file::{Steps, Upstream};
+#[cfg(feature = "testing")]
+pub use platform::TestConfig;
+pub use platform::{KINDS, PlatformConfig};
+pub use secret::Secret;
+pub use url::{BaseUrl, is_private};
+
+use env::Env;
+
+/// Where a configuration may come from, besides the environment.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The file named on the command line. It must exist.
+    pub config: Option<PathBuf>,
+    /// The folder that is looked into last; `.` but in tests, which have folders of their own.
+    pub folder: PathBuf,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { config: None, folder: PathBuf::from(".") }
+    }
+}
+
+/// The complete configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file it was read from; `None` when the embedded defaults hold.
+    pub file: Option<PathBuf>,
+    /// The state folder. It need not exist yet.
+    pub home: PathBuf,
+    /// Who answers.
+    pub agent: AgentChoice,
+    /// What goes with each turn, whoever answers.
+    pub turns: TurnConfig,
+    /// The chat accounts. Empty: a chat in the terminal.
+    pub platforms: BTreeMap<AccountId, PlatformConfig>,
+    /// How answers look in rooms.
+    pub display: DisplayConfig,
+    /// The filter of the log, checked.
+    pub log: String,
+    /// What is allowed but probably not meant; one sentence each, for the log and for `talaria check`.
+    pub warnings: Vec<String>,
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentChoice {
+    /// A remote agent server.
+    Proxy(ProxyConfig),
+    /// Our own loop over a model server.
+    Local(LocalConfig),
+    /// Nobody is configured: the built-in guide says what to set.
+    Guide,
+}
+
+/// The remote agent server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyConfig {
+    /// Its address; `/v1/…` is appended.
+    pub url: BaseUrl,
+    /// The bearer key; without one no `Authorization` header is sent.
+    pub key: Option<Secret>,
+    /// The model named in each request.
+    pub model: String,
+    /// What it can do, or that it is to be asked.
+    pub upstream: Upstream,
+    /// Whether it is told who asks.
+    pub identity: bool,
+    /// Whether the key may be sent unencrypted to a public peer.
+    pub allow_cleartext: bool,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+}
+
+/// The model server of the local agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalConfig {
+    /// Its address, usually with `/v1` at the end; `/chat/completions` is appended.
+    pub url: BaseUrl,
+    /// The bearer key.
+    pub key: Option<Secret>,
+    /// The model.
+    pub model: String,
+    /// Whether the key may be sent unencrypted to a public peer.
+    pub allow_cleartext: bool,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until there is a connection.
+    pub connect: Duration,
+    /// Until the first byte of an answer.
+    pub first_byte: Duration,
+    /// Between two reads of an answer.
+    pub idle: Duration,
+    /// The same once a keep-alive comment was seen on this stream.
+    pub keepalive_idle: Duration,
+}
+
+/// What goes with each turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnConfig {
+    /// The system message; empty for none.
+    pub context_prompt: String,
+    /// How many earlier messages are sent, at most.
+    pub history_messages: usize,
+    /// How many bytes of earlier messages are sent, at most.
+    pub history_bytes: usize,
+    /// How long a turn that provably did not run is tried again; zero is never.
+    pub retry_for: Duration,
+}
+
+/// How answers look in rooms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisplayConfig {
+    /// How running tools are shown.
+    pub steps: Steps,
+    /// How often one answer is edited while it grows, at most.
+    pub edits: usize,
+}
+
+impl Config {
+    /// Finds, reads and checks everything. `env` looks a variable up, usually [`env::process`]; only
+    /// those of [`env::table`] are asked for. The list of errors is never empty.
+    pub fn load(sources: &Sources, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<ConfigError>> {
+        let env = Env::new(env);
+        let mut errors = Vec::new();
+        let home = locate::home(env, std::env::consts::OS).map_err(|error| errors.push(error)).ok();
+        let read = locate::document(sources, env, home.as_deref()).and_then(|document| {
+            let file = document.as_ref().map(document::Document::parse).transpose()?.unwrap_or_default();
+            Ok((document, file))
+        });
+        // A file that cannot be read hides what it says, so the rest would be judged wrongly.
+        let (document, file) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                errors.push(error);
+                return Err(errors);
+            }
+        };
+        let resolved =
+            resolve::resolve(file, document.as_ref(), env).map_err(|more| errors.extend(more)).ok();
+        match (home, resolved) {
+            (Some(home), Some(resolved)) => Ok(Self {
+                file: document.map(|document| document.path().to_owned()),
+                home,
+                agent: resolved.agent,
+                turns: resolved.turns,
+                platforms: resolved.platforms,
+                display: resolved.display,
+                log: resolved.log,
+                warnings: resolved.warnings,
+            }),
+            _ => Err(errors),
+        }
+    }
+}

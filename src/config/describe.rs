@@ -1,0 +1,63 @@
+//! What would run, in words: the answer of `talaria check`.
+
+use std::fmt;
+
+use super::{AgentChoice, Config, Secret};
+
+impl Config {
+    /// A few aligned lines, then the warnings. Holds no key, only whether there is one.
+    pub fn describe(&self) -> String {
+        let file = match &self.file {
+            Some(path) => path.display().to_string(),
+            None => "no file, embedded defaults".to_owned(),
+        };
+        let mut text = String::new();
+        for (name, value) in [
+            ("configuration", file),
+            ("state folder", self.home.display().to_string()),
+            ("agent", self.agent.to_string()),
+            ("platforms", self.describe_platforms()),
+            ("log", self.log.clone()),
+        ] {
+            text.push_str(&format!("{name:13}  {value}\n"));
+        }
+        for warning in &self.warnings {
+            text.push_str(&format!("\nwarning: {warning}\n"));
+        }
+        text
+    }
+
+    fn describe_platforms(&self) -> String {
+        if self.platforms.is_empty() {
+            return "none configured: a chat in the terminal".to_owned();
+        }
+        let one = |(name, platform): (&talaria_platform::AccountId, &super::PlatformConfig)| {
+            let kind = platform.kind();
+            if name.as_str() == kind { kind.to_owned() } else { format!("{name} ({kind})") }
+        };
+        self.platforms.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for AgentChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proxy(proxy) => {
+                let (url, model, key) = (proxy.url.as_str(), &proxy.model, key_words(proxy.key.as_ref()));
+                write!(f, "remote agent server at {url}, model {model}, {key}")
+            }
+            Self::Local(local) => {
+                let (url, model, key) = (local.url.as_str(), &local.model, key_words(local.key.as_ref()));
+                write!(f, "model server at {url}, model {model}, {key}")
+            }
+            Self::Guide => f.write_str("none configured: a built-in guide answers and says what to set"),
+        }
+    }
+}
+
+fn key_words(key: Option<&Secret>) -> &'static str {
+    match key {
+        Some(_) => "with a key",
+        None => "without a key",
+    }
+}

@@ -1,0 +1,164 @@
+//! The configuration file as text: reading it with bounds, and finding things in it by line.
+
+use std::fs::{File as Handle, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::ConfigError;
+use super::explain::{explain, position};
+use super::file::File;
+use super::walk::{self, Keys};
+
+/// The largest file that is read. Ours are a few kilobytes; anything near this is another file.
+const LARGEST: u64 = 1024 * 1024;
+
+/// A configuration file that was read.
+pub(super) struct Document {
+    path: PathBuf,
+    /// What people call it.
+    name: String,
+    text: String,
+    access: Access,
+}
+
+/// Who besides us could have read or written the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Nobody: it is ours, and closed to group and others.
+    Private,
+    /// It is ours, but group or others have rights.
+    Shared,
+    /// It belongs to another user.
+    Foreign,
+}
+
+impl Document {
+    /// Reads the file; `None` when there is none.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let name = path.strip_prefix(".").unwrap_or(path).display().to_string();
+        let unreadable = |error: io::Error| {
+            ConfigError::new(format!("cannot read the configuration file `{name}`: {}", error.kind()))
+                .hint("check that it is a file and that this user may read it")
+        };
+        let handle = match Handle::open(path) {
+            Ok(handle) => handle,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+        };
+        // Asked of the open file, so that nobody can put another one there in between.
+        let access = handle.metadata().map(|metadata| Access::of(&metadata)).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        handle.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(ConfigError::new(format!("the configuration file `{name}` is larger than 1 MiB"))
+                .hint("check that this is really Talaria's configuration"));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = line_at(error.as_bytes(), error.utf8_error().valid_up_to());
+            ConfigError::new(format!("the file is not UTF-8 text ({name}, line {line})"))
+                .hint("save it again with the encoding UTF-8")
+        })?;
+        if let Some(offset) = text.find(is_forbidden) {
+            let line = line_at(text.as_bytes(), offset);
+            return Err(ConfigError::new(format!("there is a control character ({name}, line {line})"))
+                .hint("remove it, or type the line again"));
+        }
+        Ok(Some(Self { path: path.to_owned(), name, text, access }))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The whole file; an empty one is the same as none.
+    pub(super) fn parse(&self) -> Result<File, ConfigError> {
+        walk::check(&self.text).map_err(|error| self.explain(&error))?;
+        self.parse_at(&[])
+    }
+
+    /// The part at `path`; the default when it is absent or blank.
+    pub(super) fn parse_at<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ConfigError> {
+        match walk::read_at::<Keys<T>>(&self.text, path) {
+            Ok(found) => Ok(found.unwrap_or_default().0),
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+
+    /// Where the value at `path` stands, as it follows a message: `(talaria.yaml, line 7)`.
+    pub(super) fn place(&self, path: &[&str]) -> String {
+        position(&self.name, walk::line_of(&self.text, path))
+    }
+
+    fn explain(&self, error: &serde_yaml::Error) -> ConfigError {
+        explain(error, &self.name, &self.text)
+    }
+}
+
+impl Access {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+
+        Self::judge(metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode())
+    }
+
+    #[cfg(unix)]
+    fn judge(owner: u32, us: u32, mode: u32) -> Self {
+        if owner != us {
+            Self::Foreign
+        } else if mode & 0o077 != 0 {
+            Self::Shared
+        } else {
+            Self::Private
+        }
+    }
+
+    /// Elsewhere rights are lists that we do not read; a person's own folders are closed to others.
+    #[cfg(not(unix))]
+    fn of(_metadata: &Metadata) -> Self {
+        Self::Private
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// What YAML does not allow anywhere; its reader would say so without a line.
+fn is_forbidden(character: char) -> bool {
+    character.is_control() && !matches!(character, '\n' | '\r' | '\t' | '\u{85}')
+}
+
+fn line_at(bytes: &[u8], offset: usize) -> usize {
+    bytes.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_private_if_it_is_ours_and_closed() {
+        for (owner, mode, access) in [
+            (7, 0o100600, Access::Private),
+            (7, 0o100400, Access::Private),
+            (7, 0o100640, Access::Shared),
+            (7, 0o100604, Access::Shared),
+            (7, 0o100620, Access::Shared),
+            (0, 0o100600, Access::Foreign),
+            (8, 0o100644, Access::Foreign),
+        ] {
+            assert_eq!(Access::judge(owner, 7, mode), access, "{owner} {mode:o}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The environment: the one table of variables, and the only way to read one.
+//!
+//! Nothing that is missing in the table is ever read, so `talaria env` tells the whole truth.
+
+/// A variable that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Var {
+    /// Its name.
+    pub name: &'static str,
+    /// What it belongs to.
+    pub category: Category,
+    /// One line for people.
+    pub meaning: &'static str,
+    /// What holds when it is unset, for people; empty when nothing does.
+    pub default: &'static str,
+    /// Whether its value must never be shown.
+    pub secret: bool,
+}
+
+/// What a variable belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// The relay to a remote agent server.
+    Messaging,
+    /// The model behind the local agent.
+    Model,
+    /// Where things are kept.
+    State,
+    /// What is logged.
+    Log,
+}
+
+impl Category {
+    /// The word in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Messaging => "messaging",
+            Self::Model => "model",
+            Self::State => "state",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// Every variable that is read, in the order in which people look for them.
+pub fn table() -> &'static [Var] {
+    TABLE
+}
+
+/// The table as `talaria env` prints it. Holds no values.
+pub fn render() -> String {
+    let header = ["NAME", "CATEGORY", "SECRET", "DEFAULT", "MEANING"];
+    let rows = TABLE.iter().map(|var| {
+        let secret = if var.secret { "yes" } else { "no" };
+        let default = if var.default.is_empty() { "-" } else { var.default };
+        [var.name, var.category.as_str(), secret, default, var.meaning]
+    });
+    let rows: Vec<[&str; 5]> = std::iter::once(header).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let [name, category, secret, default] = [width(0), width(1), width(2), width(3)];
+    rows.iter()
+        .map(|[a, b, c, d, meaning]| {
+            format!("{a:name$}  {b:category$}  {c:secret$}  {d:default$}  {meaning}\n")
+        })
+        .collect()
+}
+
+/// The value of a variable of this process. What is not UTF-8 keeps its place with replacement
+/// characters, so that it is refused where it is used and not taken for unset.
+pub fn process(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Reads variables of the table.
+#[derive(Clone, Copy)]
+pub(super) struct Env<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl<'a> Env<'a> {
+    pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { lookup }
+    }
+
+    /// The value without white space around it; blank counts as unset.
+    pub(super) fn get(self, var: &Var) -> Option<String> {
+        let value = (self.lookup)(var.name)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    }
+}
+
+const TABLE: &[Var] = &[
+    PROXY_URL,
+    PROXY_KEY,
+    PROXY_KEY_FILE,
+    BASE_URL,
+    API_KEY,
+    API_KEY_FILE,
+    MODEL,
+    TALARIA_HOME,
+    TALARIA_CONFIG,
+    XDG_STATE_HOME,
+    HOME,
+    TALARIA_LOG,
+];
+
+pub(super) const PROXY_URL: Var = Var {
+    name: "GATEWAY_PROXY_URL",
+    category: Category::Messaging,
+    meaning: "address of the remote agent server, without /v1",
+    default: "gateway.proxy_url",
+    secret: false,
+};
+
+pub(super) const PROXY_KEY: Var = Var {
+    name: "GATEWAY_PROXY_KEY",
+    category: Category::Messaging,
+    meaning: "bearer key for it (there: API_SERVER_KEY)",
+    default: "gateway.proxy_key",
+    secret: true,
+};
+
+pub(super) const PROXY_KEY_FILE: Var = Var {
+    name: "GATEWAY_PROXY_KEY_FILE",
+    category: Category::Messaging,
+    meaning: "a file that holds GATEWAY_PROXY_KEY, such as a Docker secret",
+    default: "",
+    secret: false,
+};
+
+pub(super) const BASE_URL: Var = Var {
+    name: "OPENAI_BASE_URL",
+    category: Category::Model,
+    meaning: "address of an OpenAI-compatible server, with /v1",
+    default: "agent.base_url",
+    secret: false,
+};
+
+pub(super) const API_KEY: Var = Var {
+    name: "OPENAI_API_KEY",
+    category: Category::Model,
+    meaning: "bearer key for it",
+    default: "agent.api_key",
+    secret: true,
+};
+
+pub(super) const API_KEY_FILE: Var = Var {
+    name: "OPENAI_API_KEY_FILE",
+    category: Category::Model,
+    meaning: "a file that holds OPENAI_API_KEY, such as a Docker secret",
+    default: "",
+    secret: false,
+};
+
+pub(super) const MODEL: Var = Var {
+    name: "OPENAI_MODEL",
+    category: Category::Model,
+    meaning: "the model that answers when there is no remote agent server",
+    default: "agent.model",
+    secret: false,
+};
+
+pub(super) const TALARIA_HOME: Var = Var {
+    name: "TALARIA_HOME",
+    category: Category::State,
+    meaning: "the folder that everything is kept in",
+    // By the convention of the system; see `locate`.
+    default: if cfg!(target_os = "macos") {
+        "~/Library/Application Support/talaria"
+    } else {
+        "~/.local/state/talaria"
+    },
+    secret: false,
+};
+
+pub(super) const TALARIA_CONFIG: Var = Var {
+    name: "TALARIA_CONFIG",
+    category: Category::State,
+    meaning: "the configuration file",
+    default: "talaria.yaml in TALARIA_HOME or here",
+    secret: false,
+};
+
+pub(super) const XDG_STATE_HOME: Var = Var {
+    name: "XDG_STATE_HOME",
+    category: Category::State,
+    meaning: "the folder for state of all programs, where TALARIA_HOME is unset (not on macOS)",
+    default: "~/.local/state",
+    secret: false,
+};
+
+pub(super) const HOME: Var = Var {
+    name: "HOME",
+    category: Category::State,
+    meaning: "the folder that ~ stands for",
+    default: "",
+    secret: false,
+};
+
+pub(super) const TALARIA_LOG: Var = Var {
+    name: "TALARIA_LOG",
+    category: Category::Log,
+    meaning: "a level, or a filter such as info,talaria=debug",
+    default: "log.level, else info",
+    secret: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn var(name: &str) -> Var {
+        *table().iter().find(|var| var.name == name).unwrap()
+    }
+
+    #[test]
+    fn the_proxy_url_is_listed_and_no_secret() {
+        let var = var("GATEWAY_PROXY_URL");
+        assert_eq!(var.category.as_str(), "messaging");
+        assert!(!var.secret);
+    }
+
+    #[test]
+    fn the_proxy_key_is_listed_and_secret() {
+        let var = var("GATEWAY_PROXY_KEY");
+        assert_eq!(var.category.as_str(), "messaging");
+        assert!(var.secret);
+    }
+
+    #[test]
+    fn every_secret_can_come_from_a_file() {
+        for var in table().iter().filter(|var| var.secret) {
+            let file = self::var(&format!("{}_FILE", var.name));
+            assert_eq!((file.category, file.secret), (var.category, false));
+        }
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_complete() {
+        let text = render();
+        assert_eq!(text.lines().count(), table().len() + 1);
+        let column = text.find("MEANING").unwrap();
+        for (line, var) in text.lines().skip(1).zip(table()) {
+            assert!(line.starts_with(var.name), "{line}");
+            assert_eq!(&line[column..], var.meaning);
+        }
+    }
+
+    #[test]
+    fn blank_is_unset() {
+        let lookup = |name: &str| Some(if name == "HOME" { " /home/ann " } else { " \t" }.to_owned());
+        let env = Env::new(&lookup);
+        assert_eq!(env.get(&HOME).as_deref(), Some("/home/ann"));
+        assert_eq!(env.get(&PROXY_URL), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The configuration as written: what may stand in `talaria.yaml`.
+//!
+//! Every key is optional, and a section left blank is the same as one left out. Nothing is decided
+//! here: defaults and the environment come in `resolve`. `docker/config.example.yaml` is this file
+//! for people; a test keeps the two together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use super::secret::{self, Secret};
+use super::value::{Span, Whole};
+use super::walk::Keys;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// The remote agent server and how we talk to it. Default: no server.
+    #[serde(deserialize_with = "section")]
+    pub gateway: Gateway,
+    /// The model that answers when there is no remote agent server. Default: none.
+    #[serde(deserialize_with = "section")]
+    pub agent: Agent,
+    /// The chat accounts by name. Default: none, which is a chat in the terminal.
+    #[serde(deserialize_with = "section")]
+    pub platforms: BTreeMap<String, Option<Keys<Platform>>>,
+    /// How answers look in rooms.
+    #[serde(deserialize_with = "section")]
+    pub display: Display,
+    /// What is logged.
+    #[serde(deserialize_with = "section")]
+    pub log: Log,
+}
+
+/// `gateway:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gateway {
+    /// Address of the remote agent server, without `/v1`. Default: none.
+    pub proxy_url: Option<String>,
+    /// Bearer key for it. Default: none, and then no `Authorization` header is sent.
+    #[serde(deserialize_with = "secret::optional")]
+    pub proxy_key: Option<Secret>,
+    /// The model asked for in each request. Default: `hermes-agent`.
+    pub model: Option<String>,
+    /// What the server can do. Default: `auto`.
+    pub upstream: Option<Upstream>,
+    /// Whether a key may be sent over `http://` to a public address. Default: `false`.
+    pub allow_cleartext: Option<bool>,
+    /// Whether the server is told who asks, in `X-Hermes-User-…` headers. Default: `false`.
+    pub identity: Option<bool>,
+    /// How many earlier messages are sent with a prompt, at most. Default: 100.
+    pub history_messages: Option<Whole<0, 10_000>>,
+    /// How many bytes of earlier messages are sent with a prompt, at most. Default: 262144.
+    pub history_bytes: Option<Whole<0, 16_777_216>>,
+    /// How long a connection may take. Default: `10s`.
+    pub connect_timeout: Option<Span<1>>,
+    /// How long the first byte of an answer may take. Default: `300s`.
+    pub first_byte_timeout: Option<Span<1>>,
+    /// How long an answer may pause. Default: `300s`.
+    pub idle_timeout: Option<Span<1>>,
+    /// The same on a stream that has shown keep-alive comments. Default: `60s`.
+    pub keepalive_idle_timeout: Option<Span<1>>,
+    /// How long a turn that provably did not run is tried again; `0s` is never. Default: `10m`.
+    pub retry_for: Option<Span<0>>,
+}
+
+/// `gateway.upstream`: what the remote agent server can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Upstream {
+    /// It is asked.
+    #[default]
+    Auto,
+    /// Nothing beyond chat completions; a request is never repeated once it may have run.
+    Plain,
+    /// It knows idempotency keys, as Talaria's own server does.
+    Talaria,
+}
+
+/// `agent:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Agent {
+    /// Address of an OpenAI-compatible server, with `/v1`.
+    /// Default: `https://api.openai.com/v1` once there is a key.
+    pub base_url: Option<String>,
+    /// The model. No default: needed when there is a server or a key.
+    pub model: Option<String>,
+    /// Bearer key for the server. Default: none.
+    #[serde(deserialize_with = "secret::optional")]
+    pub api_key: Option<Secret>,
+    /// The system message of every turn, here and through the proxy. Default: empty, and then there is none.
+    pub context_prompt: Option<String>,
+}
+
+/// `platforms.<name>:` as far as all kinds share it. The rest is read when the kind is known, which
+/// may be written after other keys; see `platform`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Platform {
+    /// Which chat network this is. Default: the entry's name.
+    pub kind: Option<String>,
+}
+
+/// `display:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Display {
+    /// Whether running tools are shown below a growing answer. Default: `line`.
+    pub steps: Option<Steps>,
+    /// How often one answer is edited while it grows, at most. Default: 100.
+    pub edits: Option<Whole<1, 1000>>,
+}
+
+/// `display.steps`: how running tools are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Steps {
+    /// One line with the tool's name, gone when the answer is complete.
+    #[default]
+    Line,
+    /// Not at all.
+    Hidden,
+}
+
+/// `log:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// A level, or a filter such as `info,talaria=debug`. Default: `info`.
+    pub level: Option<String>,
+}
+
+/// A section; one that is there without content is the default.
+fn section<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::<Keys<T>>::deserialize(deserializer)?.unwrap_or_default().0)
+}

@@ -1,0 +1,356 @@
+//! From the file as written and the environment to the complete configuration.
+//!
+//! Everything that is wrong is collected, so that a person can put it right in one go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::Duration;
+
+use talaria_platform::AccountId;
+use tracing_subscriber::EnvFilter;
+
+use super::document::{Access, Document};
+use super::env::{self, Env, Var};
+use super::file::{self, File};
+use super::hint::closest;
+use super::platform::is_name;
+use super::value::Span;
+use super::walk::Keys;
+use super::{
+    AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ProxyConfig, Secret,
+    Timeouts, TurnConfig,
+};
+
+/// The longest file that a key is read from; the rest of a larger one would not be a key.
+const LARGEST_KEY_FILE: u64 = 64 * 1024;
+
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+const DEFAULT_PROXY_MODEL: &str = "hermes-agent";
+const DEFAULT_LOG: &str = "info";
+
+/// Everything but the places of things, which `load` knows.
+pub(super) struct Resolved {
+    pub(super) agent: AgentChoice,
+    pub(super) turns: TurnConfig,
+    pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
+    pub(super) display: DisplayConfig,
+    pub(super) log: String,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Resolves what was written in `document`.
+pub(super) fn resolve(
+    file: File,
+    document: Option<&Document>,
+    env: Env<'_>,
+) -> Result<Resolved, Vec<ConfigError>> {
+    let mut resolver = Resolver { document, env, errors: Vec::new(), warnings: Vec::new() };
+    let turns = TurnConfig {
+        context_prompt: file
+            .agent
+            .context_prompt
+            .clone()
+            .filter(|text| !text.trim().is_empty())
+            .unwrap_or_default(),
+        history_messages: file.gateway.history_messages.map_or(100, |count| count.0),
+        history_bytes: file.gateway.history_bytes.map_or(262_144, |bytes| bytes.0),
+        retry_for: file.gateway.retry_for.map_or(Duration::from_secs(10 * 60), |span| span.0),
+    };
+    let display = DisplayConfig {
+        steps: file.display.steps.unwrap_or_default(),
+        edits: file.display.edits.map_or(100, |edits| edits.0),
+    };
+    let agent = resolver.agent(file.gateway, file.agent);
+    let platforms = resolver.platforms(file.platforms);
+    let log = resolver.log(file.log.level);
+    if resolver.errors.is_empty() {
+        Ok(Resolved { agent, turns, platforms, display, log, warnings: resolver.warnings })
+    } else {
+        Err(resolver.errors)
+    }
+}
+
+struct Resolver<'a> {
+    document: Option<&'a Document>,
+    env: Env<'a>,
+    errors: Vec<ConfigError>,
+    warnings: Vec<String>,
+}
+
+/// Where a value can come from: the environment first, then the file.
+struct Setting<'a> {
+    var: &'a Var,
+    path: [&'a str; 2],
+}
+
+/// A value and, for messages, what people call the place it came from.
+struct Given {
+    value: String,
+    name: String,
+    /// ` (talaria.yaml, line 7)`, or empty for the environment.
+    place: String,
+}
+
+impl Resolver<'_> {
+    /// Decides who answers. On errors the result is a stand-in that nobody sees.
+    fn agent(&mut self, gateway: file::Gateway, agent: file::Agent) -> AgentChoice {
+        let timeouts = Timeouts {
+            connect: seconds(gateway.connect_timeout, 10),
+            first_byte: seconds(gateway.first_byte_timeout, 300),
+            idle: seconds(gateway.idle_timeout, 300),
+            keepalive_idle: seconds(gateway.keepalive_idle_timeout, 60),
+        };
+        let allow_cleartext = gateway.allow_cleartext.unwrap_or(false);
+        let proxy_url =
+            self.text(Setting { var: &env::PROXY_URL, path: ["gateway", "proxy_url"] }, gateway.proxy_url);
+        let proxy_key = self.key(
+            Setting { var: &env::PROXY_KEY, path: ["gateway", "proxy_key"] },
+            &env::PROXY_KEY_FILE,
+            gateway.proxy_key,
+        );
+        let base_url =
+            self.text(Setting { var: &env::BASE_URL, path: ["agent", "base_url"] }, agent.base_url);
+        let api_key = self.key(
+            Setting { var: &env::API_KEY, path: ["agent", "api_key"] },
+            &env::API_KEY_FILE,
+            agent.api_key,
+        );
+        let model = self.text(Setting { var: &env::MODEL, path: ["agent", "model"] }, agent.model);
+
+        if let Some(given) = proxy_url {
+            let Some(url) = self.url(&given) else { return AgentChoice::Guide };
+            self.guard_key(&url, proxy_key.as_ref(), allow_cleartext, &given);
+            if url.as_str().ends_with("/v1") {
+                let name = &given.name;
+                self.warnings
+                    .push(format!("{name} ends in `/v1`, which Talaria appends itself; leave it out"));
+            }
+            return AgentChoice::Proxy(ProxyConfig {
+                url,
+                key: proxy_key,
+                model: filled(gateway.model).unwrap_or_else(|| DEFAULT_PROXY_MODEL.to_owned()),
+                upstream: gateway.upstream.unwrap_or_default(),
+                identity: gateway.identity.unwrap_or(false),
+                allow_cleartext,
+                timeouts,
+            });
+        }
+        if proxy_key.is_some() {
+            self.warnings.push(
+                "there is a key for a remote agent server but no server; set `GATEWAY_PROXY_URL` or `gateway.proxy_url`"
+                    .to_owned(),
+            );
+        }
+        if base_url.is_none() && api_key.is_none() {
+            return AgentChoice::Guide;
+        }
+        let given = base_url.unwrap_or_else(|| Given {
+            value: DEFAULT_BASE_URL.to_owned(),
+            name: "`agent.base_url`".to_owned(),
+            place: String::new(),
+        });
+        if model.is_none() {
+            self.errors.push(
+                ConfigError::new("there is a model server or a key for one, but no model is named")
+                    .hint("set `OPENAI_MODEL` or `agent.model`, for example to `llama3.2`"),
+            );
+        }
+        let url = self.url(&given);
+        let (Some(url), Some(model)) = (url, model) else { return AgentChoice::Guide };
+        self.guard_key(&url, api_key.as_ref(), allow_cleartext, &given);
+        AgentChoice::Local(LocalConfig { url, key: api_key, model: model.value, allow_cleartext, timeouts })
+    }
+
+    fn platforms(
+        &mut self,
+        written: BTreeMap<String, Option<Keys<file::Platform>>>,
+    ) -> BTreeMap<AccountId, PlatformConfig> {
+        let mut platforms = BTreeMap::new();
+        // Platforms are only ever written in a file.
+        let Some(document) = self.document else { return platforms };
+        for (name, entry) in written {
+            if !is_name(&name) {
+                let place = document.place(&["platforms", &name]);
+                self.errors.push(
+                    ConfigError::new(format!("a name below `platforms` cannot be used {place}"))
+                        .hint("names are 1 to 32 of `a`–`z`, `0`–`9`, `_` and `-`"),
+                );
+                continue;
+            }
+            let kind = entry.and_then(|Keys(entry)| filled(entry.kind));
+            match PlatformConfig::read(document, &name, kind.as_deref()) {
+                Ok(platform) => {
+                    platforms.insert(AccountId::new(name), platform);
+                }
+                Err(error) => self.errors.push(error),
+            }
+        }
+        if platforms.values().filter(|platform| **platform == PlatformConfig::Console).count() > 1 {
+            let place = document.place(&["platforms"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`platforms` has more than one entry of the kind `console` {place}"
+                ))
+                .hint("there is one terminal; keep one of them"),
+            );
+        }
+        platforms
+    }
+
+    fn log(&mut self, written: Option<String>) -> String {
+        const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+        let setting = Setting { var: &env::TALARIA_LOG, path: ["log", "level"] };
+        let Some(Given { value, name, place }) = self.text(setting, written) else {
+            return DEFAULT_LOG.to_owned();
+        };
+        // A filter takes any word for the name of a module, so a slip would silence everything.
+        let slip = closest(&value, LEVELS).filter(|level| !level.eq_ignore_ascii_case(&value));
+        if let Some(level) = slip {
+            self.errors.push(
+                ConfigError::new(format!("{name} is not a level{place}"))
+                    .hint(format!("did you mean `{level}`?")),
+            );
+        } else if EnvFilter::builder().parse(&value).is_err() {
+            self.errors.push(
+                ConfigError::new(format!("{name} is neither a level nor a filter{place}"))
+                    .hint("write a level such as `info`, or a filter such as `info,talaria=debug`"),
+            );
+        }
+        value
+    }
+
+    /// A text from the environment, else from the file; blank counts as unset.
+    fn text(&self, setting: Setting<'_>, written: Option<String>) -> Option<Given> {
+        if let Some(value) = self.env.get(setting.var) {
+            return Some(Given { value, name: format!("`{}`", setting.var.name), place: String::new() });
+        }
+        let value = filled(written)?;
+        let place = self.place(&setting.path);
+        Some(Given { value, name: format!("`{}`", setting.path.join(".")), place })
+    }
+
+    /// A key from the environment, else from the file that the environment names, else from the
+    /// configuration file if that is private.
+    fn key(&mut self, setting: Setting<'_>, file_var: &Var, written: Option<Secret>) -> Option<Secret> {
+        if written.is_some() {
+            self.guard_inline(&setting.path, file_var);
+        }
+        let (name, file_name) = (setting.var.name, file_var.name);
+        let direct = self.env.get(setting.var);
+        let path = self.env.get(file_var);
+        let (text, source) = match (direct, path) {
+            (Some(_), Some(_)) => {
+                self.errors.push(
+                    ConfigError::new(format!("`{name}` and `{file_name}` are both set"))
+                        .hint("unset one of them, so that it is clear which key is used"),
+                );
+                return None;
+            }
+            (Some(text), None) => (text, format!("`{name}`")),
+            (None, Some(path)) => match read_key(Path::new(&path)) {
+                Ok(text) => (text, format!("the content of the file that `{file_name}` names")),
+                Err(reason) => {
+                    self.errors.push(
+                        ConfigError::new(format!("the file `{path}`, which `{file_name}` names, {reason}"))
+                            .hint("put the key into that file, readable for this user, or correct the path"),
+                    );
+                    return None;
+                }
+            },
+            (None, None) => return written,
+        };
+        match Secret::parse(&text) {
+            Ok(secret) => secret,
+            Err(expected) => {
+                self.errors.push(
+                    ConfigError::new(format!("{source} must be {expected}"))
+                        .hint("copy the key again, without line breaks or quotes around it"),
+                );
+                None
+            }
+        }
+    }
+
+    fn url(&mut self, given: &Given) -> Option<BaseUrl> {
+        match BaseUrl::parse(&given.value) {
+            Ok(url) => Some(url),
+            Err(phrase) => {
+                self.errors.push(ConfigError::new(format!("{} {phrase}{}", given.name, given.place)));
+                None
+            }
+        }
+    }
+
+    /// Refuses to send a key in the clear over a public network.
+    fn guard_key(&mut self, url: &BaseUrl, key: Option<&Secret>, allowed: bool, given: &Given) {
+        if key.is_none() || url.is_encrypted() || url.is_near() {
+            return;
+        }
+        let Given { name, place, .. } = given;
+        if allowed {
+            self.warnings.push(format!(
+                "{name} is a public `http://` address, so everybody on the way can read the key \
+                 (`gateway.allow_cleartext` permits it)"
+            ));
+        } else {
+            self.errors.push(
+                ConfigError::new(format!(
+                    "{name} would carry the key unencrypted over a public network{place}"
+                ))
+                .hint(
+                    "use `https://`, a private address or a tunnel; or set `gateway.allow_cleartext: true`",
+                ),
+            );
+        }
+    }
+
+    /// Refuses a key in a configuration file that others can read or have written.
+    fn guard_inline(&mut self, path: &[&str], file_var: &Var) {
+        let Some(document) = self.document else { return };
+        let what = format!("`{}` holds a key, but the file", path.join("."));
+        let place = document.place(path);
+        let (file_name, name) = (file_var.name, document.name());
+        match document.access() {
+            Access::Private => {}
+            Access::Shared => self.errors.push(
+                ConfigError::new(format!("{what} is open to other users {place}")).hint(format!(
+                    "run `chmod 600 {name}`, or put the key into a file of its own and name that in `{file_name}`"
+                )),
+            ),
+            Access::Foreign => self.errors.push(
+                ConfigError::new(format!("{what} belongs to another user {place}")).hint(format!(
+                    "put the key into a file of its own and name that in `{file_name}`; or make this user the \
+                     owner and run `chmod 600 {name}`"
+                )),
+            ),
+        }
+    }
+
+    /// ` (talaria.yaml, line 7)`
+    fn place(&self, path: &[&str]) -> String {
+        self.document.map(|document| format!(" {}", document.place(path))).unwrap_or_default()
+    }
+}
+
+fn seconds(written: Option<Span<1>>, default: u64) -> Duration {
+    written.map_or(Duration::from_secs(default), |span| span.0)
+}
+
+/// A text that says something, without white space around it.
+fn filled(text: Option<String>) -> Option<String> {
+    text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The content of a file that holds a key. The error is a phrase that follows the file's name.
+fn read_key(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(LARGEST_KEY_FILE).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.trim().is_empty() => Err("is empty".to_owned()),
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err("is not text".to_owned()),
+        Err(error) => Err(format!("cannot be read: {}", error.kind())),
+    }
+}

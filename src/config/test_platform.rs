@@ -1,0 +1,93 @@
+//! `kind: test`, a chat network over a socket. Only with the feature `testing`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use talaria_platform::{Rate, Show};
+
+use super::ConfigError;
+use super::document::Document;
+use super::value::Whole;
+use super::walk::Keys;
+
+/// What the test platform claims to be able to do, and where it listens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestConfig {
+    /// The Unix socket the test listens on.
+    pub socket: PathBuf,
+    /// The longest message in bytes.
+    pub max_text: usize,
+    /// What the network is said to allow; `None` is no limit.
+    pub rate: Option<Rate>,
+    /// How a growing answer is shown.
+    pub show: Show,
+}
+
+/// As written.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    #[serde(rename = "kind")]
+    _kind: Option<IgnoredAny>,
+    /// No default: needed.
+    socket: Option<PathBuf>,
+    /// Default: 4000.
+    max_text: Option<Whole<200, 1_000_000>>,
+    /// Default: no limit.
+    rate: Option<Keys<WrittenRate>>,
+    /// Default: 50.
+    pause_ms: Option<Whole<0, 60_000>>,
+    /// Default: `edit`.
+    show: Option<WrittenShow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRate {
+    per_second: f64,
+    burst: f64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenShow {
+    #[default]
+    Edit,
+    Append,
+    Once,
+}
+
+pub(super) fn read(document: &Document, name: &str) -> Result<TestConfig, ConfigError> {
+    let path = ["platforms", name];
+    let written: Written = document.parse_at(&path)?;
+    let Some(socket) = written.socket else {
+        return Err(ConfigError::new(format!(
+            "`platforms.{name}` has no `socket` {}",
+            document.place(&path)
+        )));
+    };
+    let rate = written.rate.map(|Keys(rate)| Rate { per_second: rate.per_second, burst: rate.burst });
+    if rate.is_some_and(|rate| !is_positive(rate.per_second) || !is_positive(rate.burst)) {
+        let place = document.place(&["platforms", name, "rate"]);
+        return Err(ConfigError::new(format!(
+            "`platforms.{name}.rate` must be of numbers above zero {place}"
+        )));
+    }
+    let pause = Duration::from_millis(written.pause_ms.map_or(50, |pause| pause.0) as u64);
+    Ok(TestConfig {
+        socket,
+        max_text: written.max_text.map_or(4000, |length| length.0),
+        rate,
+        show: match written.show.unwrap_or_default() {
+            WrittenShow::Edit => Show::Edit { pause },
+            WrittenShow::Append => Show::Append,
+            WrittenShow::Once => Show::Once,
+        },
+    })
+}
+
+fn is_positive(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}

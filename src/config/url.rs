@@ -1,0 +1,174 @@
+//! Addresses of servers, and which of them a key may be sent to without encryption.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use reqwest::Url;
+
+/// The address of a server in its normal form: `http` or `https`, a host, perhaps a path; no
+/// trailing slash, no user name, no query. An address that is written in an odd way (an IP as one
+/// number, upper case) reads plainly here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl {
+    text: String,
+    encrypted: bool,
+    host: Host,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    Address(IpAddr),
+    Name(String),
+}
+
+impl BaseUrl {
+    /// The address without a slash at its end, to append `/…` to.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether what is sent there is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+
+    /// Whether a key may go there in the clear as far as the address tells. A name may still resolve
+    /// to a public address; whoever connects checks the peer with [`is_private`].
+    pub fn is_near(&self) -> bool {
+        match &self.host {
+            Host::Address(address) => is_private(*address),
+            Host::Name(name) => is_near_name(name),
+        }
+    }
+
+    /// Takes an address as a person wrote it. The error is a phrase that follows its name; it does not
+    /// repeat the address, which may hold a password.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        const FORM: &str = "must be an address such as `http://192.168.1.10:8642`";
+        let url = Url::parse(text.trim()).map_err(|_| FORM)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(FORM);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("must not hold a user name or password; the key has a setting of its own");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("must end with the path: no `?` and no `#`");
+        }
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(FORM)?;
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Ok(Self {
+            text: url.as_str().trim_end_matches('/').to_owned(),
+            encrypted: url.scheme() == "https",
+            host: match address.parse() {
+                Ok(address) => Host::Address(address),
+                Err(_) => Host::Name(host.to_owned()),
+            },
+        })
+    }
+}
+
+/// Whether an address is on this machine or in a private network: loopback, RFC 1918, link-local,
+/// shared (100.64/10, as used by Tailscale) and IPv6 unique local addresses. An IPv4 address inside
+/// an IPv6 one counts as what it is.
+pub fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || is_shared(v4),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+fn is_shared(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    first == 100 && (64..128).contains(&second)
+}
+
+/// Names that only a local resolver knows. Compared by whole labels: `localhost.example.com` and
+/// `127.example.com` are not near.
+fn is_near_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    match name.rsplit_once('.') {
+        None => true,
+        Some((_, last)) => matches!(last, "localhost" | "local" | "internal" | "lan"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_brought_into_their_normal_form() {
+        for (text, normal) in [
+            ("http://host:8642/", "http://host:8642"),
+            ("  http://host:8642//  ", "http://host:8642"),
+            ("HTTPS://Agent.Example.com/base/", "https://agent.example.com/base"),
+            ("http://0x7f.1:8642", "http://127.0.0.1:8642"),
+            ("http://[::1]:8642/", "http://[::1]:8642"),
+        ] {
+            assert_eq!(BaseUrl::parse(text).unwrap().as_str(), normal, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_refused_without_being_repeated() {
+        for text in [
+            "host",
+            "host:8642",
+            "ftp://host",
+            "http://",
+            "http://:80",
+            "file:///etc/passwd",
+            "http://ann:canary@host",
+            "http://canary@host",
+            "http://host?key=canary",
+            "http://host#canary",
+            "http://ho st",
+        ] {
+            let phrase = BaseUrl::parse(text).unwrap_err();
+            assert!(phrase.starts_with("must "), "{text}: {phrase}");
+        }
+    }
+
+    #[test]
+    fn near_is_decided_by_the_whole_address() {
+        for near in [
+            "http://localhost:8642",
+            "http://a.localhost",
+            "http://127.0.0.1",
+            "http://2130706433",
+            "http://0177.0.0.1",
+            "http://10.1.2.3",
+            "http://172.31.0.1",
+            "http://192.168.1.100:8642",
+            "http://169.254.1.1",
+            "http://100.64.0.1",
+            "http://100.127.255.254",
+            "http://[::1]",
+            "http://[fd00::1]",
+            "http://[fe80::1]",
+            "http://[::ffff:10.0.0.1]",
+            "http://host.docker.internal:8642",
+            "http://agent",
+            "http://nas.local",
+            "http://nas.lan.",
+        ] {
+            assert!(BaseUrl::parse(near).unwrap().is_near(), "{near}");
+        }
+        for far in [
+            "http://8.8.8.8",
+            "http://134744072",
+            "http://172.32.0.1",
+            "http://100.128.0.1",
+            "http://0.0.0.0",
+            "http://[2001:db8::1]",
+            "http://[::ffff:8.8.8.8]",
+            "http://127.evil.com",
+            "http://localhost.evil.com",
+            "http://10.0.0.1.evil.com",
+            "http://evillocal.com",
+            "http://agent.example.com.",
+        ] {
+            assert!(!BaseUrl::parse(far).unwrap().is_near(), "{far}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Values with a form of their own in the file: lengths of time and whole numbers with bounds.
+//!
+//! They check themselves while they are read, because only then is the line known. An error is
+//! always "invalid value, expected …" with our own words behind it; see `explain`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
+
+/// The longest time that can be written. Far beyond use, and far from overflowing a clock.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// A length of time: `10s`, `5m`, `1h`, `250ms`, or plain seconds. At least `LEAST_MS` milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span<const LEAST_MS: u64>(pub Duration);
+
+impl<const LEAST_MS: u64> Span<LEAST_MS> {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().ok()?;
+        let length = match unit {
+            "ms" => Some(Duration::from_millis(number)),
+            "" | "s" => Some(Duration::from_secs(number)),
+            "m" => number.checked_mul(60).map(Duration::from_secs),
+            "h" => number.checked_mul(60 * 60).map(Duration::from_secs),
+            _ => None,
+        }?;
+        (Duration::from_millis(LEAST_MS)..=LONGEST).contains(&length).then_some(Self(length))
+    }
+}
+
+impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text<const LEAST_MS: u64>;
+
+        impl<const LEAST_MS: u64> Visitor<'_> for Text<LEAST_MS> {
+            type Value = Span<LEAST_MS>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a length of time such as `10s`, `5m`, `1h` or `250ms`")?;
+                f.write_str(if LEAST_MS > 0 { ", more than zero and" } else { "," })?;
+                f.write_str(" at most `720h`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Span::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Self::Value, E> {
+                self.visit_str(&seconds.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// A whole number from `LEAST` to `MOST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole<const LEAST: usize, const MOST: usize>(pub usize);
+
+impl<'de, const LEAST: usize, const MOST: usize> Deserialize<'de> for Whole<LEAST, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number<const LEAST: usize, const MOST: usize>;
+
+        impl<const LEAST: usize, const MOST: usize> Visitor<'_> for Number<LEAST, MOST> {
+            type Value = Whole<LEAST, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from {LEAST} to {MOST}")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                usize::try_from(number)
+                    .ok()
+                    .filter(|number| (LEAST..=MOST).contains(number))
+                    .map(Whole)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time() {
+        for (text, millis) in [
+            ("250ms", Some(250)),
+            ("10s", Some(10_000)),
+            ("10", Some(10_000)),
+            (" 5m ", Some(300_000)),
+            ("1h", Some(3_600_000)),
+            ("720h", Some(2_592_000_000)),
+            ("0s", Some(0)),
+            ("721h", None),
+            ("", None),
+            ("s", None),
+            ("-1s", None),
+            ("1.5s", None),
+            ("10 s", None),
+            ("10S", None),
+            ("1d", None),
+            ("99999999999999999999s", None),
+            ("18446744073709551615h", None),
+        ] {
+            let length = Span::<0>::parse(text).map(|span| span.0);
+            assert_eq!(length, millis.map(Duration::from_millis), "{text:?}");
+        }
+        assert_eq!(Span::<1>::parse("0s"), None);
+    }
+
+    #[test]
+    fn values_say_what_they_have_to_be() {
+        let error = serde_yaml::from_str::<Span<1>>("soon").unwrap_err().to_string();
+        assert!(error.ends_with(
+            "expected a length of time such as `10s`, `5m`, `1h` or `250ms`, more than zero and at most `720h`"
+        ));
+        assert_eq!(serde_yaml::from_str::<Span<0>>("90").unwrap().0, Duration::from_secs(90));
+
+        assert_eq!(serde_yaml::from_str::<Whole<1, 1000>>("1000").unwrap(), Whole(1000));
+        for text in ["0", "1001", "-1", "1.5", "many", "[]"] {
+            let error = serde_yaml::from_str::<Whole<1, 1000>>(text).unwrap_err().to_string();
+            assert!(error.contains("expected a whole number from 1 to 1000"), "{text}: {error}");
+        }
+    }
+}

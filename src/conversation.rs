@@ -1,0 +1,188 @@
+//! Watches one turn and keeps the room showing it.
+//!
+//! Reads the turn's log only when something may be shown, so that a thousand deltas between two edits
+//! cost one look. What people are about to see is kept in the store first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_platform::{Show, Signal};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::agent::TurnEvent;
+use crate::delivery::{Account, Checkpoint, Growing, now};
+use crate::pace::{Next, Unshown};
+use crate::reply::{Reply, Style};
+use crate::store::{self, TurnRow};
+use crate::turns::log::{Position, TurnLog};
+
+/// "is typing" is repeated this often while a turn runs; networks forget it after a few seconds.
+const TYPING: Duration = Duration::from_secs(4);
+
+/// Text that nobody was shown yet is kept at least this often.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+
+/// How soon to ask again when no edit is possible as things stand.
+const NEVER: Duration = Duration::from_secs(5);
+
+/// Shows a turn until its log ends. `floor` is the text that was kept of it by an earlier process.
+pub async fn show(account: &Arc<Account>, turn: &TurnRow, log: &TurnLog, floor: String) {
+    if let Err(error) = (Conversation::new(account, turn, log, floor)).run().await {
+        // The turn itself meets the same error and says so; the room gets the final all the same.
+        tracing::error!(%error, "a growing answer could not be kept");
+    }
+    account.signal(&turn.place, Signal::Typing(false));
+}
+
+struct Conversation<'a> {
+    account: &'a Arc<Account>,
+    turn: &'a TurnRow,
+    log: &'a TurnLog,
+    position: Position,
+    reply: Reply,
+    style: Style,
+    /// Bytes of text that the store holds. Begins with what an earlier process kept.
+    kept: usize,
+    kept_at: Instant,
+    /// What the room shows.
+    shown: String,
+    /// When the oldest event came that the room does not show; `None` if it shows all.
+    unshown_since: Option<std::time::Instant>,
+    /// A step or a notice is among what the room does not show.
+    unshown_line: bool,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(account: &'a Arc<Account>, turn: &'a TurnRow, log: &'a TurnLog, floor: String) -> Self {
+        let style = match account.about().show {
+            Show::Edit { .. } | Show::Once => Style::Edit { max: account.about().max_text },
+            Show::Append => Style::Append,
+        };
+        Self {
+            account,
+            turn,
+            log,
+            position: Position::default(),
+            kept: floor.len(),
+            reply: Reply::new(floor),
+            style,
+            kept_at: Instant::now(),
+            shown: String::new(),
+            unshown_since: None,
+            unshown_line: false,
+        }
+    }
+
+    async fn run(mut self) -> store::Result<()> {
+        let mut growing = Growing::open(self.account, self.turn).await?;
+        let mut typing = tokio::time::interval(TYPING);
+        typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.read();
+            let wait = match (self.unshown_since, &mut growing) {
+                (None, _) => None,
+                (Some(since), Some(message)) => match message.next(self.unshown(since)) {
+                    Next::Now => {
+                        self.show_now(message).await?;
+                        continue;
+                    }
+                    Next::At(at) => Some(Instant::from_std(at)),
+                    Next::Never => Some(Instant::now() + NEVER),
+                },
+                (Some(_), None) => Some(Instant::now() + NEVER),
+            };
+            let checkpoint = self.kept_at + CHECKPOINT;
+            tokio::select! {
+                biased;
+                () = self.log.ended() => break,
+                () = self.log.changed(&self.position), if wait.is_none() => {}
+                () = tokio::time::sleep_until(wait.unwrap_or(checkpoint)), if wait.is_some() => {}
+                () = tokio::time::sleep_until(checkpoint), if wait.is_some() => self.keep().await?,
+                _ = typing.tick() => self.account.signal(&self.turn.place, Signal::Typing(true)),
+            }
+        }
+        if self.log.is_suspended() {
+            // The next process goes on; until then people should see all that came.
+            self.read();
+            if let Some(message) = &mut growing {
+                self.show_now(message).await?;
+            }
+        }
+        match growing {
+            Some(growing) => growing.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Folds what is new.
+    fn read(&mut self) {
+        let (reply, steps) = (&mut self.reply, self.account.display().steps);
+        let mut line = false;
+        let news = self.log.read(&mut self.position, |event| match event {
+            TurnEvent::Text(text) => reply.push_text(text),
+            TurnEvent::Step(step) if steps => {
+                reply.step(step);
+                line = true;
+            }
+            TurnEvent::Notice(words) => {
+                reply.notice(words);
+                line = true;
+            }
+            TurnEvent::Step(_) | TurnEvent::Thought(_) | TurnEvent::Usage(_) => {}
+        });
+        if news {
+            self.unshown_since.get_or_insert_with(now);
+            self.unshown_line |= line;
+        }
+    }
+
+    fn unshown(&self, since: std::time::Instant) -> Unshown {
+        let last = self.log.changed_at().map_or(since, Instant::into_std);
+        let text = self.reply.text().trim_start();
+        Unshown {
+            // Before the first message all text is unshown; afterwards nobody looks.
+            chars: text.len().min(64),
+            line_end: self.unshown_line || text.get(..text.len().min(64)).is_some_and(|text| text.contains('\n')),
+            since,
+            last: last.max(since),
+        }
+    }
+
+    async fn show_now(&mut self, message: &mut Growing) -> store::Result<()> {
+        let snapshot = self.reply.snapshot(self.style).into_owned();
+        if snapshot.trim().is_empty() || snapshot == self.shown {
+            self.unshown_since = None;
+            self.unshown_line = false;
+            return Ok(());
+        }
+        // A terminal cannot take back what it printed, so keeping it once a second is enough there.
+        let often = !matches!(self.account.about().show, Show::Append) || self.kept_at.elapsed() >= CHECKPOINT;
+        let checkpoint = if often { self.checkpoint() } else { None };
+        let unshown = self.unshown(self.unshown_since.unwrap_or_else(now));
+        if message.show(&snapshot, unshown, checkpoint).await? {
+            self.shown = snapshot;
+            self.unshown_since = None;
+            self.unshown_line = false;
+        }
+        Ok(())
+    }
+
+    /// Keeps what is new without showing it.
+    async fn keep(&mut self) -> store::Result<()> {
+        self.read();
+        match self.checkpoint() {
+            Some(checkpoint) => Growing::keep(self.account, self.turn, checkpoint).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The text that the store does not hold yet.
+    fn checkpoint(&mut self) -> Option<Checkpoint> {
+        self.kept_at = Instant::now();
+        let text = self.reply.text();
+        let new = text.get(self.kept..).filter(|new| !new.is_empty())?.to_owned();
+        let offset = self.kept;
+        self.kept = text.len();
+        Some(Checkpoint { offset, text: new })
+    }
+}

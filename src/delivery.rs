@@ -1,0 +1,263 @@
+//! Makes platforms show the latest reply, as often as they permit.
+//!
+//! One [`Account`] per platform entry holds what its streams share: the rate governor and the outbox.
+//! A growing answer ([`Growing`]) is best effort: latest wins, one request under way, shed when the
+//! network is busy. What must arrive lies in the outbox until it has ([`outbox`]).
+
+mod growing;
+pub mod outbox;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria_platform::{AccountId, Capabilities, Error, ErrorKind, Place, Platform, Rate, Show, Signal};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::pace::{Class, Governor, Next, Ticket};
+use crate::session::TurnId;
+use crate::store::{self, Store};
+
+pub use growing::{Checkpoint, Growing};
+
+/// How long one request to a platform may take. Afterwards its outcome is unknown.
+pub const REQUEST: Duration = Duration::from_secs(30);
+
+/// How long a passing signal may take before it is forgotten.
+const SIGNAL: Duration = Duration::from_secs(5);
+
+/// All accounts.
+#[derive(Default)]
+pub struct Delivery {
+    accounts: HashMap<AccountId, Arc<Account>>,
+}
+
+/// One account on a chat network, seen from the sending side.
+pub struct Account {
+    id: AccountId,
+    platform: Arc<dyn Platform>,
+    about: Capabilities,
+    store: Store,
+    /// What an operator set about how answers are shown.
+    display: Display,
+    governor: Mutex<Governor>,
+    /// Turns whose answer grows right now. Their rows in the outbox wait until the last edit is done.
+    open: Mutex<HashSet<TurnId>>,
+    /// Tells the outbox that rows came or were let go.
+    work: Notify,
+    /// Tells [`Account::flushed`] that a row is done.
+    done: Notify,
+    /// Fired when the account can no longer be used.
+    lost: CancellationToken,
+}
+
+/// How answers are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Display {
+    /// Whether tool calls are shown while they run.
+    pub steps: bool,
+    /// The most edits of one growing answer, the final not counted.
+    pub edits: u32,
+}
+
+impl Delivery {
+    /// Adds an account, with what its governor learned in earlier runs.
+    pub async fn add(
+        &mut self,
+        id: AccountId,
+        platform: Arc<dyn Platform>,
+        store: Store,
+        display: Display,
+    ) -> store::Result<Arc<Account>> {
+        let about = platform.about();
+        let key = rate_key(&id);
+        let learned = store.read(move |tx| tx.setting(&key)).await?.and_then(|text| parse_rate(&text));
+        let account = Arc::new(Account {
+            platform,
+            about,
+            store,
+            display,
+            governor: Mutex::new(Governor::new(now(), about.rate, learned)),
+            open: Mutex::default(),
+            work: Notify::new(),
+            done: Notify::new(),
+            lost: CancellationToken::new(),
+            id: id.clone(),
+        });
+        self.accounts.insert(id, account.clone());
+        Ok(account)
+    }
+
+    /// An account by its name.
+    pub fn account(&self, id: &AccountId) -> Option<Arc<Account>> {
+        self.accounts.get(id).cloned()
+    }
+
+    /// Every account.
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+        self.accounts.values()
+    }
+}
+
+impl Account {
+    /// The account's name.
+    pub fn id(&self) -> &AccountId {
+        &self.id
+    }
+
+    /// The platform behind it.
+    pub fn platform(&self) -> &dyn Platform {
+        &*self.platform
+    }
+
+    /// What the platform can do.
+    pub fn about(&self) -> &Capabilities {
+        &self.about
+    }
+
+    /// How answers are shown.
+    pub fn display(&self) -> Display {
+        self.display
+    }
+
+    /// Where everything durable is.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Fires when the account can no longer be used.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// Says that the outbox may have something to do.
+    pub fn wake(&self) {
+        self.work.notify_one();
+    }
+
+    /// Shows something for a moment, without waiting for it.
+    pub fn signal(self: &Arc<Self>, place: &Place, signal: Signal) {
+        let (account, place) = (self.clone(), place.clone());
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(SIGNAL, account.platform.signal(&place, signal)).await;
+        });
+    }
+
+    /// Waits until everything that could go out has arrived, or the account is lost.
+    pub async fn flushed(&self) -> store::Result<()> {
+        loop {
+            let done = self.done.notified();
+            tokio::pin!(done);
+            done.as_mut().enable();
+            let id = self.id.clone();
+            if self.store.read(move |tx| tx.pending_count(&id)).await? == 0 {
+                return Ok(());
+            }
+            tokio::select! {
+                () = done => {}
+                () = self.lost.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits until a request of this class may be made, and counts it as made.
+    async fn permit(&self, class: Class) -> Ticket {
+        loop {
+            let wait = {
+                let open = self.open().len();
+                let mut governor = self.governor();
+                match governor.next(now(), class, open) {
+                    Next::Now => return governor.started(now()),
+                    Next::At(at) => at,
+                    // Only partial edits hear this, and they ask through their own pace.
+                    Next::Never => now() + REQUEST,
+                }
+            };
+            tokio::time::sleep_until(Instant::from_std(wait)).await;
+        }
+    }
+
+    /// Bounds a request in time and tells the governor how it went.
+    async fn request<T>(
+        &self,
+        ticket: Ticket,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, ErrorKind> {
+        let outcome = match tokio::time::timeout(REQUEST, request).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ErrorKind::Retry { after: None }.into()),
+        };
+        match outcome {
+            Ok(value) => {
+                self.governor().succeeded(ticket);
+                Ok(value)
+            }
+            Err(error) => {
+                if let ErrorKind::Retry { after: Some(after) } = error.kind() {
+                    self.learn(ticket, after);
+                } else {
+                    let source = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(account = %self.id, error = %error, source, "a request to the platform failed");
+                }
+                if error.kind() == ErrorKind::Fatal {
+                    self.lost.cancel();
+                }
+                Err(error.kind())
+            }
+        }
+    }
+
+    /// The network said that there were too many requests; what that teaches survives a restart.
+    fn learn(&self, ticket: Ticket, after: Duration) {
+        let learned = {
+            let mut governor = self.governor();
+            governor.limited(ticket, now(), after);
+            governor.learned()
+        };
+        tracing::debug!(account = %self.id, ?after, "the platform asks to slow down");
+        if let Some(rate) = learned {
+            let (store, key) = (self.store.clone(), rate_key(&self.id));
+            tokio::spawn(async move {
+                let text = format!("{} {}", rate.per_second, rate.burst);
+                if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
+                    tracing::warn!(%error, "a learned rate could not be kept");
+                }
+            });
+        }
+    }
+
+    fn governor(&self) -> MutexGuard<'_, Governor> {
+        self.governor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashSet<TurnId>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pause between two edits, for platforms that show growing answers.
+    fn pause(&self) -> Option<Duration> {
+        /// A terminal needs no rest, but a frame each 30 ms looks as smooth as every single delta.
+        const FRAME: Duration = Duration::from_millis(30);
+        match self.about.show {
+            Show::Edit { pause } => Some(pause),
+            Show::Append => Some(FRAME),
+            Show::Once => None,
+        }
+    }
+}
+
+/// The time for pure code, from the clock that tests can pause.
+pub(crate) fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+fn rate_key(account: &AccountId) -> String {
+    format!("rate.{account}")
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (per_second, burst) = text.split_once(' ')?;
+    Some(Rate { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? })
+}

@@ -1,0 +1,167 @@
+//! An answer that grows in the room: the message that shows it, and its pace.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use talaria_platform::{Body, BodyKind, ErrorKind, MessageId};
+
+use super::{Account, now};
+use crate::pace::{EditPace, Next, Unshown};
+use crate::store::{self, TurnRow};
+use crate::testing::failpoint;
+
+/// One growing answer. For as long as it lives, the turn's rows in the outbox wait.
+pub struct Growing {
+    account: Arc<Account>,
+    turn: TurnRow,
+    pace: EditPace,
+    /// The message that shows the answer, once the platform has named it.
+    anchor: Option<MessageId>,
+    /// Counts edits, so that each has a key of its own. Begins anew with each process, which is
+    /// harmless: partial edits are never repeated.
+    revision: u32,
+    /// Some request ended without an answer and may still arrive, after the final.
+    uncertain: bool,
+    /// The platform refuses partial edits of this message; only the final is tried.
+    muted: bool,
+}
+
+/// Text that is kept in the store before people can see it.
+pub struct Checkpoint {
+    /// The length of what was kept before.
+    pub offset: usize,
+    /// What came since.
+    pub text: String,
+}
+
+impl Growing {
+    /// Opens the answer of a turn; `None` where the platform shows only finished answers.
+    pub async fn open(account: &Arc<Account>, turn: &TurnRow) -> store::Result<Option<Self>> {
+        let Some(pause) = account.pause() else { return Ok(None) };
+        let id = turn.id.clone();
+        let anchor = account.store.read(move |tx| tx.anchor(&id)).await?;
+        let budget = match account.about.show {
+            // What is printed leaves no history behind.
+            talaria_platform::Show::Append => u32::MAX,
+            _ => account.display.edits,
+        };
+        account.open().insert(turn.id.clone());
+        Ok(Some(Self {
+            account: account.clone(),
+            turn: turn.clone(),
+            pace: EditPace::new(pause, budget),
+            anchor: anchor.flatten(),
+            revision: 0,
+            uncertain: false,
+            muted: false,
+        }))
+    }
+
+    /// When the next snapshot may be shown.
+    pub fn next(&self, unshown: Unshown) -> Next {
+        if self.muted {
+            return Next::Never;
+        }
+        let open = self.account.open().len();
+        self.pace.next(now(), unshown, &self.account.governor(), open)
+    }
+
+    /// Keeps the checkpoint and then shows the text: one request, never repeated. A failure is not an
+    /// error; the next snapshot, or the final, will do. `true` if the room shows the text.
+    pub async fn show(
+        &mut self,
+        markdown: &str,
+        unshown: Unshown,
+        checkpoint: Option<Checkpoint>,
+    ) -> store::Result<bool> {
+        let started: Instant = now();
+        let ticket = self.account.governor().started(started);
+        self.pace.started(started, unshown);
+        let first = self.anchor.is_none();
+        if first || checkpoint.is_some() {
+            let id = self.turn.id.clone();
+            self.account
+                .store
+                .write(move |tx| {
+                    if first {
+                        tx.add_anchor(&id)?;
+                    }
+                    checkpoint.map_or(Ok(()), |kept| tx.checkpoint(&id, kept.offset, &kept.text))
+                })
+                .await?;
+            failpoint("checkpoint.committed");
+        }
+        let body = Body {
+            reply_to: Some(self.turn.event.clone()),
+            done: false,
+            ..Body::new(BodyKind::Answer, markdown)
+        };
+        let place = &self.turn.place;
+        let outcome = match &self.anchor {
+            Some(message) => {
+                self.revision += 1;
+                let key = self.turn.id.send_key(format_args!("e{}.{}", self.revision, std::process::id()));
+                let edit = self.account.platform.edit(place, message, &key, &body);
+                let outcome = self.account.request(ticket, edit).await;
+                failpoint("edit.sent");
+                outcome
+            }
+            None => {
+                let key = self.turn.id.send_key(0);
+                let send = self.account.platform.send(place, &key, &body);
+                match self.account.request(ticket, send).await {
+                    Ok(message) => {
+                        failpoint("anchor.sent");
+                        self.remember(message).await?;
+                        failpoint("anchor.committed");
+                        Ok(())
+                    }
+                    Err(kind) => Err(kind),
+                }
+            }
+        };
+        match outcome {
+            Ok(()) => return Ok(true),
+            Err(ErrorKind::Retry { after: Some(_) }) => {}
+            Err(ErrorKind::Retry { after: None }) => self.uncertain = true,
+            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported | ErrorKind::Fatal) => {
+                self.muted = true;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Keeps text without showing it.
+    pub async fn keep(account: &Account, turn: &TurnRow, checkpoint: Checkpoint) -> store::Result<()> {
+        let id = turn.id.clone();
+        account.store.write(move |tx| tx.checkpoint(&id, checkpoint.offset, &checkpoint.text)).await
+    }
+
+    /// Lets the final go. If an edit may still be under way, the final is shown once more later.
+    pub async fn close(self) -> store::Result<()> {
+        if self.uncertain {
+            let turn = self.turn.clone();
+            self.account
+                .store
+                .write(move |tx| {
+                    let first = tx.first_part(&turn.id)?;
+                    tx.show_again(&turn, first.as_ref())
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn remember(&mut self, message: MessageId) -> store::Result<()> {
+        let (id, stored) = (self.turn.id.clone(), message.clone());
+        self.anchor = Some(message);
+        self.account.store.write(move |tx| tx.set_anchor(&id, &stored)).await
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        self.account.open().remove(&self.turn.id);
+        self.account.wake();
+    }
+}

@@ -1,0 +1,188 @@
+//! Sends what must arrive until it has: finals and notices, in order within each place.
+//!
+//! Places do not wait for each other; within one, a row waits for the row before it. A row is sent
+//! with the key it was stored with, so that sending it again after a crash posts nothing twice.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_platform::{ErrorKind, MessageId, Place};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Account;
+use crate::pace::Class;
+use crate::store::{OutboxKind, OutboxRow, StoreError, unix_now};
+use crate::testing::failpoint;
+
+/// Rows that are loaded at once. The rest waits in the store.
+const LOAD: usize = 256;
+
+/// Pauses between two tries of one row, where the network does not name one.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Rows that wait for their place, as far as they are loaded.
+#[derive(Default)]
+struct Loaded {
+    places: HashMap<Place, VecDeque<OutboxRow>>,
+    /// The store's number of the last row that was loaded.
+    last: i64,
+}
+
+/// Runs an account's outbox until `stop` fires or the account is lost.
+pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), StoreError> {
+    let mut loaded = Loaded::default();
+    // One task per place that has something to send; each gives its place back.
+    let mut sending: JoinSet<Result<Place, StoreError>> = JoinSet::new();
+    let mut busy: Vec<Place> = Vec::new();
+    loop {
+        let (id, last) = (account.id.clone(), loaded.last);
+        for (seq, row) in account.store.read(move |tx| tx.pending(&id, last, LOAD)).await? {
+            loaded.last = seq;
+            loaded.places.entry(row.place.clone()).or_default().push_back(row);
+        }
+        let mut wake_in = None;
+        for (place, rows) in &mut loaded.places {
+            if busy.contains(place) {
+                continue;
+            }
+            match take_ready(&account, rows) {
+                Ready::Row(row) => {
+                    busy.push(place.clone());
+                    let account = account.clone();
+                    sending.spawn(async move {
+                        let place = row.place.clone();
+                        deliver(&account, row).await.map(|()| place)
+                    });
+                }
+                Ready::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
+                Ready::Nothing => {}
+            }
+        }
+        loaded.places.retain(|place, rows| !rows.is_empty() || busy.contains(place));
+        tokio::select! {
+            () = account.work.notified() => {}
+            Some(ended) = sending.join_next() => match ended {
+                Ok(Ok(place)) => {
+                    busy.retain(|other| *other != place);
+                    account.done.notify_waiters();
+                }
+                Ok(Err(error)) => return Err(error),
+                // A panic in a platform's send: the row is still stored, the supervisor starts us anew.
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            },
+            () = tokio::time::sleep(wake_in.unwrap_or(Duration::MAX)), if wake_in.is_some() => {}
+            () = account.lost.cancelled() => return Ok(()),
+            () = stop.cancelled() => return Ok(()),
+        }
+    }
+}
+
+enum Ready {
+    Row(OutboxRow),
+    In(Duration),
+    Nothing,
+}
+
+/// The next row of a place, unless its turn still has an edit under way or its time has not come.
+/// A row that only repeats an earlier one never holds up what comes after it.
+fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
+    let now = unix_now();
+    let mut soonest: Option<i64> = None;
+    for index in 0..rows.len() {
+        let Some(row) = rows.get(index) else { break };
+        if row.not_before > now {
+            soonest = Some(soonest.map_or(row.not_before, |other| other.min(row.not_before)));
+            continue;
+        }
+        if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
+            return Ready::Nothing;
+        }
+        return rows.remove(index).map_or(Ready::Nothing, Ready::Row);
+    }
+    soonest.map_or(Ready::Nothing, |at| Ready::In(Duration::from_secs((at - now).unsigned_abs())))
+}
+
+/// Sends one row until it has arrived or never can.
+async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
+    let class = match row.kind {
+        OutboxKind::Final => Class::Final,
+        OutboxKind::Again => Class::Partial,
+        OutboxKind::Notice => Class::Notice,
+    };
+    let mut backoff = BACKOFF.0;
+    loop {
+        failpoint("outbox.taken");
+        match send(account, &row, class).await? {
+            Ok(message) => {
+                failpoint("outbox.sent");
+                account.store.write(move |tx| tx.sent(&row, &message)).await?;
+                failpoint("outbox.committed");
+                return Ok(());
+            }
+            // The governor knows when the next request may go.
+            Err(ErrorKind::Retry { after: Some(_) }) => {}
+            Err(ErrorKind::Retry { after: None }) => {
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF.1);
+            }
+            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+                tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");
+                return account.store.write(move |tx| tx.dropped(&row)).await;
+            }
+            // The row stays for the day the account works again.
+            Err(ErrorKind::Fatal) => std::future::pending().await,
+        }
+    }
+}
+
+/// One try. The first part of a turn's end takes the place of the message that showed the turn.
+async fn send(account: &Account, row: &OutboxRow, class: Class) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+    let anchor = match &row.turn {
+        Some(turn) if row.part == 0 => {
+            let turn = turn.clone();
+            account.store.read(move |tx| tx.anchor(&turn)).await?
+        }
+        _ => None,
+    };
+    let post = async |key| {
+        let ticket = account.permit(class).await;
+        account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
+    };
+    let edit = async |message: MessageId| {
+        let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| match row.kind {
+            OutboxKind::Again => turn.send_key("again"),
+            OutboxKind::Final | OutboxKind::Notice => turn.send_key("final"),
+        });
+        let ticket = account.permit(class).await;
+        let outcome = account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
+        outcome.map(|()| message)
+    };
+    Ok(match (anchor, row.kind) {
+        (None, OutboxKind::Final | OutboxKind::Notice) => post(&row.key).await,
+        // Whatever was uncertain, no message of ours is there to be shown again.
+        (None | Some(None), OutboxKind::Again) => Ok(MessageId::new("")),
+        (Some(Some(message)), OutboxKind::Again) => edit(message).await,
+        // Something may have been posted under this key: the platform names it, and then it is edited.
+        (Some(None), OutboxKind::Final | OutboxKind::Notice) => match post(&row.key).await {
+            Ok(message) => {
+                let (turn, stored) = (row.turn.clone(), message.clone());
+                account
+                    .store
+                    .write(move |tx| turn.map_or(Ok(()), |turn| tx.set_anchor(&turn, &stored)))
+                    .await?;
+                edit(message).await
+            }
+            Err(kind) => Err(kind),
+        },
+        (Some(Some(message)), OutboxKind::Final | OutboxKind::Notice) => match edit(message).await {
+            // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
+            Err(ErrorKind::Gone | ErrorKind::Rejected) => {
+                let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
+                post(&key).await
+            }
+            outcome => outcome,
+        },
+    })
+}

@@ -1,0 +1,279 @@
+//! Builds everything, runs it until there is a reason to end, and ends it in order.
+//!
+//! Start: lock → store → accounts → turns and outbox taken up again → platforms read.
+//! End: platforms stop reading → turns end or are left for the next start → last messages go out → the
+//! store closes. Eight seconds for all of it; a second signal ends at once.
+
+mod home;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::agent::SharedAgent;
+use crate::agent::guide::Guide;
+use crate::agent::local::Local;
+use crate::agent::proxy::Proxy;
+use crate::config::{AgentChoice, Config, Steps};
+use crate::delivery::{Account, Delivery, Display, outbox};
+use crate::hub::Hub;
+use crate::platforms::Platforms;
+use crate::store::{self, Store};
+use crate::tasks::{self, Run, supervise};
+use crate::turns::{Settings, Turns};
+
+/// Everything that ends must have ended by then.
+const GRACE: Duration = Duration::from_secs(8);
+
+/// How long an agent may take to end a turn, so that time is left for the last messages.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// Bytes of one turn.
+const TURN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why the process ends without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to, or there is nothing more to read and everything is answered.
+    Well,
+    /// Every platform was lost for good.
+    NoPlatformLeft,
+}
+
+/// A failure to start, with what to do about it.
+pub struct StartError {
+    /// What happened.
+    pub error: anyhow::Error,
+    /// What to do.
+    pub hint: Option<&'static str>,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for StartError {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), hint: None }
+    }
+}
+
+/// A gateway that runs. Also what tests of the whole core start.
+pub struct Gateway {
+    turns: Arc<Turns>,
+    accounts: Vec<Arc<Account>>,
+    /// Fired to make platforms stop reading.
+    stop_reading: CancellationToken,
+    /// Fired to make the outboxes end, last of all.
+    stop_sending: CancellationToken,
+    /// One task per platform; each says how it ended.
+    reading: JoinSet<tasks::Ended>,
+    sending: JoinSet<tasks::Ended>,
+}
+
+/// What a gateway is made of.
+pub struct Parts {
+    /// Where everything durable is.
+    pub store: Store,
+    /// Who answers.
+    pub agent: SharedAgent,
+    /// Where people are.
+    pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
+    /// About turns.
+    pub settings: Settings,
+    /// About how answers are shown.
+    pub display: Display,
+}
+
+/// Runs the gateway in a runtime of its own until it has ended.
+pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
+    let home = home::Home::take(&config.home)?;
+    let (store, threads) = Store::open(&home.database()).map_err(|error| {
+        let hint = Some(error.hint());
+        StartError { error: error.into(), hint }
+    })?;
+    let parts = Parts {
+        store,
+        agent: agent(&config.agent)?,
+        platforms: platforms.accounts,
+        settings: settings(config),
+        display: Display {
+            steps: config.display.steps == Steps::Line,
+            edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
+        .enable_all()
+        .build()
+        .context("no runtime could be started")?;
+    let ended = runtime.block_on(async {
+        let gateway = Gateway::start(parts).await?;
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = gateway.turns.agent().name, "running");
+        gateway.until_the_end().await
+    });
+    // Whatever still runs has had its time.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    threads.join();
+    ended
+}
+
+impl Gateway {
+    /// Takes up what an earlier process left, and lets the platforms read.
+    pub async fn start(parts: Parts) -> Result<Self, StartError> {
+        let mut delivery = Delivery::default();
+        let mut accounts = Vec::new();
+        for (id, platform) in &parts.platforms {
+            let account = delivery.add(id.clone(), platform.clone(), parts.store.clone(), parts.display).await?;
+            accounts.push(account);
+        }
+        let turns = Turns::new(parts.store.clone(), parts.agent, Arc::new(delivery), parts.settings);
+        let mut gateway = Self {
+            turns,
+            accounts,
+            stop_reading: CancellationToken::new(),
+            stop_sending: CancellationToken::new(),
+            reading: JoinSet::new(),
+            sending: JoinSet::new(),
+        };
+        gateway.start_outboxes();
+        let recovered = gateway.turns.recover().await?;
+        if recovered > 0 {
+            tracing::info!(turns = recovered, "turns of the last run are taken up again");
+        }
+        gateway.start_platforms(&parts.store);
+        Ok(gateway)
+    }
+
+    fn start_outboxes(&mut self) {
+        for account in &self.accounts {
+            let (account, stop) = (account.clone(), self.stop_sending.clone());
+            self.sending.spawn(async move {
+                supervise("outbox", &stop, || async {
+                    match outbox::run(account.clone(), stop.clone()).await {
+                        Ok(()) => Run::Finished,
+                        Err(error) => {
+                            tracing::error!(%error, "the outbox cannot reach the store");
+                            Run::Again
+                        }
+                    }
+                })
+                .await
+            });
+        }
+    }
+
+    fn start_platforms(&mut self, store: &Store) {
+        for account in &self.accounts {
+            let inbox = Hub::inbox(account.clone(), store.clone(), self.turns.clone());
+            let (account, stop) = (account.clone(), self.stop_reading.clone());
+            self.reading.spawn(async move {
+                supervise("platform", &stop, || async {
+                    let run = account.platform().run(inbox.clone(), stop.clone());
+                    let ended = tokio::select! {
+                        ended = run => ended,
+                        () = account.lost().cancelled() => Err(ErrorKind::Fatal.into()),
+                    };
+                    let Err(error) = ended else { return Run::Finished };
+                    let source = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::error!(account = %account.id(), error = %error, source, "a platform stopped reading");
+                    match error.kind() {
+                        ErrorKind::Fatal => {
+                            account.lost().cancel();
+                            Run::Hopeless
+                        }
+                        ErrorKind::Retry { .. }
+                        | ErrorKind::Gone
+                        | ErrorKind::Rejected
+                        | ErrorKind::Unsupported => Run::Again,
+                    }
+                })
+                .await
+            });
+        }
+    }
+
+    /// Waits until every platform has ended by itself and everything is answered and shown.
+    pub async fn finished(&mut self) -> store::Result<Ended> {
+        let mut lost = 0;
+        while let Some(ended) = self.reading.join_next().await {
+            lost += usize::from(!matches!(ended, Ok(tasks::Ended::Well)));
+        }
+        if lost == self.accounts.len() {
+            return Ok(Ended::NoPlatformLeft);
+        }
+        self.turns.idle().await;
+        for account in &self.accounts {
+            account.flushed().await?;
+        }
+        Ok(Ended::Well)
+    }
+
+    /// Ends in order. What does not end in time is cut off: the next start goes on from the store.
+    pub async fn drain(mut self) {
+        self.stop_reading.cancel();
+        let orderly = async {
+            while self.reading.join_next().await.is_some() {}
+            self.turns.drain().await;
+            for account in &self.accounts {
+                if let Err(error) = account.flushed().await {
+                    tracing::error!(%error, "the store failed at the end");
+                }
+            }
+        };
+        if tokio::time::timeout(GRACE, orderly).await.is_err() {
+            tracing::warn!("not everything ended in time; the next start goes on from here");
+        }
+        self.stop_sending.cancel();
+        while self.sending.join_next().await.is_some() {}
+    }
+
+    /// Runs until a signal or until there is nothing more to do, then drains.
+    async fn until_the_end(mut self) -> Result<Ended, StartError> {
+        let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be watched")?;
+        let mut terminate = signal(SignalKind::terminate()).context("signals cannot be watched")?;
+        let ended = tokio::select! {
+            ended = self.finished() => ended?,
+            _ = interrupt.recv() => Ended::Well,
+            _ = terminate.recv() => Ended::Well,
+        };
+        tracing::info!("ending");
+        tokio::select! {
+            () = self.drain() => {}
+            _ = interrupt.recv() => tracing::warn!("ended at once"),
+            _ = terminate.recv() => tracing::warn!("ended at once"),
+        }
+        Ok(ended)
+    }
+}
+
+/// Keeps secrets out of core dumps and out of the reach of other processes of the same user.
+pub fn harden() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
+fn agent(choice: &AgentChoice) -> anyhow::Result<SharedAgent> {
+    Ok(match choice {
+        AgentChoice::Proxy(config) => {
+            Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?)
+        }
+        AgentChoice::Local(config) => {
+            Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?)
+        }
+        AgentChoice::Guide => Arc::new(Guide),
+    })
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        context: config.turns.context_prompt.clone(),
+        history_messages: config.turns.history_messages,
+        history_bytes: config.turns.history_bytes,
+        retry_for: config.turns.retry_for,
+        turn_bytes: TURN_BYTES,
+        stop_grace: STOP_GRACE,
+    }
+}

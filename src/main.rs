@@ -1,0 +1,50 @@
+//! Arguments, logging, configuration, and then the gateway. Everything else is in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use talaria::cli::{Cli, Command};
+use talaria::config::{Config, Sources, env};
+use talaria::{gateway, logging, platforms};
+
+/// What `sysexits.h` calls a configuration error.
+const EX_CONFIG: u8 = 78;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Some(Command::Env) = cli.command {
+        return talaria::cli::print(&env::render());
+    }
+    let sources = Sources { config: cli.config, ..Sources::default() };
+    let config = match Config::load(&sources, &env::process) {
+        Ok(config) => config,
+        Err(errors) => {
+            for error in errors {
+                talaria::cli::complain(&error.message, error.hint.as_deref());
+            }
+            return ExitCode::from(EX_CONFIG);
+        }
+    };
+    let chat = match cli.command {
+        Some(Command::Check) => return talaria::cli::print(&config.describe()),
+        Some(Command::Chat) => true,
+        Some(Command::Run | Command::Env) | None => false,
+    };
+    let platforms = match platforms::build(&config, chat) {
+        Ok(platforms) => platforms,
+        Err(error) => {
+            talaria::cli::complain(&format!("{error:#}"), None);
+            return ExitCode::FAILURE;
+        }
+    };
+    gateway::harden();
+    logging::start(&config, platforms.terminal);
+    match gateway::run(&config, platforms) {
+        Ok(gateway::Ended::Well) => ExitCode::SUCCESS,
+        Ok(gateway::Ended::NoPlatformLeft) => ExitCode::from(EX_CONFIG),
+        Err(error) => {
+            talaria::cli::complain(&format!("{:#}", error.error), error.hint);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a failed request means: what the engine does next, and what the room is told.
+//!
+//! Words are fixed sentences: never the server's body, a URL, a path or a key.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::client::PUBLIC;
+use super::wire::ErrorBody;
+use crate::agent::{AgentError, AgentErrorKind};
+
+/// A failure before any answer came.
+pub fn request(who: &str, error: &reqwest::Error) -> AgentError {
+    let reason = reason(error);
+    let kind = if reason == PUBLIC {
+        AgentErrorKind::Refused
+    } else if error.is_connect() {
+        // The request was never written: refused, unknown name, no route, bad certificate.
+        AgentErrorKind::NothingRan { after: None }
+    } else if error.is_builder() {
+        AgentErrorKind::Refused
+    } else {
+        AgentErrorKind::Unknown { after: None }
+    };
+    AgentError::new(kind, format!("⚠️ {who} connection error: {reason}."))
+}
+
+/// The cause of a transport error in words.
+fn reason(error: &reqwest::Error) -> &'static str {
+    let mut cause = error.source();
+    let mut texts = String::new();
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            match io.kind() {
+                io::ErrorKind::ConnectionRefused => return "connection refused; is the server running",
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => return "the connection was reset",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    return "the host cannot be reached";
+                }
+                _ => {}
+            }
+        }
+        texts.push_str(&error.to_string());
+        cause = error.source();
+    }
+    let has = |word: &str| texts.contains(word);
+    if has(PUBLIC) {
+        PUBLIC
+    } else if error.is_timeout() || has("timed out") {
+        "no connection in time"
+    } else if has("dns") || has("lookup") || has("resolve") {
+        "the host name is not known"
+    } else if has("certificate") || has("Certificate") {
+        "the server's certificate was not accepted"
+    } else if has("tls") || has("TLS") || has("handshake") {
+        "no secure connection could be made"
+    } else {
+        "the connection was lost"
+    }
+}
+
+/// An answer whose status says no. `body` is the beginning of its body, only looked at for one case.
+pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
+    let after = retry_after(headers);
+    let kind = match status.as_u16() {
+        429 | 503 => AgentErrorKind::NothingRan { after },
+        // Somebody in between gave up; the server behind may have run the turn.
+        502 | 504 | 520..=599 => AgentErrorKind::Unknown { after },
+        _ => AgentErrorKind::Refused,
+    };
+    let reason = match status.as_u16() {
+        403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => {
+            "it takes sessions only with a key. Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here"
+        }
+        401 | 403 => "it does not accept the key",
+        400 | 422 => "it did not understand the request",
+        404 | 405 => "there is no such service at this address",
+        413 => "the conversation is too long for it; /new begins another one",
+        429 => "it is busy",
+        503 => "it is not available right now",
+        502 | 504 => "the server behind it did not answer",
+        300..=399 => "it redirects, which is not followed; set its final address",
+        500..=599 => "it failed inside",
+        _ => "it refused the request",
+    };
+    AgentError::new(kind, format!("⚠️ {who} error ({}): {reason}.", status.as_u16()))
+}
+
+/// An answer that is none, such as a web page with the status 200.
+pub fn no_stream(who: &str, status: StatusCode) -> AgentError {
+    let words = format!("⚠️ {who} error ({}): it did not answer with an event stream.", status.as_u16());
+    AgentError::new(AgentErrorKind::Refused, words)
+}
+
+/// A stream that says of itself that it failed.
+pub fn reported(error: Option<&ErrorBody<'_>>) -> AgentError {
+    let label = error.map_or(String::new(), |error| {
+        format!("{} {}", error.kind.as_deref().unwrap_or_default(), error.code.as_deref().unwrap_or_default())
+    });
+    let words = if label.contains("context_length") {
+        "the conversation is too long for the model; /new begins another one"
+    } else if label.contains("rate_limit") || label.contains("429") {
+        "the model is busy; /retry asks again"
+    } else if label.contains("quota") || label.contains("billing") {
+        "the model's account is used up"
+    } else {
+        "the agent reported an error; /retry asks again"
+    };
+    AgentError::new(AgentErrorKind::CutShort, words)
+}
+
+/// A stream that broke off, or went silent, without its end.
+pub fn broken(words: &str) -> AgentError {
+    AgentError::new(AgentErrorKind::Unknown { after: None }, words)
+}
+
+/// Seconds, or a date we do not read: then our own backoff is good enough. The engine clamps it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u16, after: Option<&str>, body: &str) -> AgentError {
+        let mut headers = HeaderMap::new();
+        if let Some(after) = after {
+            headers.insert(RETRY_AFTER, after.parse().unwrap());
+        }
+        status("Proxy", StatusCode::from_u16(code).unwrap(), &headers, body)
+    }
+
+    #[test]
+    fn only_429_and_503_prove_that_nothing_ran() {
+        for code in 300..600 {
+            let proven = matches!(of(code, None, "").kind, AgentErrorKind::NothingRan { .. });
+            assert_eq!(proven, code == 429 || code == 503, "{code}");
+        }
+        assert!(matches!(of(502, None, "").kind, AgentErrorKind::Unknown { .. }));
+        assert!(matches!(of(504, None, "").kind, AgentErrorKind::Unknown { .. }));
+    }
+
+    #[test]
+    fn retry_after_is_read_where_it_is_a_number() {
+        for (value, after) in [
+            ("7", Some(Duration::from_secs(7))),
+            ("315360000", Some(Duration::from_secs(315_360_000))),
+            ("-5", None),
+            ("soon", None),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ] {
+            assert_eq!(of(429, Some(value), "").kind, AgentErrorKind::NothingRan { after }, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_body_is_never_shown() {
+        for code in [400, 401, 403, 404, 418, 429, 500, 502, 503] {
+            let words = of(code, None, "<html>secret-canary /etc/passwd</html>").words;
+            assert!(words.starts_with(&format!("⚠️ Proxy error ({code}): ")), "{words}");
+            assert!(!words.contains("canary") && !words.contains('<') && !words.contains('/'), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_refused_session_header_is_explained() {
+        let words = of(403, None, r#"{"error":{"message":"X-Hermes-Session-Id requires API key"}}"#).words;
+        assert!(words.contains("API_SERVER_KEY") && words.contains("GATEWAY_PROXY_KEY"), "{words}");
+    }
+}

@@ -1,0 +1,229 @@
+//! Reads a streamed chat completion to its end.
+//!
+//! A stream is whole only if it says so: by `[DONE]`, after which nothing is waited for, or by a
+//! finish reason before the connection closes. Anything else is broken off, however much text came.
+
+use std::ops::ControlFlow;
+
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use reqwest::{Response, StatusCode};
+use talaria_platform::CancellationToken;
+use tokio::time::Instant;
+
+use super::fault;
+use super::sse::{Event, Parser};
+use super::wire::{Chunk, DONE, TOOL_PROGRESS, ToolProgress};
+use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
+use crate::config::Timeouts;
+
+/// The most of a refused answer's body that is looked at.
+const REFUSAL: usize = 4096;
+
+/// Bytes of one turn, thoughts, keep-alives and all.
+const TURN: usize = 16 * 1024 * 1024;
+
+/// Who is read from, and how.
+pub struct Reader<'a> {
+    /// What the other end is called in front of people: "Proxy", "Model".
+    pub who: &'static str,
+    /// How long it may be silent.
+    pub timeouts: &'a Timeouts,
+    /// Every event carries its own number: one that came before is left out, a gap is a broken stream.
+    pub numbered: bool,
+}
+
+/// How the stream stands.
+#[derive(Default)]
+struct Progress {
+    /// Set by a finish reason; the stream may still say what it cost.
+    finish: Option<Result<TurnEnd, AgentError>>,
+    last_number: Option<u64>,
+    /// Events that were no JSON; said once in the log.
+    garbage: u32,
+}
+
+impl Reader<'_> {
+    /// Checks that a response is a stream, and reads it.
+    pub async fn read(
+        &self,
+        response: Response,
+        out: &dyn Out,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let response = self.check(response).await?;
+        self.follow(response, out, stop).await
+    }
+
+    async fn check(&self, mut response: Response) -> Result<Response, AgentError> {
+        let status = response.status();
+        if !status.is_success() {
+            let body = tokio::time::timeout(self.timeouts.connect, beginning(&mut response)).await;
+            let body = body.unwrap_or_default();
+            tracing::warn!(%status, "the upstream refused");
+            tracing::trace!(%body, "the upstream's refusal");
+            return Err(fault::status(self.who, status, response.headers(), &body));
+        }
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let streams = header(CONTENT_TYPE).is_some_and(|kind| {
+            kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+        });
+        let packed = header(CONTENT_ENCODING).is_some_and(|kind| !kind.eq_ignore_ascii_case("identity"));
+        if !streams || packed || status != StatusCode::OK {
+            return Err(fault::no_stream(self.who, status));
+        }
+        Ok(response)
+    }
+
+    async fn follow(
+        &self,
+        mut response: Response,
+        out: &dyn Out,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let mut parser = Parser::default();
+        let mut progress = Progress::default();
+        let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
+        let stopped = stop.cancelled();
+        // One timer for the whole stream: it is moved only when it fires, not with every chunk.
+        let timer = tokio::time::sleep_until(last + silence);
+        tokio::pin!(stopped, timer);
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                () = &mut stopped => return Ok(TurnEnd::Stopped),
+                chunk = response.chunk() => chunk,
+                () = &mut timer => {
+                    if last + silence <= Instant::now() {
+                        return progress.finish.unwrap_or_else(|| Err(fault::broken("the agent went silent")));
+                    }
+                    timer.as_mut().reset(last + silence);
+                    continue;
+                }
+            };
+            let chunk = match chunk {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => {
+                    return progress.finish.unwrap_or_else(|| Err(fault::broken("the answer broke off")));
+                }
+                Err(error) => {
+                    tracing::warn!(error = %error.without_url(), "the stream broke");
+                    return progress.finish.unwrap_or_else(|| Err(fault::broken("the connection was lost")));
+                }
+            };
+            last = Instant::now();
+            size += chunk.len();
+            if size > TURN {
+                return Err(AgentError::new(AgentErrorKind::CutShort, "the answer grew beyond 16 MiB"));
+            }
+            let mut events = parser.feed(&chunk);
+            loop {
+                match events.next_event() {
+                    Ok(Some(event)) => {
+                        if let ControlFlow::Break(end) = self.take(&event, &mut progress, out) {
+                            return end;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "the stream is not to be trusted");
+                        let words = "the agent sent a line that is too long";
+                        return Err(AgentError::new(AgentErrorKind::CutShort, words));
+                    }
+                }
+            }
+            let now_silence =
+                if parser.saw_comment() { self.timeouts.keepalive_idle } else { self.timeouts.idle };
+            if now_silence < silence {
+                // The timer would fire too late.
+                timer.as_mut().reset(last + now_silence);
+            }
+            silence = now_silence;
+        }
+    }
+
+    fn take(
+        &self,
+        event: &Event<'_>,
+        progress: &mut Progress,
+        out: &dyn Out,
+    ) -> ControlFlow<Result<TurnEnd, AgentError>> {
+        if self.numbered
+            && let Ok(number) = event.id.parse::<u64>()
+        {
+            match progress.last_number {
+                Some(last) if number <= last => return ControlFlow::Continue(()),
+                Some(last) if number > last + 1 => {
+                    return ControlFlow::Break(Err(fault::broken("a part of the answer is missing")));
+                }
+                _ => progress.last_number = Some(number),
+            }
+        }
+        let data = event.text();
+        if data == DONE {
+            return ControlFlow::Break(progress.finish.take().unwrap_or(Ok(TurnEnd::Done)));
+        }
+        if event.event == TOOL_PROGRESS {
+            if let Ok(tool) = ToolProgress::parse(&data) {
+                out.emit(TurnEvent::Step(step(&tool)));
+            }
+            return ControlFlow::Continue(());
+        }
+        let chunk = match Chunk::parse(&data) {
+            Ok(chunk) => chunk,
+            Err(_) => {
+                if progress.garbage == 0 {
+                    tracing::warn!("the stream has an event that is no JSON; it is left out");
+                }
+                progress.garbage += 1;
+                return ControlFlow::Continue(());
+            }
+        };
+        if let Some(thought) = chunk.thought() {
+            out.emit(TurnEvent::Thought(thought));
+        }
+        if let Some(text) = chunk.text() {
+            out.emit(TurnEvent::Text(text));
+        }
+        if let Some(usage) = chunk.usage {
+            out.emit(TurnEvent::Usage(usage.into()));
+        }
+        match chunk.finish_reason() {
+            Some("error") => progress.finish = Some(Err(fault::reported(chunk.error.as_ref()))),
+            Some("length") => progress.finish = Some(Ok(TurnEnd::Limit)),
+            Some("content_filter") => {
+                let words = "the model's provider filtered the rest";
+                progress.finish = Some(Err(AgentError::new(AgentErrorKind::CutShort, words)));
+            }
+            Some(_) => progress.finish = Some(Ok(TurnEnd::Done)),
+            // An error object without any finish reason ends the turn as well.
+            None if chunk.error.is_some() => {
+                progress.finish = Some(Err(fault::reported(chunk.error.as_ref())));
+            }
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn step(tool: &ToolProgress<'_>) -> Step {
+    let title = tool.tool.as_deref().unwrap_or("tool").to_owned();
+    let state = match tool.status.as_deref() {
+        Some("completed" | "done" | "success") => StepState::Done,
+        Some("failed" | "error" | "cancelled") => StepState::Failed,
+        _ => StepState::Running,
+    };
+    Step { id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned), title, state }
+}
+
+/// The first few bytes of a body, whatever they are.
+async fn beginning(response: &mut Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < REFUSAL {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    body.truncate(REFUSAL);
+    String::from_utf8_lossy(&body).into_owned()
+}

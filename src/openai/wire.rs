@@ -1,0 +1,215 @@
+//! The messages of the chat-completions protocol.
+//!
+//! What we write is exact. What we read is read leniently: servers differ in everything but the
+//! core, so an unknown field is skipped, and a known field of an unknown kind counts as missing.
+//! Only what is no JSON object at all is refused. Text is borrowed from the input wherever it has
+//! no escapes, because this runs for every few characters of every answer.
+
+mod lenient;
+mod repeat;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub use repeat::Chunks;
+
+use crate::agent;
+
+/// The data of the event that ends a stream.
+pub const DONE: &str = "[DONE]";
+
+/// The type of the events that carry [`ToolProgress`].
+pub const TOOL_PROGRESS: &str = "hermes.tool.progress";
+
+/// The body of a request for a streamed answer to `prompt`.
+///
+/// `context` becomes the system message unless it is blank. Of the history only what people and
+/// the agent said goes along: tool results mean nothing without their calls, and empty messages are
+/// refused by some servers. `include_usage` asks for the token counts, which not every server takes.
+pub fn chat_request(
+    model: &str,
+    context: &str,
+    history: &[agent::Message],
+    prompt: &str,
+    images: &[agent::Image],
+    include_usage: bool,
+) -> Vec<u8> {
+    let mut messages = Vec::with_capacity(history.len() + 2);
+    if !is_blank(context) {
+        messages.push(message("system", context));
+    }
+    for agent::Message { role, content } in history {
+        match role {
+            _ if is_blank(content) => {}
+            agent::Role::User => messages.push(message("user", content)),
+            agent::Role::Assistant => messages.push(message("assistant", content)),
+            agent::Role::Tool => {}
+        }
+    }
+    messages.push(match images {
+        [] => message("user", prompt),
+        images => json!({ "role": "user", "content": parts(prompt, images) }),
+    });
+
+    let mut request = json!({ "model": model, "messages": messages, "stream": true });
+    if include_usage {
+        request["stream_options"] = json!({ "include_usage": true });
+    }
+    // Unlike `to_vec`, this has no error to handle; there is none for text and flags.
+    request.to_string().into_bytes()
+}
+
+fn message(role: &str, content: &str) -> Value {
+    json!({ "role": role, "content": content })
+}
+
+/// Text and pictures as one message. The pictures travel inside the request: an address on this machine
+/// would mean nothing at the other end.
+fn parts(prompt: &str, images: &[agent::Image]) -> Vec<Value> {
+    let text = (!is_blank(prompt)).then(|| json!({ "type": "text", "text": prompt }));
+    let pictures = images.iter().map(|image| {
+        let url = format!("data:{};base64,{}", image.mime, BASE64_STANDARD.encode(&image.content));
+        json!({ "type": "image_url", "image_url": { "url": url } })
+    });
+    text.into_iter().chain(pictures).collect()
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// One piece of a streamed answer. [`Chunks`] reads a whole stream of them more cheaply.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct Chunk<'a> {
+    /// The first choice; we never ask for more than one.
+    #[serde(borrow, default, rename = "choices", deserialize_with = "lenient::first")]
+    pub choice: Option<Choice<'a>>,
+    /// What the turn cost, usually in one of the last chunks.
+    #[serde(default, deserialize_with = "lenient::object")]
+    pub usage: Option<Usage>,
+    /// What went wrong after the stream had begun.
+    #[serde(borrow, default, deserialize_with = "lenient::error")]
+    pub error: Option<ErrorBody<'a>>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Reads the data of an event. An error means that it is no JSON object.
+    pub fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(data)
+    }
+
+    /// More of the answer, if there is any.
+    pub fn text(&self) -> Option<&str> {
+        given(&self.delta()?.content)
+    }
+
+    /// More of the reasoning, if there is any.
+    pub fn thought(&self) -> Option<&str> {
+        let delta = self.delta()?;
+        given(&delta.reasoning_content).or_else(|| given(&delta.reasoning))
+    }
+
+    /// Why the answer ends here, if it does: `stop`, `length`, `error` and others.
+    pub fn finish_reason(&self) -> Option<&str> {
+        given(&self.choice.as_ref()?.finish_reason)
+    }
+
+    fn delta(&self) -> Option<&Delta<'a>> {
+        self.choice.as_ref()?.delta.as_ref()
+    }
+}
+
+/// Empty text says nothing, as in the first chunk of many servers.
+fn given<'t>(text: &'t Option<Cow<'_, str>>) -> Option<&'t str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+/// One of the answers that a server may give in parallel.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct Choice<'a> {
+    /// What is new.
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    pub delta: Option<Delta<'a>>,
+    /// See [`Chunk::finish_reason`].
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub finish_reason: Option<Cow<'a, str>>,
+}
+
+/// What is new in an answer.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct Delta<'a> {
+    /// More of the answer.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub content: Option<Cow<'a, str>>,
+    /// More of the reasoning, by its most usual name.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub reasoning_content: Option<Cow<'a, str>>,
+    /// The same by its other name. Some servers send both, so this cannot be an alias.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub reasoning: Option<Cow<'a, str>>,
+}
+
+/// Tokens that a turn used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    #[serde(default, deserialize_with = "lenient::number")]
+    pub prompt_tokens: u64,
+    /// Tokens of the answer.
+    #[serde(default, deserialize_with = "lenient::number")]
+    pub completion_tokens: u64,
+}
+
+impl From<Usage> for agent::Usage {
+    fn from(usage: Usage) -> Self {
+        Self { input: usage.prompt_tokens, output: usage.completion_tokens }
+    }
+}
+
+/// What a server says of its failure. For the log and for classing it; never for a room.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct ErrorBody<'a> {
+    /// What happened, in the server's words.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub message: Option<Cow<'a, str>>,
+    /// The class of the error, such as `rate_limit_error`.
+    #[serde(borrow, default, rename = "type", deserialize_with = "lenient::text")]
+    pub kind: Option<Cow<'a, str>>,
+    /// A finer code; some servers put the HTTP status here as a number.
+    #[serde(borrow, default, deserialize_with = "lenient::label")]
+    pub code: Option<Cow<'a, str>>,
+}
+
+/// How far a tool call is, as hermes-agent and our own server tell it.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct ToolProgress<'a> {
+    /// The name of the tool.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub tool: Option<Cow<'a, str>>,
+    /// A picture for it.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub emoji: Option<Cow<'a, str>>,
+    /// What it is called with, in short. May hold anything the agent saw: not for rooms.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub label: Option<Cow<'a, str>>,
+    /// The id of the call, the same in all of its events.
+    #[serde(borrow, default, rename = "toolCallId", deserialize_with = "lenient::label")]
+    pub call_id: Option<Cow<'a, str>>,
+    /// `running`, `completed` and others.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub status: Option<Cow<'a, str>>,
+}
+
+impl<'a> ToolProgress<'a> {
+    /// Reads the data of an event of the type [`TOOL_PROGRESS`]. An error means that it is no JSON
+    /// object.
+    pub fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(data)
+    }
+}

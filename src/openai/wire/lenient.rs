@@ -1,0 +1,205 @@
+//! Fields that count as missing when they are not what they should be.
+//!
+//! A derived `Option<T>` forgives only `null`. Here every kind of value is walked over, so that a
+//! server's oddity in one field does not cost the text in another. Still one pass, nothing copied.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::ErrorBody;
+
+/// A string.
+pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+    from.deserialize_any(Lenient(Text))
+}
+
+/// A string, or a number written as one.
+pub(super) fn label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+    from.deserialize_any(Lenient(Label))
+}
+
+/// A whole number; zero if it is something else.
+pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Ok(from.deserialize_any(Lenient(Number))?.unwrap_or(0))
+}
+
+/// An object.
+pub(super) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    from.deserialize_any(Lenient(Object(PhantomData)))
+}
+
+/// The first element of an array, if that is an object.
+pub(super) fn first<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    from.deserialize_any(Lenient(First(PhantomData)))
+}
+
+/// An error object, or its message alone.
+pub(super) fn error<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorBody<'de>>, D::Error> {
+    from.deserialize_any(Lenient(Failure))
+}
+
+/// What is wanted. Each method answers for one kind of value; by default none is wanted.
+trait Want<'de>: Sized {
+    type Value;
+
+    fn text(self, _: Cow<'de, str>) -> Option<Self::Value> {
+        None
+    }
+
+    fn number(self, _: u64) -> Option<Self::Value> {
+        None
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut object: A) -> Result<Option<Self::Value>, A::Error> {
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn array<A: SeqAccess<'de>>(self, array: A) -> Result<Option<Self::Value>, A::Error> {
+        skip(array)?;
+        Ok(None)
+    }
+}
+
+fn skip<'de, A: SeqAccess<'de>>(mut array: A) -> Result<(), A::Error> {
+    while array.next_element::<IgnoredAny>()?.is_some() {}
+    Ok(())
+}
+
+struct Text;
+
+impl<'de> Want<'de> for Text {
+    type Value = Cow<'de, str>;
+
+    fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
+        Some(text)
+    }
+}
+
+struct Label;
+
+impl<'de> Want<'de> for Label {
+    type Value = Cow<'de, str>;
+
+    fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
+        Some(text)
+    }
+
+    fn number(self, number: u64) -> Option<Self::Value> {
+        Some(Cow::Owned(number.to_string()))
+    }
+}
+
+struct Number;
+
+impl Want<'_> for Number {
+    type Value = u64;
+
+    fn number(self, number: u64) -> Option<Self::Value> {
+        Some(number)
+    }
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Want<'de> for Object<T> {
+    type Value = T;
+
+    fn object<A: MapAccess<'de>>(self, object: A) -> Result<Option<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(object)).map(Some)
+    }
+}
+
+struct First<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Want<'de> for First<T> {
+    type Value = T;
+
+    fn array<A: SeqAccess<'de>>(self, mut array: A) -> Result<Option<T>, A::Error> {
+        let first = array.next_element_seed(Lenient(Object(PhantomData)))?;
+        skip(array)?;
+        Ok(first.flatten())
+    }
+}
+
+struct Failure;
+
+impl<'de> Want<'de> for Failure {
+    type Value = ErrorBody<'de>;
+
+    fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
+        // Some servers send the field always, and empty when all is well.
+        (!text.is_empty()).then(|| ErrorBody { message: Some(text), ..ErrorBody::default() })
+    }
+
+    fn object<A: MapAccess<'de>>(self, object: A) -> Result<Option<Self::Value>, A::Error> {
+        Object(PhantomData).object(object)
+    }
+}
+
+/// Visits any value and passes on what is wanted.
+struct Lenient<W>(W);
+
+impl<'de, W: Want<'de>> serde::de::DeserializeSeed<'de> for Lenient<W> {
+    type Value = Option<W::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de, W: Want<'de>> Visitor<'de> for Lenient<W> {
+    type Value = Option<W::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(self.0.text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(self.0.text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(self.0.number(number))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Self::Value, A::Error> {
+        self.0.object(object)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<Self::Value, A::Error> {
+        self.0.array(array)
+    }
+}

@@ -1,0 +1,141 @@
+//! When a growing message shows its next edit.
+//!
+//! The first text goes out at once, so that people see that someone is there. After that:
+//!
+//! - at least the platform's pause lies between the *starts* of two requests, so the interval people
+//!   see is the configured one whatever the round trip; the caller awaits each request before it asks
+//!   again, so there are never two under way;
+//! - what the account can spare is spread over the expected rest of the message. Nobody knows how long
+//!   an answer will be; one that has run for a while is expected to run for as long again;
+//! - text that has come to a halt is shown early: it would be stale for the whole halt;
+//! - the number of edits is bounded ([`EDITS`](super::EDITS));
+//! - when so many streams share the account that this one's turn would come too rarely to be called
+//!   streaming, nothing is shown until the final.
+//!
+//! The final is none of this type's business: it goes out when the governor has a token, and one is kept.
+
+use std::time::{Duration, Instant};
+
+use super::{Class, Governor, Next, Share, budget};
+
+/// Characters that make a first message worth sending; fewer look like a typing error.
+const FIRST_CHARS: usize = 12;
+
+/// A first text older than this is sent however short it is.
+const FIRST_WAIT: Duration = Duration::from_millis(300);
+
+/// An answer is expected to last at least this long. Short on purpose: most answers are short, and
+/// later the time that has passed is the better guess.
+const EXPECTED: Duration = Duration::from_secs(14);
+
+/// No new text for this long is a halt: a tool runs, or the model thinks.
+const HALT: Duration = Duration::from_millis(500);
+
+/// A share of fewer requests than one in this time is too small for streaming.
+const RAREST: Duration = Duration::from_secs(60);
+
+/// The pace of one growing message.
+#[derive(Clone, Debug)]
+pub struct EditPace {
+    pause: Duration,
+    budget: u32,
+    /// Requests started so far, the anchor included.
+    made: u32,
+    /// `None` before the first request.
+    run: Option<Run>,
+}
+
+/// What the requests so far say of the message.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Starts of the first and of the latest request.
+    first: Instant,
+    latest: Instant,
+    /// When the newest text came that the latest request shows.
+    text: Instant,
+    /// How long the text has stood still so far.
+    halted: Duration,
+}
+
+/// Text that the message does not show yet. There is some: with nothing new there is nothing to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Unshown {
+    /// How much of it there is. Only looked at before the first message.
+    pub chars: usize,
+    /// A line of it is complete. Only looked at before the first message.
+    pub line_end: bool,
+    /// When the oldest of it came.
+    pub since: Instant,
+    /// When the newest of it came.
+    pub last: Instant,
+}
+
+impl EditPace {
+    /// A message that has not been sent yet. `pause` is the platform's, `budget` usually
+    /// [`EDITS`](super::EDITS).
+    pub fn new(pause: Duration, budget: u32) -> Self {
+        Self { pause, budget, made: 0, run: None }
+    }
+
+    /// What the next request would be.
+    pub fn class(&self) -> Class {
+        if self.run.is_some() { Class::Partial } else { Class::Anchor }
+    }
+
+    /// When to show `text`. `open` counts the account's growing messages, this one included. Must not
+    /// be asked while a request for this message is under way.
+    pub fn next(&self, now: Instant, text: Unshown, governor: &Governor, open: usize) -> Next {
+        let wish = match self.run {
+            None => self.first(now, text),
+            Some(run) => self.later(now, text, governor.share(now, open), run),
+        };
+        wish.and(governor.next(now, self.class(), open))
+    }
+
+    /// A request that shows `text` is being made (besides [`Governor::started`]).
+    pub fn started(&mut self, now: Instant, text: Unshown) {
+        self.made += 1;
+        let run =
+            self.run.unwrap_or(Run { first: now, latest: now, text: text.since, halted: Duration::ZERO });
+        let still = text.since.saturating_duration_since(run.text);
+        let halt = if still >= HALT { still } else { Duration::ZERO };
+        self.run = Some(Run { latest: now, text: text.last, halted: run.halted + halt, ..run });
+    }
+
+    fn first(&self, now: Instant, text: Unshown) -> Next {
+        if self.budget == 0 {
+            Next::Never
+        } else if text.chars >= FIRST_CHARS || text.line_end {
+            Next::Now
+        } else {
+            Next::at(text.since + FIRST_WAIT, now)
+        }
+    }
+
+    fn later(&self, now: Instant, text: Unshown, share: Share, run: Run) -> Next {
+        let Some(least) = budget::pause(self.made, self.budget, self.pause) else { return Next::Never };
+        if share.tokens < 1.0 && share.per_second * RAREST.as_secs_f64() < 1.0 {
+            return Next::Never;
+        }
+        let spread = run.interval(share);
+        let earliest = run.latest + least;
+        let halted = earliest.max(text.last + HALT);
+        // After a halt the text begins anew, and its first word alone is not worth an edit.
+        let flowing = earliest.max(run.latest.max(text.since) + spread);
+        Next::at(flowing.min(halted), now)
+    }
+}
+
+impl Run {
+    /// The interval that makes a share last for the expected rest of the message.
+    ///
+    /// By the latest request and not by the present, so that a time once named does not move away while
+    /// it is waited for.
+    fn interval(&self, share: Share) -> Duration {
+        let elapsed = self.latest.duration_since(self.first).as_secs_f64();
+        let rest = elapsed.max(EXPECTED.as_secs_f64() - elapsed);
+        // Tokens come back all the time, but are only needed while text flows.
+        let flowing = 1.0 - self.halted.as_secs_f64() / elapsed.max(1.0);
+        Duration::from_secs_f64(flowing.max(0.0) * rest / (share.tokens + share.per_second * rest))
+    }
+}

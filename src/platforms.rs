@@ -1,0 +1,46 @@
+//! Builds the configured platforms: the only file that knows which adapters are compiled in.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use talaria_console::{Console, Input, Output, StdinKind, stdin_kind};
+use talaria_platform::{AccountId, Platform};
+
+use crate::config::{Config, PlatformConfig};
+
+/// The platforms of this process.
+pub struct Platforms {
+    /// Each with the name of its entry.
+    pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
+    /// A person chats on this process' terminal.
+    pub terminal: bool,
+}
+
+/// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
+pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
+    let mut platforms = Platforms { accounts: Vec::new(), terminal: false };
+    if chat || config.platforms.is_empty() {
+        platforms.add_console("console".into())?;
+        return Ok(platforms);
+    }
+    for (name, entry) in &config.platforms {
+        match entry {
+            PlatformConfig::Console => platforms.add_console(name.clone())?,
+            #[cfg(feature = "testing")]
+            PlatformConfig::Test(test) => {
+                let network = crate::testing::network::Network::new(test.clone());
+                platforms.accounts.push((name.clone(), Arc::new(network)));
+            }
+        }
+    }
+    Ok(platforms)
+}
+
+impl Platforms {
+    fn add_console(&mut self, name: AccountId) -> anyhow::Result<()> {
+        self.terminal = stdin_kind() == StdinKind::Terminal;
+        let console = Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
+        self.accounts.push((name, Arc::new(console)));
+        Ok(())
+    }
+}

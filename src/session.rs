@@ -1,0 +1,180 @@
+//! Ids of sessions and turns, and the key that finds a session from a place.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey};
+
+/// What an agent remembers: `YYYYMMDD_HHMMSS_<8 hex>` in UTC, perhaps with `.<n>` for the nth time
+/// that its history was changed after the fact.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(pub String);
+
+impl SessionId {
+    /// A new id for a session that begins now.
+    pub fn new(now: SystemTime) -> Self {
+        let utc = Utc::from(now);
+        let random = random_hex(4);
+        Self(format!(
+            "{:04}{:02}{:02}_{:02}{:02}{:02}_{random}",
+            utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second
+        ))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A turn: 16 hex digits derived from what started it, so that the same event is the same turn.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TurnId(pub String);
+
+impl TurnId {
+    /// The turn that `event` starts; `attempt` counts its `/retry`s.
+    pub fn new(account: &AccountId, room: &RoomId, event: &EventId, attempt: u32) -> Self {
+        Self(idempotency_key(account, room, event, attempt)[..16].to_owned())
+    }
+
+    /// The first six digits: enough for people to find the turn in the log.
+    pub fn short(&self) -> &str {
+        self.0.get(..6).unwrap_or(&self.0)
+    }
+
+    /// The send key of what this turn shows as `what`: `0` is the answer's first message.
+    pub fn send_key(&self, what: impl fmt::Display) -> SendKey {
+        SendKey::new(format!("t.{}.{what}", self.0))
+    }
+}
+
+impl fmt::Display for TurnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The `Idempotency-Key` of a turn: the same for every repeat, another one for each `/retry`.
+pub fn idempotency_key(account: &AccountId, room: &RoomId, event: &EventId, attempt: u32) -> String {
+    hash([account.as_str(), room.as_str(), event.as_str(), &attempt.to_string()])
+}
+
+/// Finds the session of a place. Every part is length-prefixed, so that no two places share a key.
+pub fn session_key(account: &AccountId, place: &Place) -> String {
+    // Threads share their room's session until a setting says otherwise.
+    hash([account.as_str(), place.room.as_str()])
+}
+
+/// SHA-256 over length-prefixed parts, in hex.
+pub fn hash<const N: usize>(parts: [&str; N]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part.as_bytes());
+    }
+    hex(&digest.finalize())
+}
+
+/// `bytes` random bytes as hex, from the operating system.
+pub fn random_hex(bytes: usize) -> String {
+    let mut buffer = vec![0_u8; bytes];
+    // Blocks only before the kernel's generator is seeded, and cannot fail for such short buffers.
+    let filled = rustix::rand::getrandom(&mut buffer, rustix::rand::GetRandomFlags::empty());
+    debug_assert_eq!(filled, Ok(bytes));
+    hex(&buffer)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A moment in UTC, split into what people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub struct Utc {
+    pub year: i64,
+    pub month: u32,
+    pub day: u32,
+    pub hour: u32,
+    pub minute: u32,
+    pub second: u32,
+}
+
+impl From<SystemTime> for Utc {
+    /// The civil calendar by counting 400-year eras from 1 March 0000; a clock before 1970 is 1970.
+    fn from(time: SystemTime) -> Self {
+        let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+        let days = (seconds / 86_400) as i64 + 719_468;
+        let (era, day_of_era) = (days / 146_097, days % 146_097);
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = era * 400 + year_of_era + i64::from(month <= 2);
+        let second_of_day = seconds % 86_400;
+        Self {
+            year,
+            month: month as u32,
+            day: (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32,
+            hour: (second_of_day / 3_600) as u32,
+            minute: (second_of_day / 60 % 60) as u32,
+            second: (second_of_day % 60) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn session_ids_carry_the_utc_time_they_began() {
+        let id = SessionId::new(UNIX_EPOCH + Duration::from_secs(1_709_210_096)).0;
+        assert!(id.starts_with("20240229_123456_"), "{id}");
+        let random = &id["20240229_123456_".len()..];
+        assert!(random.len() == 8 && random.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
+    }
+
+    #[test]
+    fn civil_dates_are_right_around_leap_days_and_centuries() {
+        for (seconds, date) in [
+            (0, (1970, 1, 1)),
+            (951_782_400, (2000, 2, 29)),
+            (951_868_800, (2000, 3, 1)),
+            (4_107_542_400, (2100, 3, 1)),
+            (1_735_689_599, (2024, 12, 31)),
+        ] {
+            let utc = Utc::from(UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!((utc.year, utc.month, utc.day), date);
+        }
+    }
+
+    proptest! {
+        /// Different (account, room) pairs never share a session, whatever the ids contain.
+        #[test]
+        fn session_keys_are_injective(a in ".{0,8}", b in ".{0,8}", c in ".{0,8}", d in ".{0,8}") {
+            let one = session_key(&AccountId::new(a.clone()), &Place::room(b.clone()));
+            let two = session_key(&AccountId::new(c.clone()), &Place::room(d.clone()));
+            prop_assert_eq!(one == two, (a, b) == (c, d));
+        }
+
+        #[test]
+        fn a_retry_is_another_turn_with_another_key(event in ".{0,20}", attempt in 0_u32..1000) {
+            let (account, room, event) = ("a".into(), "r".into(), EventId::new(event));
+            let key = idempotency_key(&account, &room, &event, attempt);
+            prop_assert_eq!(&key, &idempotency_key(&account, &room, &event, attempt));
+            prop_assert_ne!(&key, &idempotency_key(&account, &room, &event, attempt + 1));
+        }
+    }
+}

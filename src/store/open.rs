@@ -1,0 +1,225 @@
+//! Opening the database: proves first, touches afterwards.
+//!
+//! A file that is damaged, newer than this program, somebody else's or in use is refused with a
+//! sentence that says what to do, and is left as it is.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::schema::{APPLICATION_ID, MIGRATIONS};
+
+/// How long another program may hold the file before we give up.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Why the database was not opened. Each is one sentence and, after it, what to do.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum OpenError {
+    #[error("the database {} is damaged ({detail}); it was left as it is", path.display())]
+    Damaged { path: PathBuf, detail: String },
+    #[error(
+        "the database {} was written by a newer talaria (schema {found}, this one knows {known}); it was left as it is",
+        path.display()
+    )]
+    Newer { path: PathBuf, found: usize, known: usize },
+    #[error("{} is a database of another program; it was left as it is", path.display())]
+    Foreign { path: PathBuf },
+    #[error("the database {} is locked by another program", path.display())]
+    Locked { path: PathBuf },
+    #[error("the database {} cannot be opened: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the database {} cannot be opened: {source}", path.display())]
+    Other { path: PathBuf, source: rusqlite::Error },
+    #[error("no thread for the store: {0}")]
+    Thread(io::Error),
+}
+
+impl OpenError {
+    /// What to do next, for people.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Damaged { .. } => {
+                "restore it from a backup, or move it away to begin anew (conversations start empty)"
+            }
+            Self::Newer { .. } => "install the newer talaria again, or restore the backup from before the upgrade",
+            Self::Foreign { .. } => "point TALARIA_HOME at a folder of its own",
+            Self::Locked { .. } => "close the other program (`fuser` names it) and start again",
+            Self::Io { .. } | Self::Other { .. } => "check the folder's owner, its rights and the free space",
+            Self::Thread(_) => "check the limits on processes and threads",
+        }
+    }
+}
+
+/// Opens the connection that writes and the one that reads.
+pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
+    let other = |source: rusqlite::Error| classify(path, source);
+    create_private(path)?;
+    prove(path)?;
+
+    let writing = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(other)?;
+    writing.busy_timeout(BUSY).map_err(other)?;
+    writing.set_prepared_statement_cache_capacity(64);
+    writing
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
+             PRAGMA wal_autocheckpoint = 1000; PRAGMA trusted_schema = OFF;",
+        )
+        .map_err(other)?;
+    migrate(&writing).map_err(other)?;
+
+    let reading = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(other)?;
+    reading.busy_timeout(BUSY).map_err(other)?;
+    // Also keeps this connection from ever checkpointing.
+    reading.execute_batch("PRAGMA query_only = ON; PRAGMA wal_autocheckpoint = 0;").map_err(other)?;
+    Ok((writing, reading))
+}
+
+/// The file exists afterwards and only its owner may read it, whatever the umask is.
+fn create_private(path: &Path) -> Result<File, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|source| OpenError::Io { path: path.into(), source })
+}
+
+/// Looks without writing: is this ours, whole, and of a version we know?
+fn prove(path: &Path) -> Result<(), OpenError> {
+    if std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
+        return Ok(());
+    }
+    let other = |source: rusqlite::Error| classify(path, source);
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(other)?;
+    conn.busy_timeout(BUSY).map_err(other)?;
+    let number = |pragma: &str| conn.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(other);
+
+    let id = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    if id != i64::from(APPLICATION_ID) {
+        // A process that died before its first migration leaves an empty database without our mark.
+        let tables = number("SELECT count(*) FROM sqlite_schema")?;
+        return if tables == 0 && id == 0 { Ok(()) } else { Err(OpenError::Foreign { path: path.into() }) };
+    }
+    let found = usize::try_from(version).unwrap_or(usize::MAX);
+    if found > MIGRATIONS.len() {
+        return Err(OpenError::Newer { path: path.into(), found, known: MIGRATIONS.len() });
+    }
+    let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(other)?;
+    if verdict != "ok" {
+        return Err(OpenError::Damaged { path: path.into(), detail: verdict });
+    }
+    Ok(())
+}
+
+fn migrate(conn: &Connection) -> rusqlite::Result<()> {
+    let version: usize = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(version) {
+        conn.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID};
+             PRAGMA user_version = {}; COMMIT;",
+            index + 1
+        ))?;
+    }
+    Ok(())
+}
+
+fn classify(path: &Path, source: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            OpenError::Damaged { path, detail: source.to_string() }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Locked { path },
+        _ => OpenError::Other { path, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &Path) -> OpenError {
+        let before = std::fs::read(path).unwrap();
+        let error = open(path).map(|_| ()).unwrap_err();
+        assert_eq!(std::fs::read(path).unwrap(), before, "a refused file is left untouched");
+        error
+    }
+
+    #[test]
+    fn a_new_database_is_private_and_opens_again() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        drop(open(&path).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(open(&path).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        std::fs::write(&path, "certainly not a database, but quite some text in a file").unwrap();
+        assert!(matches!(refused(&path), OpenError::Damaged { .. }));
+    }
+
+    #[test]
+    fn a_damaged_page_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let (writing, reading) = open(&path).unwrap();
+        writing.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop((writing, reading));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let len = bytes.len();
+        for byte in &mut bytes[4096..len.min(4096 * 6)] {
+            *byte ^= 0x5a;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(refused(&path), OpenError::Damaged { .. }));
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let (writing, reading) = open(&path).unwrap();
+        writing.execute_batch("PRAGMA user_version = 999; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop((writing, reading));
+        let error = refused(&path);
+        assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+    }
+
+    #[test]
+    fn somebody_elses_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE recipes (name)").unwrap();
+        assert!(matches!(refused(&path), OpenError::Foreign { .. }));
+    }
+
+    #[test]
+    fn a_locked_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        drop(open(&path).unwrap());
+        let holder = Connection::open(&path).unwrap();
+        holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held (x)").unwrap();
+        assert!(matches!(open(&path).map(|_| ()).unwrap_err(), OpenError::Locked { .. }));
+    }
+}

@@ -1,0 +1,147 @@
+//! What must arrive in a room, kept until it has.
+
+use rusqlite::{OptionalExtension as _, params};
+use talaria_platform::{AccountId, Body, MessageId, Place, RoomId, SendKey, ThreadId};
+
+use super::{Result, Tx, unix_now};
+use crate::session::TurnId;
+
+/// One message that must arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutboxRow {
+    /// The same again after a crash, so that the message is posted once.
+    pub key: SendKey,
+    /// Which account sends it.
+    pub account: AccountId,
+    /// Where to.
+    pub place: Place,
+    /// The turn it ends; `None` for the answer to a command.
+    pub turn: Option<TurnId>,
+    /// How it counts for the rate.
+    pub kind: OutboxKind,
+    /// Which part of a turn's end: part 0 takes the place of the message that showed the turn.
+    pub part: usize,
+    /// What to show.
+    pub body: Body,
+    /// Not to be sent before this time, in seconds since 1970; 0 for at once.
+    pub not_before: i64,
+}
+
+/// What a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutboxKind {
+    /// A part of a turn's end.
+    Final,
+    /// The first part once more, because an edit before it may have arrived after it.
+    Again,
+    /// The gateway's own words.
+    Notice,
+}
+
+impl Tx<'_> {
+    /// Adds a message; the same key again changes nothing.
+    pub fn add_outbox(&self, row: &OutboxRow) -> Result<()> {
+        if crate::testing::broken("outbox") {
+            return Ok(());
+        }
+        let kind = match row.kind {
+            OutboxKind::Final => "final",
+            OutboxKind::Again => "again",
+            OutboxKind::Notice => "notice",
+        };
+        self.conn
+            .prepare_cached(
+                "INSERT OR IGNORE INTO outbox (key, account, room, thread, turn, kind, part, body, not_before)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                row.key.as_str(),
+                row.account.as_str(),
+                row.place.room.as_str(),
+                row.place.thread.as_ref().map(ThreadId::as_str),
+                row.turn.as_ref().map(|turn| &turn.0),
+                kind,
+                row.part,
+                serde_json::to_string(&row.body)?,
+                row.not_before,
+            ])?;
+        Ok(())
+    }
+
+    /// An account's messages that have not arrived, after `seq`, oldest first, each with its `seq`.
+    pub fn pending(&self, account: &AccountId, after: i64, limit: usize) -> Result<Vec<(i64, OutboxRow)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT seq, key, room, thread, turn, kind, part, body, not_before FROM outbox
+             WHERE account = ?1 AND state = 'pending' AND seq > ?2 ORDER BY seq LIMIT ?3",
+        )?;
+        let mut rows = query.query(params![account.as_str(), after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let mut pending = Vec::new();
+        while let Some(row) = rows.next()? {
+            let kind: String = row.get(5)?;
+            let row = (
+                row.get(0)?,
+                OutboxRow {
+                    key: SendKey::new(row.get::<_, String>(1)?),
+                    account: account.clone(),
+                    place: Place {
+                        room: RoomId::new(row.get::<_, String>(2)?),
+                        thread: row.get::<_, Option<String>>(3)?.map(ThreadId::new),
+                    },
+                    turn: row.get::<_, Option<String>>(4)?.map(TurnId),
+                    kind: match kind.as_str() {
+                        "final" => OutboxKind::Final,
+                        "again" => OutboxKind::Again,
+                        _ => OutboxKind::Notice,
+                    },
+                    part: row.get(6)?,
+                    body: serde_json::from_str(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?)?,
+                    not_before: row.get(8)?,
+                },
+            );
+            pending.push(row);
+        }
+        Ok(pending)
+    }
+
+    /// What the first part of a turn's end shows, if it has ended.
+    pub fn first_part(&self, turn: &TurnId) -> Result<Option<Body>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT body FROM outbox WHERE turn = ?1 AND part = 0 AND state = 'pending'")?;
+        let body: Option<String> = query.query_row([&turn.0], |row| row.get(0)).optional()?;
+        Ok(body.map(|body| serde_json::from_str(&body)).transpose()?)
+    }
+
+    /// The room shows the message. With the last part of a turn, the turn is settled too.
+    pub fn sent(&self, row: &OutboxRow, message: &MessageId) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE outbox SET state = 'sent', message = ?2, body = '' WHERE key = ?1")?
+            .execute(params![row.key.as_str(), message.as_str()])?;
+        self.settle_if_last(row)
+    }
+
+    /// The room can never show the message.
+    pub fn dropped(&self, row: &OutboxRow) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE outbox SET state = 'dropped' WHERE key = ?1")?
+            .execute([row.key.as_str()])?;
+        self.settle_if_last(row)
+    }
+
+    /// How many messages of an account could go out now and have not arrived.
+    pub fn pending_count(&self, account: &AccountId) -> Result<usize> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND not_before <= ?2",
+        )?;
+        Ok(query.query_row(params![account.as_str(), unix_now()], |row| row.get(0))?)
+    }
+
+    fn settle_if_last(&self, row: &OutboxRow) -> Result<()> {
+        let Some(turn) = &row.turn else { return Ok(()) };
+        let left: usize = self
+            .conn
+            .prepare_cached("SELECT count(*) FROM outbox WHERE turn = ?1 AND state = 'pending'")?
+            .query_row([&turn.0], |row| row.get(0))?;
+        if left == 0 { self.settle(turn) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,95 @@
+//! The tables, as a list of migrations. A released one is never changed; a new one is appended.
+
+/// Marks the file as ours (`PRAGMA application_id`): "Tala".
+pub const APPLICATION_ID: i32 = 0x5461_6c61;
+
+/// Each entry takes the schema one version further; `PRAGMA user_version` counts them.
+pub const MIGRATIONS: &[&str] = &[r"
+-- Every event that was ever taken, for ever: what makes a second delivery harmless.
+CREATE TABLE inbox (
+    account TEXT NOT NULL, room TEXT NOT NULL, event TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (account, room, event)
+) WITHOUT ROWID;
+
+-- An adapter's own position, committed together with the events before it.
+CREATE TABLE cursors (account TEXT PRIMARY KEY, cursor TEXT NOT NULL) WITHOUT ROWID;
+
+-- What an adapter could not read yet.
+CREATE TABLE parked (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    account TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (account, key)
+);
+
+-- An adapter's small state.
+CREATE TABLE notes (
+    account TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (account, key)
+) WITHOUT ROWID;
+
+-- The core's own small state, such as a learned rate.
+CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    key TEXT NOT NULL,                  -- hash of account and place
+    forks INTEGER NOT NULL DEFAULT 0,   -- how often history was changed after the fact
+    current INTEGER NOT NULL DEFAULT 1, -- 0 once /new has begun another one
+    created INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE current = 1;
+
+CREATE TABLE turns (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of a session's line
+    id TEXT NOT NULL UNIQUE,
+    session TEXT NOT NULL REFERENCES sessions (id),
+    account TEXT NOT NULL, room TEXT NOT NULL, thread TEXT, event TEXT NOT NULL,
+    author TEXT NOT NULL, author_name TEXT, room_name TEXT, direct INTEGER NOT NULL,
+    prompt TEXT NOT NULL,
+    media TEXT NOT NULL,                   -- JSON list of what is attached
+    attempt INTEGER NOT NULL,              -- counts /retry
+    key TEXT NOT NULL,                     -- the Idempotency-Key
+    state TEXT NOT NULL,
+    stop INTEGER NOT NULL DEFAULT 0,       -- a person asked to stop it
+    undone INTEGER NOT NULL DEFAULT 0,     -- taken back by /undo or /retry
+    request BLOB, resumable INTEGER NOT NULL DEFAULT 0,
+    text TEXT, outcome TEXT,               -- the end, JSON; set with state `finalizing`
+    api_calls INTEGER NOT NULL DEFAULT 0, tools TEXT NOT NULL DEFAULT '[]',
+    history_offset INTEGER NOT NULL DEFAULT 0,
+    input_tokens INTEGER NOT NULL DEFAULT 0, output_tokens INTEGER NOT NULL DEFAULT 0,
+    created INTEGER NOT NULL
+);
+CREATE INDEX turns_open ON turns (seq)
+    WHERE state IN ('queued', 'dispatched', 'streaming', 'finalizing');
+CREATE INDEX turns_session ON turns (session, seq);
+CREATE INDEX turns_event ON turns (account, room, event);
+
+-- The text of an unfinished turn, appended piece by piece so that a long answer costs linear work.
+CREATE TABLE checkpoints (
+    turn TEXT NOT NULL, offset INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (turn, offset)
+) WITHOUT ROWID;
+
+-- The message that shows a turn while it runs. `message` is NULL from before the send until its id is known.
+CREATE TABLE anchors (turn TEXT PRIMARY KEY, message TEXT) WITHOUT ROWID;
+
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session TEXT NOT NULL REFERENCES sessions (id), turn TEXT NOT NULL,
+    role TEXT NOT NULL, content TEXT NOT NULL
+);
+CREATE INDEX messages_session ON messages (session, id);
+CREATE INDEX messages_turn ON messages (turn);
+
+-- What must arrive.
+CREATE TABLE outbox (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- the order within a place
+    key TEXT NOT NULL UNIQUE,
+    account TEXT NOT NULL, room TEXT NOT NULL, thread TEXT,
+    turn TEXT,                             -- NULL for the answer to a command
+    kind TEXT NOT NULL, part INTEGER NOT NULL,
+    body TEXT NOT NULL,                    -- JSON
+    not_before INTEGER NOT NULL DEFAULT 0, -- seconds since 1970
+    state TEXT NOT NULL DEFAULT 'pending', -- pending, sent, dropped
+    message TEXT
+);
+CREATE INDEX outbox_pending ON outbox (account, seq) WHERE state = 'pending';
+CREATE INDEX outbox_turn ON outbox (turn);
+"];

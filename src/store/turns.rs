@@ -1,0 +1,374 @@
+//! Turns: their states, their text while they run, and their end.
+
+use rusqlite::{OptionalExtension as _, Row, params};
+use talaria_platform::{AccountId, Body, EventId, Media, MessageId, Place, RoomId, ThreadId};
+
+use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
+use crate::agent::{Message, Prepared, Usage};
+use crate::reply::Outcome;
+use crate::session::{SessionId, TurnId};
+
+/// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
+/// that takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Taken; nothing was sent for it.
+    Queued,
+    /// The request is stored and may have been sent.
+    Dispatched,
+    /// Something came back.
+    Streaming,
+    /// The end is stored; the room has yet to show it.
+    Finalizing,
+    /// The room shows the whole answer.
+    Done,
+    /// The room shows what went wrong.
+    Failed,
+    /// The room shows that the outcome is unknown.
+    Interrupted,
+    /// The room shows that a person ended it.
+    Cancelled,
+}
+
+impl State {
+    const ALL: [(Self, &str); 8] = [
+        (Self::Queued, "queued"),
+        (Self::Dispatched, "dispatched"),
+        (Self::Streaming, "streaming"),
+        (Self::Finalizing, "finalizing"),
+        (Self::Done, "done"),
+        (Self::Failed, "failed"),
+        (Self::Interrupted, "interrupted"),
+        (Self::Cancelled, "cancelled"),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(state, _)| *state == self).map_or("failed", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Self {
+        Self::ALL.iter().find(|(_, known)| *known == name).map_or(Self::Failed, |(state, _)| *state)
+    }
+
+    /// Where a turn with this outcome ends up.
+    pub fn after(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Done | Outcome::Limit => Self::Done,
+            Outcome::Failed { .. } | Outcome::CutShort { .. } => Self::Failed,
+            Outcome::Interrupted | Outcome::Unknown { .. } => Self::Interrupted,
+            Outcome::Stopped | Outcome::Cancelled { .. } => Self::Cancelled,
+        }
+    }
+}
+
+/// A turn as stored.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct TurnRow {
+    pub id: TurnId,
+    pub session: SessionId,
+    pub account: AccountId,
+    pub place: Place,
+    pub event: EventId,
+    pub author: String,
+    pub author_name: Option<String>,
+    pub room_name: Option<String>,
+    pub direct: bool,
+    pub prompt: String,
+    pub media: Vec<Media>,
+    pub attempt: u32,
+    pub key: String,
+    pub state: State,
+    pub stop: bool,
+    /// Set once the turn was dispatched.
+    pub prepared: Option<Prepared>,
+}
+
+/// The end of a turn: what is stored in one transaction with the parts the room must show.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct Finish {
+    pub text: String,
+    pub outcome: Outcome,
+    pub api_calls: u32,
+    pub tools: Vec<String>,
+    pub history_offset: usize,
+    pub usage: Usage,
+    pub messages: Vec<Message>,
+    pub parts: Vec<Body>,
+}
+
+const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
+                       prompt, media, attempt, key, state, stop, request, resumable";
+
+impl Tx<'_> {
+    /// Puts a turn at the end of its session's line.
+    pub fn add_turn(&self, turn: &TurnRow) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
+                     direct, prompt, media, attempt, key, state, created)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+            )?
+            .execute(params![
+                turn.id.0,
+                turn.session.0,
+                turn.account.as_str(),
+                turn.place.room.as_str(),
+                turn.place.thread.as_ref().map(ThreadId::as_str),
+                turn.event.as_str(),
+                turn.author,
+                turn.author_name,
+                turn.room_name,
+                turn.direct,
+                turn.prompt,
+                serde_json::to_string(&turn.media)?,
+                turn.attempt,
+                turn.key,
+                turn.state.name(),
+                unix_now(),
+            ])?;
+        Ok(())
+    }
+
+    /// A turn by its id.
+    pub fn turn(&self, id: &TurnId) -> Result<Option<TurnRow>> {
+        self.one_turn("id = ?1", [&id.0])
+    }
+
+    /// The turn that an event started, if it still waits to run.
+    pub fn waiting_turn_of(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<Option<TurnRow>> {
+        self.one_turn(
+            "account = ?1 AND room = ?2 AND event = ?3 AND state = 'queued' AND request IS NULL",
+            params![account.as_str(), room.as_str(), event.as_str()],
+        )
+    }
+
+    /// The last turn of a session that was not taken back.
+    pub fn last_turn(&self, session: &SessionId) -> Result<Option<TurnRow>> {
+        self.one_turn("session = ?1 AND undone = 0 ORDER BY seq DESC LIMIT 1", [&session.0])
+    }
+
+    /// A session's turns that have not ended, in order.
+    pub fn open_turns(&self, session: &SessionId) -> Result<Vec<TurnRow>> {
+        self.turns_where(
+            "session = ?1 AND state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
+            [&session.0],
+        )
+    }
+
+    /// Every turn that has not ended, in order; what a start must take up again.
+    pub fn all_open_turns(&self) -> Result<Vec<TurnRow>> {
+        self.turns_where("state IN ('queued', 'dispatched', 'streaming') ORDER BY seq", [])
+    }
+
+    /// Changes the question of a turn that still waits.
+    pub fn set_prompt(&self, id: &TurnId, prompt: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE turns SET prompt = ?2 WHERE id = ?1")?
+            .execute(params![id.0, prompt])?;
+        Ok(())
+    }
+
+    /// The request is stored and may be sent from now on.
+    pub fn dispatch(&self, id: &TurnId, prepared: &Prepared) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3 WHERE id = ?1")?
+            .execute(params![id.0, prepared.request, prepared.resumable])?;
+        Ok(())
+    }
+
+    /// It is proven that nothing ran: the turn waits again, with the same bytes.
+    pub fn requeue(&self, id: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("UPDATE turns SET state = 'queued' WHERE id = ?1")?.execute([&id.0])?;
+        Ok(())
+    }
+
+    /// A person asked to stop the turn; kept, so that a crash does not revive it.
+    pub fn ask_to_stop(&self, id: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("UPDATE turns SET stop = 1 WHERE id = ?1")?.execute([&id.0])?;
+        Ok(())
+    }
+
+    /// The turn no longer counts for `/retry`, `/undo` and history. `true` if history changed.
+    pub fn take_back(&self, turn: &TurnRow) -> Result<bool> {
+        self.conn.prepare_cached("UPDATE turns SET undone = 1 WHERE id = ?1")?.execute([&turn.id.0])?;
+        let changed = self.forget_messages(&turn.id)?;
+        if changed {
+            self.fork_session(&turn.session)?;
+        }
+        Ok(changed)
+    }
+
+    /// Keeps text that people are about to see; `offset` is the length of what was kept before.
+    pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE turns SET state = 'streaming' WHERE id = ?1 AND state = 'dispatched'")?
+            .execute([&id.0])?;
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO checkpoints (turn, offset, text) VALUES (?1, ?2, ?3)")?
+            .execute(params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text])?;
+        Ok(())
+    }
+
+    /// All text that was kept of a turn.
+    pub fn checkpointed(&self, id: &TurnId) -> Result<String> {
+        let mut query =
+            self.conn.prepare_cached("SELECT text FROM checkpoints WHERE turn = ?1 ORDER BY offset")?;
+        let mut text = String::new();
+        let mut rows = query.query([&id.0])?;
+        while let Some(row) = rows.next()? {
+            text.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        }
+        Ok(text)
+    }
+
+    /// A message that shows the turn is about to be sent.
+    pub fn add_anchor(&self, id: &TurnId) -> Result<()> {
+        self.conn
+            .prepare_cached("INSERT OR IGNORE INTO anchors (turn, message) VALUES (?1, NULL)")?
+            .execute([&id.0])?;
+        Ok(())
+    }
+
+    /// The message that shows the turn is there.
+    pub fn set_anchor(&self, id: &TurnId, message: &MessageId) -> Result<()> {
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO anchors (turn, message) VALUES (?1, ?2)")?
+            .execute(params![id.0, message.as_str()])?;
+        Ok(())
+    }
+
+    /// `None`: nothing was sent. `Some(None)`: something may have been. `Some(Some(id))`: this.
+    pub fn anchor(&self, id: &TurnId) -> Result<Option<Option<MessageId>>> {
+        let mut query = self.conn.prepare_cached("SELECT message FROM anchors WHERE turn = ?1")?;
+        let message =
+            query.query_row([&id.0], |row| Ok(row.get::<_, Option<String>>(0)?.map(MessageId::new))).optional()?;
+        Ok(message)
+    }
+
+    /// Stores the end of a turn together with everything the room must show of it.
+    pub fn finish(&self, turn: &TurnRow, finish: &Finish) -> Result<()> {
+        // Without parts (a caller that is no room) nothing is left to wait for.
+        let state = if finish.parts.is_empty() { State::after(&finish.outcome) } else { State::Finalizing };
+        self.conn
+            .prepare_cached(
+                "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9 WHERE id = ?1",
+            )?
+            .execute(params![
+                turn.id.0,
+                state.name(),
+                finish.text,
+                serde_json::to_string(&finish.outcome)?,
+                finish.api_calls,
+                serde_json::to_string(&finish.tools)?,
+                i64::try_from(finish.history_offset).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
+            ])?;
+        for message in &finish.messages {
+            self.record(&turn.session, &turn.id, message)?;
+        }
+        for (part, body) in finish.parts.iter().enumerate() {
+            self.add_outbox(&OutboxRow {
+                key: turn.id.send_key(part),
+                account: turn.account.clone(),
+                place: turn.place.clone(),
+                turn: Some(turn.id.clone()),
+                kind: OutboxKind::Final,
+                part,
+                body: body.clone(),
+                not_before: 0,
+            })?;
+        }
+        self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
+        Ok(())
+    }
+
+    /// The stored end of a turn, without messages and parts.
+    pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens
+             FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
+        )?;
+        let found = query
+            .query_row([&id.0], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, u32>(3)?,
+                    row.get::<_, String>(4)?,
+                    row.get::<_, i64>(5)?,
+                    Usage { input: row.get(6)?, output: row.get(7)? },
+                ))
+            })
+            .optional()?;
+        let Some((state, text, outcome, api_calls, tools, history_offset, usage)) = found else {
+            return Ok(None);
+        };
+        let finish = Finish {
+            text,
+            outcome: serde_json::from_str(&outcome)?,
+            api_calls,
+            tools: serde_json::from_str(&tools)?,
+            history_offset: usize::try_from(history_offset).unwrap_or_default(),
+            usage,
+            messages: Vec::new(),
+            parts: Vec::new(),
+        };
+        Ok(Some((State::from_name(&state), finish)))
+    }
+
+    /// The room shows everything: the turn is where its outcome says.
+    pub(super) fn settle(&self, id: &TurnId) -> Result<()> {
+        if let Some((State::Finalizing, finish)) = self.finished(id)? {
+            self.conn
+                .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
+                .execute(params![id.0, State::after(&finish.outcome).name()])?;
+            self.conn.prepare_cached("DELETE FROM anchors WHERE turn = ?1")?.execute([&id.0])?;
+        }
+        Ok(())
+    }
+
+    fn one_turn(&self, filter: &str, values: impl rusqlite::Params) -> Result<Option<TurnRow>> {
+        Ok(self.turns_where(filter, values)?.into_iter().next())
+    }
+
+    fn turns_where(&self, filter: &str, values: impl rusqlite::Params) -> Result<Vec<TurnRow>> {
+        let mut query = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM turns WHERE {filter}"))?;
+        let mut rows = query.query(values)?;
+        let mut turns = Vec::new();
+        while let Some(row) = rows.next()? {
+            turns.push(read_turn(row)?);
+        }
+        Ok(turns)
+    }
+}
+
+fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
+    let request: Option<Vec<u8>> = row.get(16)?;
+    let resumable = row.get(17)?;
+    Ok(TurnRow {
+        id: TurnId(row.get(0)?),
+        session: SessionId(row.get(1)?),
+        account: AccountId::new(row.get::<_, String>(2)?),
+        place: Place {
+            room: RoomId::new(row.get::<_, String>(3)?),
+            thread: row.get::<_, Option<String>>(4)?.map(ThreadId::new),
+        },
+        event: EventId::new(row.get::<_, String>(5)?),
+        author: row.get(6)?,
+        author_name: row.get(7)?,
+        room_name: row.get(8)?,
+        direct: row.get(9)?,
+        prompt: row.get(10)?,
+        media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
+        attempt: row.get(12)?,
+        key: row.get(13)?,
+        state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
+        stop: row.get(15)?,
+        prepared: request.map(|request| Prepared { request, resumable }),
+    })
+}

@@ -1,0 +1,72 @@
+//! Hooks for tests of the real binary. Without the feature `testing` every function here is empty.
+//!
+//! * `failpoint("name")`: with `TALARIA_FAILPOINT=name` (or `name:3` for the third time) the process
+//!   kills itself there with SIGKILL, as a power cut would.
+//! * `broken("dedupe")`: with `TALARIA_BROKEN=dedupe,…` a safety mechanism is switched off, so that the
+//!   checker of the kill tests can be shown to notice.
+//! * `hold_clock()`: while a test's paused clock waits for a real thread, time must not run ahead.
+
+#[cfg(feature = "testing")]
+pub mod network;
+
+/// Dies here if the environment says so.
+#[cfg(feature = "testing")]
+pub fn failpoint(name: &str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static WANTED: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
+        let wanted = std::env::var("TALARIA_FAILPOINT").ok()?;
+        let (name, count) = wanted.split_once(':').unwrap_or((&wanted, "1"));
+        Some((name.to_owned(), count.parse().unwrap_or(1)))
+    });
+    static REACHED: AtomicU32 = AtomicU32::new(0);
+
+    if let Some((wanted, count)) = &*WANTED
+        && wanted == name
+        && REACHED.fetch_add(1, Ordering::SeqCst) + 1 == *count
+    {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+/// Dies here if the environment says so; only with the feature `testing`.
+#[cfg(not(feature = "testing"))]
+pub fn failpoint(_name: &str) {}
+
+/// Whether a test switched this safety mechanism off.
+#[cfg(feature = "testing")]
+pub fn broken(mechanism: &str) -> bool {
+    use std::sync::LazyLock;
+    static BROKEN: LazyLock<String> = LazyLock::new(|| std::env::var("TALARIA_BROKEN").unwrap_or_default());
+    BROKEN.split(',').any(|name| name == mechanism)
+}
+
+/// Whether a test switched this safety mechanism off; never without the feature `testing`.
+#[cfg(not(feature = "testing"))]
+pub fn broken(_mechanism: &str) -> bool {
+    false
+}
+
+/// Holds a paused test clock for as long as it lives; see [`hold_clock`].
+#[derive(Default)]
+pub struct HeldClock {
+    /// Dropped with the guard, which ends the blocking task at the other end.
+    #[cfg(feature = "testing")]
+    _held: Option<std::sync::mpsc::Sender<()>>,
+}
+
+/// Keeps a paused test clock from running ahead for as long as the guard lives: tokio advances it
+/// only when nothing runs, and counts blocking tasks of its own but no other threads.
+#[cfg(feature = "testing")]
+pub fn hold_clock() -> HeldClock {
+    let (held, released) = std::sync::mpsc::channel::<()>();
+    tokio::task::spawn_blocking(move || released.recv());
+    HeldClock { _held: Some(held) }
+}
+
+/// Does nothing; only with the feature `testing`.
+#[cfg(not(feature = "testing"))]
+pub fn hold_clock() -> HeldClock {
+    HeldClock::default()
+}

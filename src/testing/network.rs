@@ -1,0 +1,149 @@
+//! A chat network over a Unix socket, whose other end is a test that outlives this process.
+//!
+//! Every request is one connection with one JSON line each way; reading is one connection on which
+//! batches come and are acknowledged. The other end honours send keys, as a real network does: that is
+//! what makes kill tests possible, because a terminal cannot take a line back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use talaria_platform::{
+    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, Inbox, MessageId, Place,
+    Platform, SendKey,
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+
+use crate::config::TestConfig;
+
+/// What this end asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "as in the contract")]
+pub enum Request {
+    Read { cursor: Option<String> },
+    Send { place: Place, key: SendKey, body: Body },
+    Edit { place: Place, message: MessageId, key: SendKey, body: Body },
+}
+
+/// What the other end answers to a send or an edit.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "as in the contract")]
+pub enum Answer {
+    Message(MessageId),
+    Retry { after_ms: Option<u64> },
+    Gone,
+    Rejected,
+    Fatal,
+}
+
+/// What comes on the reading connection; each is acknowledged with a line when it is on disk.
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in the contract")]
+pub struct Incoming {
+    pub events: Vec<Event>,
+    pub cursor: String,
+}
+
+/// The platform.
+pub struct Network {
+    config: TestConfig,
+}
+
+impl Network {
+    /// A network at the configured socket. Nothing is connected yet.
+    pub fn new(config: TestConfig) -> Self {
+        Self { config }
+    }
+
+    async fn connect(&self, request: &Request) -> std::io::Result<BufReader<UnixStream>> {
+        let mut stream = UnixStream::connect(&self.config.socket).await?;
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        stream.write_all(line.as_bytes()).await?;
+        Ok(BufReader::new(stream))
+    }
+
+    async fn ask(&self, request: Request) -> Result<MessageId, Error> {
+        let answer = async {
+            let mut stream = self.connect(&request).await?;
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            std::io::Result::Ok(serde_json::from_str::<Answer>(&line)?)
+        };
+        match answer.await.map_err(|error| Error::new(ErrorKind::Retry { after: None }, error))? {
+            Answer::Message(message) => Ok(message),
+            Answer::Retry { after_ms } => Err(ErrorKind::Retry { after: after_ms.map(Duration::from_millis) }.into()),
+            Answer::Gone => Err(ErrorKind::Gone.into()),
+            Answer::Rejected => Err(ErrorKind::Rejected.into()),
+            Answer::Fatal => Err(ErrorKind::Fatal.into()),
+        }
+    }
+
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
+        let lost = |error: std::io::Error| Error::new(ErrorKind::Retry { after: None }, error);
+        let refused = |error| Error::new(ErrorKind::Retry { after: None }, error);
+        let cursor = inbox.cursor().await.map_err(refused)?;
+        let mut stream = self.connect(&Request::Read { cursor }).await.map_err(lost)?;
+        let mut line = String::new();
+        while stream.read_line(&mut line).await.map_err(lost)? > 0 {
+            let incoming: Incoming = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
+            let batch =
+                Batch { events: incoming.events, cursor: Some(incoming.cursor), ..Batch::default() };
+            inbox.accept(batch).await.map_err(refused)?;
+            stream.write_all(b"\n").await.map_err(lost)?;
+            line.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Platform for Network {
+    fn about(&self) -> Capabilities {
+        Capabilities {
+            show: self.config.show,
+            delete: false,
+            react: false,
+            threads: true,
+            media: false,
+            max_text: self.config.max_text,
+            rate: self.config.rate,
+        }
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            tokio::select! {
+                ended = self.read(inbox) => ended,
+                () = stop.cancelled() => Ok(()),
+            }
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        Box::pin(self.ask(Request::Send { place: place.clone(), key: key.clone(), body: body.clone() }))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let request = Request::Edit {
+            place: place.clone(),
+            message: message.clone(),
+            key: key.clone(),
+            body: body.clone(),
+        };
+        Box::pin(async move { self.ask(request).await.map(|_| ()) })
+    }
+}

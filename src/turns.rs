@@ -1,0 +1,207 @@
+//! The one engine that runs turns: the only caller of an agent.
+//!
+//! Each session has a line. A turn takes its place in it the moment it is committed, in the order of
+//! the store; one runs at a time. What a turn comes to is committed before anybody sees it.
+//!
+//! We promise at most one execution, exactly one final message and at least a visible notice: a turn
+//! that may have started is repeated only with the same stored bytes and key, and only where the
+//! upstream said that this does not run it twice.
+
+pub mod log;
+mod run;
+mod sink;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::agent::SharedAgent;
+use crate::delivery::Delivery;
+use crate::reply::Outcome;
+use crate::session::{SessionId, TurnId};
+use crate::store::{self, Finish, State, Store};
+use log::TurnLog;
+
+/// The engine. One per process, behind an `Arc`.
+pub struct Turns {
+    store: Store,
+    agent: SharedAgent,
+    delivery: Arc<Delivery>,
+    settings: Settings,
+    lines: Mutex<HashMap<SessionId, Line>>,
+    /// Told whenever a line ends, for [`Turns::idle`].
+    ended: Notify,
+    /// Fired once, when the process is about to end.
+    draining: CancellationToken,
+    /// One task per session that has something to do.
+    tasks: TaskTracker,
+}
+
+/// What an operator may set about turns.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The system message of every turn; empty for none.
+    pub context: String,
+    /// The most messages of history that are forwarded.
+    pub history_messages: usize,
+    /// The most bytes of history that are forwarded.
+    pub history_bytes: usize,
+    /// How long a turn is tried again while it is proven that nothing ran, or that it cannot run twice.
+    pub retry_for: Duration,
+    /// The most that one turn's events may take.
+    pub turn_bytes: usize,
+    /// How long an agent may take to end after it was asked to.
+    pub stop_grace: Duration,
+}
+
+/// What one session has to do.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<TurnId>,
+    /// Set for as long as the session's task works on a turn.
+    running: Option<Running>,
+}
+
+#[derive(Clone)]
+struct Running {
+    id: TurnId,
+    /// Fired when a person asks to stop the turn.
+    stop: CancellationToken,
+}
+
+impl Turns {
+    /// An engine with nothing to do.
+    pub fn new(store: Store, agent: SharedAgent, delivery: Arc<Delivery>, settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            agent,
+            delivery,
+            settings,
+            lines: Mutex::default(),
+            ended: Notify::new(),
+            draining: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Takes up every turn that an earlier process left open. Called once, before platforms read.
+    pub async fn recover(self: &Arc<Self>) -> store::Result<usize> {
+        let open = self.store.read(|tx| tx.all_open_turns()).await?;
+        for turn in &open {
+            self.enqueue(&turn.session, turn.id.clone());
+        }
+        Ok(open.len())
+    }
+
+    /// Runs a committed turn when its session has come to it.
+    pub fn enqueue(self: &Arc<Self>, session: &SessionId, turn: TurnId) {
+        let mut lines = self.lines();
+        if let Some(line) = lines.get_mut(session) {
+            line.waiting.push_back(turn);
+            return;
+        }
+        lines.insert(session.clone(), Line { waiting: VecDeque::from([turn]), running: None });
+        drop(lines);
+        let (turns, session) = (self.clone(), session.clone());
+        self.tasks.spawn(async move { turns.work(session).await });
+    }
+
+    /// Asks a session's running turn to end. The store knows already, so those that wait end by
+    /// themselves when their time comes.
+    pub fn stop(&self, session: &SessionId) {
+        if let Some(running) = self.lines().get(session).and_then(|line| line.running.as_ref()) {
+            running.stop.cancel();
+        }
+    }
+
+    /// What the agent says of itself.
+    pub fn agent(&self) -> crate::agent::AgentInfo {
+        self.agent.about()
+    }
+
+    /// How a turn ended, if it has.
+    pub async fn finished(&self, id: &TurnId) -> store::Result<Option<(State, Finish)>> {
+        let id = id.clone();
+        self.store.read(move |tx| tx.finished(&id)).await
+    }
+
+    /// Waits until no session has anything to do.
+    pub async fn idle(&self) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.lines().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Asks every running turn to end and waits until all have. What waits stays stored for the next
+    /// start; a turn that can be resumed is left as it is; any other keeps its text and says so.
+    pub async fn drain(&self) {
+        self.draining.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The body of a session's task: one turn after the other until none waits.
+    async fn work(self: Arc<Self>, session: SessionId) {
+        while let Some(running) = self.next_turn(&session) {
+            let span = tracing::info_span!("turn", id = running.id.short(), session = %session);
+            let id = running.id.clone();
+            // A panic in an agent must not take the session's other turns with it.
+            let turns = self.clone();
+            let ended = tokio::spawn(async move { turns.run(&running).await }.instrument(span)).await;
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, turn = id.short(), "a turn could not be stored"),
+                Err(error) => {
+                    tracing::error!(%error, turn = id.short(), "a turn broke");
+                    self.fail_broken(&id).await;
+                }
+            }
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// The next turn of a line, now running; `None` takes the line away.
+    fn next_turn(&self, session: &SessionId) -> Option<Running> {
+        let mut lines = self.lines();
+        let line = lines.get_mut(session)?;
+        line.running = None;
+        let next = if self.draining.is_cancelled() { None } else { line.waiting.pop_front() };
+        let Some(id) = next else {
+            lines.remove(session);
+            return None;
+        };
+        let running = Running { id, stop: CancellationToken::new() };
+        line.running = Some(running.clone());
+        Some(running)
+    }
+
+    /// Ends a turn whose task panicked.
+    async fn fail_broken(&self, id: &TurnId) {
+        let turn = { let id = id.clone(); self.store.read(move |tx| tx.turn(&id)).await };
+        let Ok(Some(turn)) = turn else { return };
+        if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
+            return;
+        }
+        let words = format!("Something went wrong inside the gateway (turn {}).", id.short());
+        let log = TurnLog::new(self.settings.turn_bytes);
+        if let Err(error) = self.finish(&turn, &log, String::new(), 0, Outcome::Failed { words }).await {
+            tracing::error!(%error, "a broken turn could not be ended");
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, Line>> {
+        // Every change under this lock is complete in itself.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

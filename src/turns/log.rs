@@ -1,0 +1,267 @@
+//! What has happened in a turn so far, for any number of readers.
+//!
+//! Text lies in one buffer and an entry for text only says how far it reaches, so that a thousand
+//! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
+//! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Step, TurnEvent, Usage};
+
+/// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
+const ENTRY: usize = 128;
+
+/// The events of one turn.
+pub struct TurnLog {
+    inner: Mutex<Inner>,
+    /// Tells readers that wait in [`TurnLog::changed`].
+    changed: Notify,
+    /// Fired by the engine when nothing more will come.
+    ended: CancellationToken,
+    /// The most that text, thoughts and entries may take together.
+    cap: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    text: String,
+    entries: Vec<Entry>,
+    size: usize,
+    tools: Vec<String>,
+    usage: Usage,
+    /// When the newest entry came or grew.
+    changed_at: Option<Instant>,
+    /// Set before `ended` fires.
+    suspended: bool,
+}
+
+enum Entry {
+    /// Text up to this byte.
+    Text(usize),
+    Step(Step),
+    Notice(Option<String>),
+}
+
+/// How far a reader has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    entry: usize,
+    text: usize,
+}
+
+/// What a turn has come to when it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The whole text.
+    pub text: String,
+    /// The names of the tools that were used, each once.
+    pub tools: Vec<String>,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// The turn has grown beyond its cap.
+#[derive(Debug)]
+pub struct Full;
+
+impl TurnLog {
+    /// An empty log that holds at most `cap` bytes.
+    pub fn new(cap: usize) -> Self {
+        Self { inner: Mutex::default(), changed: Notify::new(), ended: CancellationToken::new(), cap }
+    }
+
+    /// Appends an event. Thoughts are counted but not kept: no reader may show them.
+    pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
+        let mut inner = self.lock();
+        inner.changed_at = Some(Instant::now());
+        match event {
+            TurnEvent::Text(text) => {
+                inner.size += text.len();
+                if inner.size > self.cap {
+                    return Err(Full);
+                }
+                inner.text.push_str(text);
+                let end = inner.text.len();
+                match inner.entries.last_mut() {
+                    Some(Entry::Text(up_to)) => *up_to = end,
+                    _ => inner.add(Entry::Text(end)),
+                }
+            }
+            TurnEvent::Thought(text) => inner.size += text.len(),
+            TurnEvent::Step(step) => {
+                inner.size += step.title.len() + step.id.len();
+                if !inner.tools.contains(&step.title) {
+                    inner.tools.push(step.title.clone());
+                }
+                inner.add(Entry::Step(step));
+            }
+            TurnEvent::Notice(words) => inner.add(Entry::Notice(words)),
+            TurnEvent::Usage(usage) => inner.usage = usage,
+        }
+        let full = inner.size > self.cap;
+        drop(inner);
+        self.changed.notify_waiters();
+        if full { Err(Full) } else { Ok(()) }
+    }
+
+    /// Hands over what is new since `position` and moves it. `true` if there was anything.
+    pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> bool {
+        let inner = self.lock();
+        let before = *position;
+        while let Some(entry) = inner.entries.get(position.entry) {
+            match entry {
+                Entry::Text(end) => {
+                    if let Some(text) = inner.text.get(position.text..*end)
+                        && !text.is_empty()
+                    {
+                        on(TurnEvent::Text(text));
+                    }
+                    position.text = *end;
+                    // The last text entry may still grow, so it is looked at again next time.
+                    if position.entry + 1 == inner.entries.len() {
+                        break;
+                    }
+                }
+                Entry::Step(step) => on(TurnEvent::Step(step.clone())),
+                Entry::Notice(words) => on(TurnEvent::Notice(words.clone())),
+            }
+            position.entry += 1;
+        }
+        before != *position
+    }
+
+    /// Waits until there is something after `position`, or the end.
+    pub async fn changed(&self, position: &Position) {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        // Registered before looking, so that nothing slips in between.
+        changed.as_mut().enable();
+        if self.is_beyond(position) {
+            return;
+        }
+        tokio::select! {
+            () = changed => {}
+            () = self.ended.cancelled() => {}
+        }
+    }
+
+    /// Waits for the end.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Says that nothing more will come, because the turn is over.
+    pub fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Says that nothing more will come, because the process ends; the next one resumes the turn.
+    pub fn suspend(&self) {
+        self.lock().suspended = true;
+        self.ended.cancel();
+    }
+
+    /// Whether the turn goes on in the next process.
+    pub fn is_suspended(&self) -> bool {
+        self.lock().suspended
+    }
+
+    /// When the newest event came.
+    pub fn changed_at(&self) -> Option<Instant> {
+        self.lock().changed_at
+    }
+
+    /// The whole text, the tools and the cost.
+    pub fn summary(&self) -> Summary {
+        let inner = self.lock();
+        Summary { text: inner.text.clone(), tools: inner.tools.clone(), usage: inner.usage }
+    }
+
+    fn is_beyond(&self, position: &Position) -> bool {
+        let inner = self.lock();
+        match inner.entries.get(position.entry) {
+            Some(Entry::Text(end)) => *end > position.text || position.entry + 1 < inner.entries.len(),
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn add(&mut self, entry: Entry) {
+        self.size += ENTRY;
+        self.entries.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::StepState;
+
+    fn read(log: &TurnLog, position: &mut Position) -> Vec<String> {
+        let mut seen = Vec::new();
+        log.read(position, |event| seen.push(format!("{event:?}")));
+        seen
+    }
+
+    fn step(id: &str) -> TurnEvent<'static> {
+        TurnEvent::Step(Step { id: id.into(), title: "search".into(), state: StepState::Running })
+    }
+
+    #[test]
+    fn readers_get_what_is_new_once_and_in_order() {
+        let log = TurnLog::new(1000);
+        let mut early = Position::default();
+        log.append(TurnEvent::Text("He")).unwrap();
+        assert_eq!(read(&log, &mut early), [r#"Text("He")"#]);
+        log.append(TurnEvent::Text("llo")).unwrap();
+        log.append(step("1")).unwrap();
+        log.append(TurnEvent::Text("!")).unwrap();
+        assert_eq!(read(&log, &mut early).len(), 3);
+        assert!(read(&log, &mut early).is_empty());
+        log.append(TurnEvent::Text("?")).unwrap();
+        assert_eq!(read(&log, &mut early), [r#"Text("?")"#]);
+        assert_eq!(read(&log, &mut Position::default())[0], r#"Text("Hello")"#);
+    }
+
+    #[test]
+    fn many_deltas_are_one_entry() {
+        let log = TurnLog::new(1 << 20);
+        for _ in 0..10_000 {
+            log.append(TurnEvent::Text("x")).unwrap();
+        }
+        assert_eq!(log.lock().entries.len(), 1);
+    }
+
+    #[test]
+    fn text_thoughts_and_steps_all_count_towards_the_cap() {
+        for event in [TurnEvent::Text("0123456789"), TurnEvent::Thought("0123456789"), step("1")] {
+            let log = TurnLog::new(1000);
+            assert!((0..1000).any(|_| log.append(event.clone()).is_err()), "{event:?} is unbounded");
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_with_a_change_or_with_the_end() {
+        let log = TurnLog::new(1000);
+        let position = Position::default();
+        log.append(TurnEvent::Text("x")).unwrap();
+        log.changed(&position).await;
+        let mut position = position;
+        read(&log, &mut position);
+        tokio::join!(log.changed(&position), async { log.append(TurnEvent::Text("y")).unwrap() });
+        read(&log, &mut position);
+        log.end();
+        log.changed(&position).await;
+    }
+}

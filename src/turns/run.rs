@@ -1,0 +1,350 @@
+//! One turn from its row in the store to its end in the store.
+
+use std::time::{Duration, SystemTime};
+
+use talaria_platform::{Body, BodyKind};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::log::TurnLog;
+use super::sink::Sink;
+use super::{Running, Turns};
+use crate::agent::{
+    AgentError, AgentErrorKind, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
+};
+use crate::delivery::REQUEST;
+use crate::reply::{self, Outcome};
+use crate::session::Utc;
+use crate::store::{self, Finish, OutboxKind, OutboxRow, Session, State, TurnRow, unix_now};
+use crate::testing::failpoint;
+use crate::{conversation, media};
+
+/// The shortest and longest pause between two tries, whatever an upstream asks for.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// The pause after the first failed try; each further one is twice as long, up to `LONGEST_BACKOFF`.
+const BACKOFF: Duration = Duration::from_millis(500);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// How a drive of a turn came out.
+enum Drive {
+    /// It is over.
+    Over(Outcome),
+    /// The process ends first; the next one goes on from the store.
+    Suspended,
+}
+
+impl Turns {
+    /// Runs one turn of a line.
+    pub(super) async fn run(&self, running: &Running) -> store::Result<()> {
+        let Some((turn, session, floor, history)) = self.load(running).await? else { return Ok(()) };
+        let Some(account) = self.delivery.account(&turn.account) else {
+            tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
+            return Ok(());
+        };
+        let log = TurnLog::new(self.settings.turn_bytes);
+        let offset = history.len();
+
+        let work = async {
+            let drive = self.drive(&turn, &session, history, &log, running).await?;
+            match drive {
+                Drive::Over(outcome) => {
+                    failpoint("turn.ended");
+                    self.finish(&turn, &log, floor.clone(), offset, outcome).await?;
+                    failpoint("turn.finished");
+                    log.end();
+                }
+                Drive::Suspended => log.suspend(),
+            }
+            Ok(())
+        };
+        // On an error of the store the log must end too, or the conversation would wait for ever.
+        let work = async {
+            let result = work.await;
+            log.end();
+            result
+        };
+        let (result, ()) = tokio::join!(work, conversation::show(&account, &turn, &log, floor.clone()));
+        account.wake();
+        result
+    }
+
+    async fn load(
+        &self,
+        running: &Running,
+    ) -> store::Result<Option<(TurnRow, Session, String, Vec<Message>)>> {
+        let (id, settings) = (running.id.clone(), self.settings.clone());
+        self.store
+            .read(move |tx| {
+                let Some(turn) = tx.turn(&id)? else { return Ok(None) };
+                if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
+                    return Ok(None);
+                }
+                let session = tx.session(&turn.session)?;
+                let floor = tx.checkpointed(&id)?;
+                let history = tx.history(&turn.session, settings.history_messages, settings.history_bytes)?;
+                Ok(Some((turn, session, floor, history)))
+            })
+            .await
+    }
+
+    /// Tries until the turn is over, or the budget is, or somebody asks to stop.
+    async fn drive(
+        &self,
+        row: &TurnRow,
+        session: &Session,
+        history: Vec<Message>,
+        log: &TurnLog,
+        running: &Running,
+    ) -> store::Result<Drive> {
+        let mut prepared = row.prepared.clone();
+        let resumed = row.state != State::Queued;
+        if row.stop {
+            let words = "Not run: /stop came first.".to_owned();
+            return Ok(Drive::Over(if resumed { Outcome::Stopped } else { Outcome::Cancelled { words } }));
+        }
+        if resumed && !prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
+            return Ok(Drive::Over(Outcome::Interrupted));
+        }
+        let mut turn = self.agent_turn(row, session, history, resumed);
+        if prepared.is_none() {
+            self.fetch_media(row, &mut turn).await;
+        }
+        let sink = Sink::new(log);
+        let deadline = Instant::now() + self.settings.retry_for;
+        let mut backoff = BACKOFF;
+        loop {
+            let end = self.attempt(row, &turn, &mut prepared, &sink, running).await?;
+            let resumable = prepared.as_ref().is_some_and(|prepared| prepared.resumable);
+            let (error, after) = match end {
+                _ if sink.full.is_cancelled() => {
+                    sink.finish();
+                    let words = "the answer grew beyond what one message may take".to_owned();
+                    return Ok(Drive::Over(Outcome::CutShort { words }));
+                }
+                Ok(TurnEnd::Stopped) | Err(_) if running.stop.is_cancelled() => {
+                    sink.finish();
+                    return Ok(Drive::Over(Outcome::Stopped));
+                }
+                Ok(TurnEnd::Stopped) | Err(_) if self.draining.is_cancelled() => {
+                    // Nothing was sent, or it can be sent again: the next process goes on.
+                    let goes_on = resumable || prepared.is_none();
+                    return Ok(if goes_on { Drive::Suspended } else { Drive::Over(Outcome::Interrupted) });
+                }
+                Ok(end) => {
+                    sink.finish();
+                    return Ok(Drive::Over(match end {
+                        TurnEnd::Done => Outcome::Done,
+                        TurnEnd::Limit => Outcome::Limit,
+                        TurnEnd::Stopped => Outcome::Stopped,
+                    }));
+                }
+                Err(error) => match error.kind {
+                    AgentErrorKind::NothingRan { after } => {
+                        if prepared.is_some() {
+                            let id = row.id.clone();
+                            self.store.write(move |tx| tx.requeue(&id)).await?;
+                        }
+                        (error, after)
+                    }
+                    AgentErrorKind::Unknown { after } if resumable => {
+                        turn.attempt = Attempt::Resume;
+                        sink.replay();
+                        (error, after)
+                    }
+                    AgentErrorKind::Unknown { .. } => {
+                        sink.finish();
+                        return Ok(Drive::Over(Outcome::Unknown { words: error.words }));
+                    }
+                    AgentErrorKind::Refused => {
+                        sink.finish();
+                        return Ok(Drive::Over(Outcome::Failed { words: error.words }));
+                    }
+                    AgentErrorKind::CutShort => {
+                        sink.finish();
+                        return Ok(Drive::Over(Outcome::CutShort { words: error.words }));
+                    }
+                },
+            };
+            tracing::warn!(error = %error, "a try failed");
+            let pause = after.map_or(backoff, |after| after.clamp(PAUSES.0, PAUSES.1)).max(jitter(backoff));
+            if Instant::now() + pause > deadline {
+                sink.finish();
+                let words = error.words;
+                return Ok(Drive::Over(match error.kind {
+                    AgentErrorKind::Unknown { .. } => Outcome::Unknown { words },
+                    _ => Outcome::Failed { words },
+                }));
+            }
+            backoff = (backoff * 2).min(LONGEST_BACKOFF);
+            let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
+            let words = format!("{} Trying again until {:02}:{:02} UTC.", error.words, until.hour, until.minute);
+            sink.emit(TurnEvent::Notice(Some(words)));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = running.stop.cancelled() => return Ok(Drive::Over(Outcome::Stopped)),
+                () = self.draining.cancelled() => return Ok(Drive::Suspended),
+            }
+            sink.emit(TurnEvent::Notice(None));
+        }
+    }
+
+    /// Prepares and stores the request where that has not happened, and runs the agent once.
+    async fn attempt(
+        &self,
+        row: &TurnRow,
+        turn: &Turn,
+        prepared: &mut Option<Prepared>,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<Result<TurnEnd, AgentError>> {
+        failpoint("turn.taken");
+        if prepared.is_none() {
+            let made = tokio::select! {
+                made = self.agent.prepare(turn) => made,
+                () = self.interrupted(running, sink) => return Ok(Ok(TurnEnd::Stopped)),
+            };
+            match made {
+                Ok(made) => *prepared = Some(made),
+                Err(error) => return Ok(Err(error)),
+            }
+            failpoint("turn.prepared");
+        }
+        let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
+        let (id, stored) = (row.id.clone(), prepared.clone());
+        self.store.write(move |tx| tx.dispatch(&id, &stored)).await?;
+        failpoint("turn.dispatched");
+
+        let stop = CancellationToken::new();
+        let mut run = self.agent.run_turn(turn, prepared, sink, stop.clone());
+        tokio::select! {
+            end = &mut run => return Ok(end),
+            () = self.interrupted(running, sink) => stop.cancel(),
+        }
+        // An agent that does not end in time is dropped, which ends it too.
+        Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
+    }
+
+    /// Waits for any reason to end a running agent early.
+    async fn interrupted(&self, running: &Running, sink: &Sink<'_>) {
+        tokio::select! {
+            () = running.stop.cancelled() => {}
+            () = self.draining.cancelled() => {}
+            () = sink.full.cancelled() => {}
+        }
+    }
+
+    fn agent_turn(&self, row: &TurnRow, session: &Session, history: Vec<Message>, resumed: bool) -> Turn {
+        Turn {
+            id: row.id.clone(),
+            session: session.upstream_id(),
+            context: self.settings.context.clone(),
+            history,
+            prompt: spoken(row),
+            images: Vec::new(),
+            key: row.key.clone(),
+            origin: Origin {
+                user_id: Some(row.author.clone()),
+                user_name: row.author_name.clone(),
+                chat_id: Some(row.place.room.as_str().to_owned()),
+                chat_name: row.room_name.clone(),
+                chat_type: Some(if row.direct { "direct" } else { "group" }),
+                thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
+            },
+            attempt: if resumed { Attempt::Resume } else { Attempt::First },
+        }
+    }
+
+    /// Fetches what is attached: pictures go along, everything else becomes a line of text.
+    async fn fetch_media(&self, row: &TurnRow, turn: &mut Turn) {
+        if row.media.is_empty() {
+            return;
+        }
+        let Some(account) = self.delivery.account(&row.account) else { return };
+        let fetched = media::fetch(account.platform(), &row.media).await;
+        turn.prompt.push_str(&fetched.notes);
+        turn.images = fetched.images;
+    }
+
+    /// Stores the end of a turn, and with it what the room must show.
+    pub(super) async fn finish(
+        &self,
+        turn: &TurnRow,
+        log: &TurnLog,
+        floor: String,
+        history_offset: usize,
+        outcome: Outcome,
+    ) -> store::Result<()> {
+        let summary = log.summary();
+        // Only a whole answer may be shorter than what people could already read.
+        let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
+        let text = if !whole && summary.text.len() < floor.len() { floor } else { summary.text };
+        let blank = text.trim().is_empty();
+        let max = self.delivery.account(&turn.account).map_or(usize::MAX, |account| account.about().max_text);
+        let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
+        let parts = reply::split(&reply::finished(&text, &outcome), max)
+            .into_iter()
+            .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
+            .collect();
+        let said = |role, content: String| Message { role, content };
+        let messages = match blank {
+            true => Vec::new(),
+            false => vec![said(Role::User, spoken(turn)), said(Role::Assistant, text.trim().to_owned())],
+        };
+        tracing::info!(outcome = ?outcome, bytes = text.len(), "turn ended");
+        let finish = Finish {
+            api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
+            tools: summary.tools,
+            history_offset,
+            usage: summary.usage,
+            text,
+            outcome,
+            messages,
+            parts,
+        };
+        let turn = turn.clone();
+        self.store
+            .write(move |tx| {
+                tx.finish(&turn, &finish)?;
+                // The process before this one may have died with an edit under way, which could still
+                // arrive after the final: then the final is shown once more when that time has passed.
+                if turn.state != State::Queued && tx.anchor(&turn.id)?.is_some() {
+                    tx.show_again(&turn, finish.parts.first())?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// What the person wrote, and in rooms shared by several people also who it was.
+fn spoken(row: &TurnRow) -> String {
+    if row.direct {
+        return row.prompt.clone();
+    }
+    let name = row.author_name.as_deref().unwrap_or(&row.author);
+    format!("{}: {}", reply::one_line(name, 60), row.prompt)
+}
+
+/// Between half of a pause and the whole of it, so that many turns do not come back at one moment.
+fn jitter(pause: Duration) -> Duration {
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    pause / 2 + (pause / 2).mul_f64(f64::from(nanos % 1000) / 1000.0)
+}
+
+impl store::Tx<'_> {
+    /// Has the first part of a turn's end shown once more, after any edit before it has run out of time.
+    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>) -> store::Result<()> {
+        let Some(body) = first else { return Ok(()) };
+        self.add_outbox(&OutboxRow {
+            key: turn.id.send_key("again"),
+            account: turn.account.clone(),
+            place: turn.place.clone(),
+            turn: Some(turn.id.clone()),
+            kind: OutboxKind::Again,
+            part: 0,
+            body: body.clone(),
+            not_before: unix_now() + REQUEST.as_secs() as i64,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Where an agent's events go: thoughts told apart, replays skipped, size bounded.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::log::TurnLog;
+use crate::agent::{Out, TurnEvent};
+use crate::reply::{Part, ThinkFilter};
+
+/// The [`Out`] of one turn, the same over all its attempts.
+pub(super) struct Sink<'a> {
+    log: &'a TurnLog,
+    /// Fired when the turn has grown beyond its cap: the agent ends, and the engine sees why.
+    pub full: CancellationToken,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    filter: ThinkFilter,
+    /// Bytes of text that came, over the attempt that got furthest.
+    furthest: usize,
+    /// Bytes of text that came in this attempt.
+    reached: usize,
+}
+
+impl<'a> Sink<'a> {
+    pub fn new(log: &'a TurnLog) -> Self {
+        Self { log, full: CancellationToken::new(), inner: Mutex::default() }
+    }
+
+    /// The next attempt replays the same run from its start: what came before is not taken again.
+    pub fn replay(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).reached = 0;
+    }
+
+    /// Lets go of what might still have become a tag.
+    pub fn finish(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.filter.finish(|part| self.take(part));
+    }
+
+    fn take(&self, part: Part<'_>) {
+        self.append(match part {
+            Part::Text(text) => TurnEvent::Text(text),
+            Part::Thought(text) => TurnEvent::Thought(text),
+        });
+    }
+
+    fn append(&self, event: TurnEvent<'_>) {
+        if self.log.append(event).is_err() {
+            self.full.cancel();
+        }
+    }
+}
+
+impl Out for Sink<'_> {
+    fn emit(&self, event: TurnEvent<'_>) {
+        let TurnEvent::Text(text) = event else { return self.append(event) };
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
+        inner.reached += text.len();
+        inner.furthest = inner.furthest.max(inner.reached);
+        // A replay that differs from what came before may cut a character in two; then the whole
+        // piece is taken, because a doubled word is better than a lost one.
+        let new = text.get(known..).unwrap_or(text);
+        if !new.is_empty() {
+            inner.filter.push(new, |part| self.take(part));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_adds_only_what_is_new() {
+        let log = TurnLog::new(1000);
+        let sink = Sink::new(&log);
+        sink.emit(TurnEvent::Text("Hello, "));
+        sink.emit(TurnEvent::Text("wor"));
+        sink.replay();
+        for text in ["Hell", "o, world", "!"] {
+            sink.emit(TurnEvent::Text(text));
+        }
+        sink.finish();
+        assert_eq!(log.summary().text, "Hello, world!");
+    }
+
+    #[test]
+    fn thoughts_never_become_text() {
+        let log = TurnLog::new(1000);
+        let sink = Sink::new(&log);
+        for text in ["<thi", "nk>secret</th", "ink>\n\nopen"] {
+            sink.emit(TurnEvent::Text(text));
+        }
+        sink.finish();
+        assert_eq!(log.summary().text, "open");
+    }
+
+    #[test]
+    fn a_turn_beyond_its_cap_is_asked_to_end() {
+        let log = TurnLog::new(10);
+        let sink = Sink::new(&log);
+        sink.emit(TurnEvent::Text("0123456789"));
+        assert!(!sink.full.is_cancelled());
+        sink.emit(TurnEvent::Text("x"));
+        assert!(sink.full.is_cancelled());
+        assert_eq!(log.summary().text, "0123456789");
+    }
+}

@@ -1,0 +1,187 @@
+//! The cost of reading a stream (P1, P2), how it grows (P4), and whether it is right (P5).
+//!
+//! Instructions are counted from outside: run [`work`] under callgrind with n and with 2 n deltas,
+//! or [`one_event`] with one and two times, and subtract; what the process costs by itself falls out.
+
+use std::fs;
+use std::hint::black_box;
+use std::iter;
+use std::time::Instant;
+
+use talaria::openai::sse::{LIMIT, Parser, TooLong};
+use talaria::openai::wire::{Chunk, Chunks};
+
+#[path = "../../src/openai/sse/reference.rs"]
+mod reference;
+
+/// The size of a delta as real servers send it, with its field name and blank line.
+pub const DELTA: usize = 196;
+
+/// How far a delta is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Until its data is known.
+    Framing,
+    /// Until its text is known, as the agents do it.
+    FramingAndJson,
+    /// The same for a server whose chunks differ in more than their text, each read in full.
+    FramingAndFullJson,
+}
+
+/// Deltas in one round of [`work`]; a multiple of what fits into a network packet of 1,400 bytes.
+const ROUND: usize = 1_400;
+
+/// Reads `deltas` deltas (whole rounds of 1,400), each in a chunk of its own: servers flush after
+/// each of them. Returns the bytes of data or text that came, for nobody but the optimiser.
+pub fn work(kind: Kind, deltas: usize) -> Result<usize, TooLong> {
+    work_in_chunks(kind, deltas, DELTA)
+}
+
+/// The same, with the stream cut every `chunk` bytes.
+pub fn work_in_chunks(kind: Kind, deltas: usize, chunk: usize) -> Result<usize, TooLong> {
+    let stream: Vec<u8> = (0..ROUND).flat_map(delta).collect();
+    let length =
+        |chunk: serde_json::Result<Chunk<'_>>| chunk.map_or(0, |chunk| chunk.text().map_or(0, str::len));
+    let (mut parser, mut chunks) = (Parser::default(), Chunks::default());
+    let mut came = 0;
+    for _ in 0..deltas.div_ceil(ROUND) {
+        for chunk in stream.chunks(chunk) {
+            let mut events = parser.feed(black_box(chunk));
+            while let Some(event) = events.next_event()? {
+                came += match kind {
+                    Kind::Framing => event.data.len(),
+                    Kind::FramingAndJson => length(chunks.read(&event.text())),
+                    Kind::FramingAndFullJson => length(Chunk::parse(&event.text())),
+                };
+            }
+        }
+    }
+    Ok(came)
+}
+
+/// One delta of exactly [`DELTA`] bytes; another text for each `number`.
+fn delta(number: usize) -> Vec<u8> {
+    let head = r#"data: {"id":"chatcmpl-9f3a61c27be84d05","object":"chat.completion.chunk","created":1760000000,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":""#;
+    let tail = "\"},\"finish_reason\":null}]}\n\n";
+    let text = format!(" w{number:0>width$}", width = DELTA - head.len() - tail.len() - 2);
+    format!("{head}{text}{tail}").into_bytes()
+}
+
+/// Reads one event with `bytes` bytes of data, coming `chunk` bytes at a time, `times` times anew;
+/// the limit is raised so that it fits. Returns the bytes of data that came.
+pub fn one_event(bytes: usize, chunk: usize, times: usize) -> Result<usize, TooLong> {
+    let stream = event_of(bytes);
+    (0..times).map(|_| read_one(&stream, chunk)).sum()
+}
+
+fn event_of(bytes: usize) -> Vec<u8> {
+    [b"data: ", &vec![b'x'; bytes][..], b"\n\n"].concat()
+}
+
+fn read_one(stream: &[u8], chunk: usize) -> Result<usize, TooLong> {
+    // The first chunk is half a chunk, so that the smallest event is split too: one that is not is
+    // never copied, and the step between the two ways would look like growth.
+    let (first, others) = stream.split_at(chunk.div_ceil(2).min(stream.len()));
+    let mut parser = Parser::new(stream.len());
+    let mut came = 0;
+    for chunk in iter::once(first).chain(others.chunks(chunk)) {
+        let mut events = parser.feed(black_box(chunk));
+        while let Some(event) = events.next_event()? {
+            came += event.data.len();
+        }
+    }
+    Ok(came)
+}
+
+/// How the time for one event grows with its size, for one size of chunks.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    /// The size of the chunks.
+    pub chunk: usize,
+    /// (bytes, median seconds).
+    pub points: Vec<(f64, f64)>,
+    /// 1 is linear, 2 quadratic.
+    pub exponent: f64,
+}
+
+/// The sizes of events and of chunks that P4 asks for.
+pub const EVENTS: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+/// See [`EVENTS`].
+pub const CHUNKS: [usize; 4] = [1, 64, 1_400, 16 * 1024];
+
+/// Times every event in every size of chunks. Times are noisy: the gate is on instructions.
+pub fn growth() -> Result<Vec<Growth>, TooLong> {
+    CHUNKS
+        .into_iter()
+        .map(|chunk| {
+            let points = EVENTS.map(|bytes| Ok((bytes as f64, seconds(bytes, chunk)?)));
+            let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok(Growth { chunk, exponent: exponent(&points), points })
+        })
+        .collect()
+}
+
+/// The median of several runs, each long enough for the clock.
+fn seconds(bytes: usize, chunk: usize) -> Result<f64, TooLong> {
+    let stream = event_of(bytes);
+    let repeats = EVENTS[EVENTS.len() - 1] / bytes;
+    let mut runs = [0.0; 5];
+    for run in &mut runs {
+        let start = Instant::now();
+        for _ in 0..repeats {
+            black_box(read_one(&stream, chunk)?);
+        }
+        *run = start.elapsed().as_secs_f64() / repeats as f64;
+    }
+    runs.sort_by(f64::total_cmp);
+    Ok(runs[runs.len() / 2])
+}
+
+/// The slope of the least-squares line through the points on double logarithmic paper.
+pub fn exponent(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<_> = points.iter().map(|(size, cost)| (size.ln(), cost.ln())).collect();
+    let count = logs.len() as f64;
+    let (mean_x, mean_y) =
+        (logs.iter().map(|p| p.0).sum::<f64>() / count, logs.iter().map(|p| p.1).sum::<f64>() / count);
+    let above: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let below: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    above / below
+}
+
+/// What became of a line that never ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Endless {
+    /// The limit, the default one.
+    pub limit: usize,
+    /// Bytes that were taken before the parser refused more.
+    pub taken: usize,
+    /// How much the process grew meanwhile, in bytes.
+    pub memory: usize,
+}
+
+/// Feeds a line without an end until the parser refuses it.
+pub fn endless_line(chunk: usize) -> Endless {
+    let piece = vec![b'x'; chunk];
+    let mut parser = Parser::default();
+    let before = resident();
+    let mut taken = 0;
+    while parser.feed(&piece).next_event().is_ok() {
+        taken += chunk;
+    }
+    Endless { limit: LIMIT, taken, memory: resident().saturating_sub(before) }
+}
+
+/// Resident memory of this process in bytes, or 0 where the system does not tell.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).unwrap_or(0) * 1024
+}
+
+/// What the parser reads differently from the reference: all cases of the table and `inputs` random
+/// streams, each in many chunkings. Empty is right.
+pub fn conformance(inputs: u64) -> Vec<String> {
+    let mut wrong = reference::check_cases();
+    wrong.extend(reference::check_random(inputs, 2));
+    wrong
+}
