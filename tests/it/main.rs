@@ -1,1 +1,3 @@
+//! Behaviour tests: one file per behaviour, on what the room shows.
 
+mod support;
