@@ -142,7 +142,8 @@ impl<'a> Conversation<'a> {
         Unshown {
             // Before the first message all text is unshown; afterwards nobody looks.
             chars: text.len().min(64),
-            line_end: self.unshown_line || text.get(..text.len().min(64)).is_some_and(|text| text.contains('\n')),
+            line_end: self.unshown_line
+                || text.get(..text.len().min(64)).is_some_and(|text| text.contains('\n')),
             since,
             last: last.max(since),
         }
@@ -156,7 +157,8 @@ impl<'a> Conversation<'a> {
             return Ok(());
         }
         // A terminal cannot take back what it printed, so keeping it once a second is enough there.
-        let often = !matches!(self.account.about().show, Show::Append) || self.kept_at.elapsed() >= CHECKPOINT;
+        let often =
+            !matches!(self.account.about().show, Show::Append) || self.kept_at.elapsed() >= CHECKPOINT;
         let checkpoint = if often { self.checkpoint() } else { None };
         let unshown = self.unshown(self.unshown_since.unwrap_or_else(now));
         if message.show(&snapshot, unshown, checkpoint).await? {

@@ -124,7 +124,8 @@ impl Gateway {
         let mut delivery = Delivery::default();
         let mut accounts = Vec::new();
         for (id, platform) in &parts.platforms {
-            let account = delivery.add(id.clone(), platform.clone(), parts.store.clone(), parts.display).await?;
+            let account =
+                delivery.add(id.clone(), platform.clone(), parts.store.clone(), parts.display).await?;
             accounts.push(account);
         }
         let turns = Turns::new(parts.store.clone(), parts.agent, Arc::new(delivery), parts.settings);

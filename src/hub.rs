@@ -97,11 +97,10 @@ fn accept(tx: &Tx<'_>, account: &AccountId, agent: &AgentInfo, batch: Batch) -> 
 
 fn take_event(tx: &Tx<'_>, account: &AccountId, agent: &AgentInfo, event: &Event) -> Result<Vec<After>> {
     match &event.kind {
-        EventKind::Message(message) if message.addressed => {
-            take_message(tx, account, agent, event, message)
-        }
+        EventKind::Message(message) if message.addressed => take_message(tx, account, agent, event, message),
         EventKind::Missed { count } => {
-            let words = format!("{count} messages could not be read any more. Please send again what matters.");
+            let words =
+                format!("{count} messages could not be read any more. Please send again what matters.");
             notice(tx, account, event, words)?;
             Ok(Vec::new())
         }
@@ -156,7 +155,9 @@ fn take_prompt(tx: &Tx<'_>, account: &AccountId, event: &Event, message: &Messag
     let session = tx.session_for(&session_key(account, &event.place))?;
     let before = tx.open_turns(&session.id)?.len();
     if before > WAITING {
-        let words = format!("{WAITING} messages wait already, so this one was not taken. Please send it again later.");
+        let words = format!(
+            "{WAITING} messages wait already, so this one was not taken. Please send it again later."
+        );
         notice(tx, account, event, words)?;
         return Ok(Vec::new());
     }

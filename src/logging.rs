@@ -46,7 +46,10 @@ impl Write for Redacting {
         match self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
             false => stderr.lock().write_all(line)?,
             true => {
-                let clean = self.secrets.iter().fold(text.into_owned(), |text, secret| text.replace(secret, "[redacted]"));
+                let clean = self
+                    .secrets
+                    .iter()
+                    .fold(text.into_owned(), |text, secret| text.replace(secret, "[redacted]"));
                 stderr.lock().write_all(clean.as_bytes())?;
             }
         }

@@ -39,7 +39,8 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
 impl Platforms {
     fn add_console(&mut self, name: AccountId) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
-        let console = Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
+        let console =
+            Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
         self.accounts.push((name, Arc::new(console)));
         Ok(())
     }

@@ -167,7 +167,7 @@ fn write_loop(conn: &Connection, mut jobs: mpsc::Receiver<WriteJob>) {
             let _ = conn.execute_batch("ROLLBACK");
         }
         for reply in replies {
-            reply(committed.as_ref().map(|()| ()).map_err(|error| StoreError::Commit(error.to_string())));
+            reply(committed.as_ref().copied().map_err(|error| StoreError::Commit(error.to_string())));
         }
     }
     // A short last word: the next start need not read the whole log again.

@@ -188,7 +188,10 @@ impl Turns {
 
     /// Ends a turn whose task panicked.
     async fn fail_broken(&self, id: &TurnId) {
-        let turn = { let id = id.clone(); self.store.read(move |tx| tx.turn(&id)).await };
+        let turn = {
+            let id = id.clone();
+            self.store.read(move |tx| tx.turn(&id)).await
+        };
         let Ok(Some(turn)) = turn else { return };
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;

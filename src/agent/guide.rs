@@ -105,7 +105,9 @@ mod tests {
     #[test]
     fn the_guide_names_the_variables_and_an_ollama_it_sees() {
         let plain = words(None);
-        for name in ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"] {
+        for name in
+            ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"]
+        {
             assert!(plain.contains(name), "{name}");
         }
         assert!(!plain.contains("Ollama"));

@@ -20,7 +20,8 @@ pub struct Local {
 impl Local {
     /// A client for the configured model server. Nothing is sent yet.
     pub fn new(config: LocalConfig) -> Result<Self, reqwest::Error> {
-        let client = client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
+        let client =
+            client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
         Ok(Self { config, client })
     }
 }

@@ -61,7 +61,8 @@ struct Features {
 impl Proxy {
     /// A client for the configured upstream. Nothing is sent yet.
     pub fn new(config: ProxyConfig) -> Result<Self, reqwest::Error> {
-        let client = client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
+        let client =
+            client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
         Ok(Self { config, client, known: Mutex::new(None) })
     }
 
@@ -75,7 +76,11 @@ impl Proxy {
             return Ok(known);
         }
         let asked = self.ask().await?;
-        tracing::info!(idempotent = asked.idempotent, sessions = asked.sessions, "the upstream said what it can do");
+        tracing::info!(
+            idempotent = asked.idempotent,
+            sessions = asked.sessions,
+            "the upstream said what it can do"
+        );
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
         Ok(asked)
     }
@@ -190,7 +195,8 @@ impl Proxy {
             Err(_) => return Err(fault::broken("the agent server did not answer")),
         };
         failpoint("proxy.answered");
-        let run = response.headers().get("x-hermes-run-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let run =
+            response.headers().get("x-hermes-run-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: prepared.resumable };
         let end = reader.read(response, out, stop).await;
         if matches!(end, Ok(TurnEnd::Stopped)) && prepared.resumable {
@@ -222,13 +228,13 @@ impl Agent for Proxy {
         Box::pin(async move {
             let abilities = self.abilities().await?;
             let request = wire::chat_request(
-            &self.config.model,
-            &turn.context,
-            &turn.history,
-            &turn.prompt,
-            &turn.images,
-            abilities.answered,
-        );
+                &self.config.model,
+                &turn.context,
+                &turn.history,
+                &turn.prompt,
+                &turn.images,
+                abilities.answered,
+            );
             Ok(Prepared { request, resumable: abilities.idempotent })
         })
     }

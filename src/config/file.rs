@@ -110,7 +110,7 @@ pub struct Platform {
 pub struct Display {
     /// Whether running tools are shown below a growing answer. Default: `line`.
     pub steps: Option<Steps>,
-    /// How often one answer is edited while it grows, at most. Default: 100.
+    /// How often one answer is edited while it grows, at most. Default: 200.
     pub edits: Option<Whole<1, 1000>>,
 }
 

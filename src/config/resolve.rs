@@ -60,7 +60,7 @@ pub(super) fn resolve(
     };
     let display = DisplayConfig {
         steps: file.display.steps.unwrap_or_default(),
-        edits: file.display.edits.map_or(100, |edits| edits.0),
+        edits: file.display.edits.map_or(200, |edits| edits.0),
     };
     let agent = resolver.agent(file.gateway, file.agent);
     let platforms = resolver.platforms(file.platforms);

@@ -53,7 +53,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                     let account = account.clone();
                     sending.spawn(async move {
                         let place = row.place.clone();
-                        deliver(&account, row).await.map(|()| place)
+                        deliver(&account, *row).await.map(|()| place)
                     });
                 }
                 Ready::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
@@ -79,8 +79,10 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
     }
 }
 
+/// What a place can do now.
 enum Ready {
-    Row(OutboxRow),
+    Row(Box<OutboxRow>),
+    /// Something waits for its time.
     In(Duration),
     Nothing,
 }
@@ -99,7 +101,7 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
         if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
             return Ready::Nothing;
         }
-        return rows.remove(index).map_or(Ready::Nothing, Ready::Row);
+        return rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)));
     }
     soonest.map_or(Ready::Nothing, |at| Ready::In(Duration::from_secs((at - now).unsigned_abs())))
 }
@@ -138,7 +140,11 @@ async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
 }
 
 /// One try. The first part of a turn's end takes the place of the message that showed the turn.
-async fn send(account: &Account, row: &OutboxRow, class: Class) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+async fn send(
+    account: &Account,
+    row: &OutboxRow,
+    class: Class,
+) -> Result<Result<MessageId, ErrorKind>, StoreError> {
     let anchor = match &row.turn {
         Some(turn) if row.part == 0 => {
             let turn = turn.clone();
@@ -151,12 +157,16 @@ async fn send(account: &Account, row: &OutboxRow, class: Class) -> Result<Result
         account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
     };
     let edit = async |message: MessageId| {
-        let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| match row.kind {
-            OutboxKind::Again => turn.send_key("again"),
-            OutboxKind::Final | OutboxKind::Notice => turn.send_key("final"),
-        });
+        let key = row.turn.as_ref().map_or_else(
+            || row.key.clone(),
+            |turn| match row.kind {
+                OutboxKind::Again => turn.send_key("again"),
+                OutboxKind::Final | OutboxKind::Notice => turn.send_key("final"),
+            },
+        );
         let ticket = account.permit(class).await;
-        let outcome = account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
+        let outcome =
+            account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
         outcome.map(|()| message)
     };
     Ok(match (anchor, row.kind) {

@@ -37,7 +37,9 @@ fn reason(error: &reqwest::Error) -> &'static str {
         if let Some(io) = error.downcast_ref::<io::Error>() {
             match io.kind() {
                 io::ErrorKind::ConnectionRefused => return "connection refused; is the server running",
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => return "the connection was reset",
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    return "the connection was reset";
+                }
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
                     return "the host cannot be reached";
                 }

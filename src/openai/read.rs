@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::fault;
 use super::sse::{Event, Parser};
-use super::wire::{Chunk, DONE, TOOL_PROGRESS, ToolProgress};
+use super::wire::{Chunks, DONE, TOOL_PROGRESS, ToolProgress};
 use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
 
@@ -38,6 +38,7 @@ struct Progress {
     /// Set by a finish reason; the stream may still say what it cost.
     finish: Option<Result<TurnEnd, AgentError>>,
     last_number: Option<u64>,
+    chunks: Chunks,
     /// Events that were no JSON; said once in the log.
     garbage: u32,
 }
@@ -168,7 +169,7 @@ impl Reader<'_> {
             }
             return ControlFlow::Continue(());
         }
-        let chunk = match Chunk::parse(&data) {
+        let chunk = match progress.chunks.read(&data) {
             Ok(chunk) => chunk,
             Err(_) => {
                 if progress.garbage == 0 {

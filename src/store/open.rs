@@ -46,7 +46,9 @@ impl OpenError {
             Self::Damaged { .. } => {
                 "restore it from a backup, or move it away to begin anew (conversations start empty)"
             }
-            Self::Newer { .. } => "install the newer talaria again, or restore the backup from before the upgrade",
+            Self::Newer { .. } => {
+                "install the newer talaria again, or restore the backup from before the upgrade"
+            }
             Self::Foreign { .. } => "point TALARIA_HOME at a folder of its own",
             Self::Locked { .. } => "close the other program (`fuser` names it) and start again",
             Self::Io { .. } | Self::Other { .. } => "check the folder's owner, its rights and the free space",
@@ -219,7 +221,9 @@ mod tests {
         let path = dir.path().join("talaria.db");
         drop(open(&path).unwrap());
         let holder = Connection::open(&path).unwrap();
-        holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held (x)").unwrap();
+        holder
+            .execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held (x)")
+            .unwrap();
         assert!(matches!(open(&path).map(|_| ()).unwrap_err(), OpenError::Locked { .. }));
     }
 }

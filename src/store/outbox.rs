@@ -74,7 +74,8 @@ impl Tx<'_> {
             "SELECT seq, key, room, thread, turn, kind, part, body, not_before FROM outbox
              WHERE account = ?1 AND state = 'pending' AND seq > ?2 ORDER BY seq LIMIT ?3",
         )?;
-        let mut rows = query.query(params![account.as_str(), after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let mut rows =
+            query.query(params![account.as_str(), after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut pending = Vec::new();
         while let Some(row) = rows.next()? {
             let kind: String = row.get(5)?;

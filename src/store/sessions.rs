@@ -75,9 +75,9 @@ impl Tx<'_> {
 
     /// The newest messages within both caps, oldest first. Costs what it returns, not what is stored.
     pub fn history(&self, session: &SessionId, messages: usize, bytes: usize) -> Result<Vec<Message>> {
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT role, content FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2")?;
+        let mut query = self.conn.prepare_cached(
+            "SELECT role, content FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2",
+        )?;
         let limit = i64::try_from(messages).unwrap_or(i64::MAX);
         let rows = query.query_map(params![session.0, limit], |row| {
             let role: String = row.get(0)?;

@@ -137,7 +137,12 @@ impl Tx<'_> {
     }
 
     /// The turn that an event started, if it still waits to run.
-    pub fn waiting_turn_of(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<Option<TurnRow>> {
+    pub fn waiting_turn_of(
+        &self,
+        account: &AccountId,
+        room: &RoomId,
+        event: &EventId,
+    ) -> Result<Option<TurnRow>> {
         self.one_turn(
             "account = ?1 AND room = ?2 AND event = ?3 AND state = 'queued' AND request IS NULL",
             params![account.as_str(), room.as_str(), event.as_str()],
@@ -173,7 +178,9 @@ impl Tx<'_> {
     /// The request is stored and may be sent from now on.
     pub fn dispatch(&self, id: &TurnId, prepared: &Prepared) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3 WHERE id = ?1",
+            )?
             .execute(params![id.0, prepared.request, prepared.resumable])?;
         Ok(())
     }
@@ -242,8 +249,9 @@ impl Tx<'_> {
     /// `None`: nothing was sent. `Some(None)`: something may have been. `Some(Some(id))`: this.
     pub fn anchor(&self, id: &TurnId) -> Result<Option<Option<MessageId>>> {
         let mut query = self.conn.prepare_cached("SELECT message FROM anchors WHERE turn = ?1")?;
-        let message =
-            query.query_row([&id.0], |row| Ok(row.get::<_, Option<String>>(0)?.map(MessageId::new))).optional()?;
+        let message = query
+            .query_row([&id.0], |row| Ok(row.get::<_, Option<String>>(0)?.map(MessageId::new)))
+            .optional()?;
         Ok(message)
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use talaria_platform::{
-    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, Inbox, MessageId, Place,
-    Platform, SendKey,
+    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, Inbox, MessageId,
+    Place, Platform, SendKey,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -75,7 +75,9 @@ impl Network {
         };
         match answer.await.map_err(|error| Error::new(ErrorKind::Retry { after: None }, error))? {
             Answer::Message(message) => Ok(message),
-            Answer::Retry { after_ms } => Err(ErrorKind::Retry { after: after_ms.map(Duration::from_millis) }.into()),
+            Answer::Retry { after_ms } => {
+                Err(ErrorKind::Retry { after: after_ms.map(Duration::from_millis) }.into())
+            }
             Answer::Gone => Err(ErrorKind::Gone.into()),
             Answer::Rejected => Err(ErrorKind::Rejected.into()),
             Answer::Fatal => Err(ErrorKind::Fatal.into()),
@@ -90,8 +92,7 @@ impl Network {
         let mut line = String::new();
         while stream.read_line(&mut line).await.map_err(lost)? > 0 {
             let incoming: Incoming = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
-            let batch =
-                Batch { events: incoming.events, cursor: Some(incoming.cursor), ..Batch::default() };
+            let batch = Batch { events: incoming.events, cursor: Some(incoming.cursor), ..Batch::default() };
             inbox.accept(batch).await.map_err(refused)?;
             stream.write_all(b"\n").await.map_err(lost)?;
             line.clear();

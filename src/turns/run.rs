@@ -178,7 +178,8 @@ impl Turns {
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
             let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
-            let words = format!("{} Trying again until {:02}:{:02} UTC.", error.words, until.hour, until.minute);
+            let words =
+                format!("{} Trying again until {:02}:{:02} UTC.", error.words, until.hour, until.minute);
             sink.emit(TurnEvent::Notice(Some(words)));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
