@@ -50,6 +50,16 @@ struct Conversation<'a> {
     unshown_since: Option<std::time::Instant>,
     /// A step or a notice is among what the room does not show.
     unshown_line: bool,
+    /// A notice for a platform that cannot show it below the growing text.
+    said: Said,
+}
+
+/// Notices that are messages of their own, because what is printed cannot be taken back.
+#[derive(Default)]
+struct Said {
+    waiting: Option<String>,
+    last: String,
+    count: u32,
 }
 
 impl<'a> Conversation<'a> {
@@ -70,6 +80,7 @@ impl<'a> Conversation<'a> {
             shown: String::new(),
             unshown_since: None,
             unshown_line: false,
+            said: Said::default(),
         }
     }
 
@@ -79,6 +90,7 @@ impl<'a> Conversation<'a> {
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.read();
+            self.say();
             let wait = match (self.unshown_since, &mut growing) {
                 (None, _) => None,
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
@@ -117,6 +129,7 @@ impl<'a> Conversation<'a> {
     /// Folds what is new.
     fn read(&mut self) {
         let (reply, steps) = (&mut self.reply, self.account.display().steps);
+        let (said, apart) = (&mut self.said, !matches!(self.account.about().show, Show::Edit { .. }));
         let mut line = false;
         let news = self.log.read(&mut self.position, |event| match event {
             TurnEvent::Text(text) => reply.push_text(text),
@@ -124,6 +137,7 @@ impl<'a> Conversation<'a> {
                 reply.step(step);
                 line = true;
             }
+            TurnEvent::Notice(words) if apart => said.waiting = words,
             TurnEvent::Notice(words) => {
                 reply.notice(words);
                 line = true;
@@ -134,6 +148,15 @@ impl<'a> Conversation<'a> {
             self.unshown_since.get_or_insert_with(now);
             self.unshown_line |= line;
         }
+    }
+
+    /// Sends a new notice as a message of its own. Best effort: the final says how it came out.
+    fn say(&mut self) {
+        let Some(words) = self.said.waiting.take().filter(|words| *words != self.said.last) else { return };
+        self.said.count += 1;
+        let key = self.turn.id.send_key(format_args!("w{}.{}", self.said.count, std::process::id()));
+        self.account.say(&self.turn.place, key, words.clone());
+        self.said.last = words;
     }
 
     fn unshown(&self, since: std::time::Instant) -> Unshown {

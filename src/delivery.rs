@@ -11,7 +11,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use talaria_platform::{AccountId, Capabilities, Error, ErrorKind, Place, Platform, Rate, Show, Signal};
+use talaria_platform::{
+    AccountId, Body, BodyKind, Capabilities, Error, ErrorKind, Place, Platform, Rate, SendKey, Show, Signal,
+};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -142,6 +144,16 @@ impl Account {
         let (account, place) = (self.clone(), place.clone());
         tokio::spawn(async move {
             let _ = tokio::time::timeout(SIGNAL, account.platform.signal(&place, signal)).await;
+        });
+    }
+
+    /// Says something once, without waiting for it and without trying again.
+    pub fn say(self: &Arc<Self>, place: &Place, key: SendKey, words: String) {
+        let (account, place) = (self.clone(), place.clone());
+        tokio::spawn(async move {
+            let ticket = account.permit(Class::Notice).await;
+            let body = Body::new(BodyKind::Notice, words);
+            let _ = account.request(ticket, account.platform.send(&place, &key, &body)).await;
         });
     }
 

@@ -24,8 +24,11 @@ use crate::agent::SharedAgent;
 use crate::delivery::Delivery;
 use crate::reply::Outcome;
 use crate::session::{SessionId, TurnId};
-use crate::store::{self, Finish, State, Store};
+use crate::store::{self, Finish, State, Store, StoreError};
 use log::TurnLog;
+
+/// How soon a turn is tried again that the store did not take.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
@@ -161,14 +164,31 @@ impl Turns {
             let ended = tokio::spawn(async move { turns.run(&running).await }.instrument(span)).await;
             match ended {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, turn = id.short(), "a turn could not be stored"),
+                Ok(Err(StoreError::Closed)) => break,
+                Ok(Err(error)) => {
+                    tracing::error!(%error, turn = id.short(), "a turn waits for the store");
+                    self.again(&session, id).await;
+                }
                 Err(error) => {
                     tracing::error!(%error, turn = id.short(), "a turn broke");
                     self.fail_broken(&id).await;
                 }
             }
         }
+        self.lines().remove(&session);
         self.ended.notify_waiters();
+    }
+
+    /// Puts a turn that the store failed back to the head of its line. It goes on from what is stored,
+    /// as after a crash.
+    async fn again(&self, session: &SessionId, id: TurnId) {
+        tokio::select! {
+            () = tokio::time::sleep(STORE_PAUSE) => {}
+            () = self.draining.cancelled() => {}
+        }
+        if let Some(line) = self.lines().get_mut(session) {
+            line.waiting.push_front(id);
+        }
     }
 
     /// The next turn of a line, now running; `None` takes the line away.
@@ -186,20 +206,21 @@ impl Turns {
         Some(running)
     }
 
-    /// Ends a turn whose task panicked.
+    /// Ends a turn whose task panicked, with the text that was kept of it.
     async fn fail_broken(&self, id: &TurnId) {
-        let turn = {
-            let id = id.clone();
-            self.store.read(move |tx| tx.turn(&id)).await
-        };
-        let Ok(Some(turn)) = turn else { return };
+        let wanted = id.clone();
+        let kept = self.store.read(move |tx| Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?))).await;
+        let Ok((Some(turn), floor)) = kept else { return };
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;
         }
         let words = format!("Something went wrong inside the gateway (turn {}).", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
-        if let Err(error) = self.finish(&turn, &log, String::new(), 0, Outcome::Failed { words }).await {
+        if let Err(error) = self.finish(&turn, &log, floor, 0, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
+        }
+        if let Some(account) = self.delivery.account(&turn.account) {
+            account.wake();
         }
     }
 

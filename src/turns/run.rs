@@ -1,5 +1,6 @@
 //! One turn from its row in the store to its end in the store.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use talaria_platform::{Body, BodyKind};
@@ -15,7 +16,7 @@ use crate::agent::{
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
 use crate::session::Utc;
-use crate::store::{self, Finish, OutboxKind, OutboxRow, Session, State, TurnRow, unix_now};
+use crate::store::{self, Finish, OutboxKind, OutboxRow, Session, State, StoreError, TurnRow, unix_now};
 use crate::testing::failpoint;
 use crate::{conversation, media};
 
@@ -100,7 +101,7 @@ impl Turns {
         let mut prepared = row.prepared.clone();
         let resumed = row.state != State::Queued;
         if row.stop {
-            let words = "Not run: /stop came first.".to_owned();
+            let words = "Not run: it was stopped before its turn came.".to_owned();
             return Ok(Drive::Over(if resumed { Outcome::Stopped } else { Outcome::Cancelled { words } }));
         }
         if resumed && !prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
@@ -303,18 +304,32 @@ impl Turns {
             messages,
             parts,
         };
-        let turn = turn.clone();
-        self.store
-            .write(move |tx| {
-                tx.finish(&turn, &finish)?;
+        self.keep_end(Arc::new(turn.clone()), Arc::new(finish)).await
+    }
+
+    /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
+    /// rather than being lost.
+    async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>) -> store::Result<()> {
+        loop {
+            let (row, end) = (turn.clone(), finish.clone());
+            let written = self.store.write(move |tx| {
+                tx.finish(&row, &end)?;
                 // The process before this one may have died with an edit under way, which could still
                 // arrive after the final: then the final is shown once more when that time has passed.
-                if turn.state != State::Queued && tx.anchor(&turn.id)?.is_some() {
-                    tx.show_again(&turn, finish.parts.first())?;
+                if row.state != State::Queued && tx.anchor(&row.id)?.is_some() {
+                    tx.show_again(&row, end.parts.first())?;
                 }
                 Ok(())
-            })
-            .await
+            });
+            match written.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                written => return written,
+            }
+        }
     }
 }
 

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_turn_beyond_its_cap_is_asked_to_end() {
-        let log = TurnLog::new(10);
+        // Ten bytes, and what an entry counts for.
+        let log = TurnLog::new(10 + 128);
         let sink = Sink::new(&log);
         sink.emit(TurnEvent::Text("0123456789"));
         assert!(!sink.full.is_cancelled());

@@ -17,7 +17,7 @@ fn without_anything_the_embedded_defaults_hold() {
     assert_eq!(config.turns.history_bytes, 262_144);
     assert_eq!(config.turns.retry_for, Duration::from_secs(600));
     assert!(config.platforms.is_empty());
-    assert_eq!((config.display.steps, config.display.edits), (Steps::Line, 100));
+    assert_eq!((config.display.steps, config.display.edits), (Steps::Line, 200));
     assert_eq!(config.log, "info");
     assert!(config.warnings.is_empty());
 }
