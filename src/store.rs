@@ -40,7 +40,8 @@ pub struct Store {
 
 /// What is left to do for a job once its transaction is committed, or not.
 type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type WriteJob = Box<dyn FnOnce(&Connection) -> Reply + Send>;
+/// Given no connection, a job only hands the error on.
+type WriteJob = Box<dyn FnOnce(Result<&Connection>) -> Reply + Send>;
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The two threads of an open store. Ends when every [`Store`] is dropped.
@@ -101,7 +102,7 @@ impl Store {
         let _clock = crate::testing::hold_clock();
         let (done, result) = oneshot::channel();
         let job: WriteJob = Box::new(move |conn| {
-            let outcome = in_savepoint(conn, job);
+            let outcome = conn.and_then(|conn| in_savepoint(conn, job));
             Box::new(move |committed| {
                 // The caller may have been cancelled; the job has happened all the same.
                 let _ = done.send(outcome.and_then(|value| committed.map(|()| value)));
@@ -150,28 +151,47 @@ fn in_savepoint<T>(conn: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) ->
 fn write_loop(conn: &Connection, mut jobs: mpsc::Receiver<WriteJob>) {
     while let Some(first) = jobs.blocking_recv() {
         if let Err(error) = conn.execute_batch("BEGIN IMMEDIATE") {
-            // Without a transaction the job fails by itself and says why; nothing half-done remains.
-            tracing::error!(%error, "the database cannot be written");
-            first(conn)(Err(StoreError::Commit(error.to_string())));
+            end_on_io_failure(&error);
+            first(Err(error.into()))(Ok(()));
             continue;
         }
-        let mut replies = vec![first(conn)];
-        while replies.len() < GROUP
+        let mut replies = vec![first(Ok(conn))];
+        // A full disk makes SQLite undo the whole transaction by itself. Whatever would run after that
+        // would be on its own, so the group ends there.
+        while !conn.is_autocommit()
+            && replies.len() < GROUP
             && let Ok(job) = jobs.try_recv()
         {
-            replies.push(job(conn));
+            replies.push(job(Ok(conn)));
         }
-        let committed = conn.execute_batch("COMMIT");
+        let committed = match conn.is_autocommit() {
+            true => Err("it was undone".to_owned()),
+            false => conn.execute_batch("COMMIT").map_err(|error| {
+                end_on_io_failure(&error);
+                let _ = conn.execute_batch("ROLLBACK");
+                error.to_string()
+            }),
+        };
         if let Err(error) = &committed {
-            tracing::error!(%error, "a commit failed");
-            let _ = conn.execute_batch("ROLLBACK");
+            tracing::error!(error, "a transaction failed");
         }
         for reply in replies {
-            reply(committed.as_ref().copied().map_err(|error| StoreError::Commit(error.to_string())));
+            reply(committed.clone().map_err(StoreError::Commit));
         }
     }
     // A short last word: the next start need not read the whole log again.
     let _ = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// After a failed `fsync` nobody knows what is on disk, and asking again would be told "all is well".
+/// The next process finds out by reading.
+fn end_on_io_failure(error: &rusqlite::Error) {
+    /// What `sysexits.h` calls an input/output error.
+    const EX_IOERR: i32 = 74;
+    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) {
+        tracing::error!(%error, "the disk failed; ending, so that the next start reads what is really there");
+        std::process::exit(EX_IOERR);
+    }
 }
 
 fn read_loop(conn: &Connection, mut jobs: mpsc::Receiver<ReadJob>) {
@@ -185,4 +205,54 @@ pub(crate) fn unix_now() -> i64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        (dir, store)
+    }
+
+    #[tokio::test]
+    async fn a_failing_job_undoes_only_itself() {
+        let (_dir, store) = open();
+        let good = store.write(|tx| tx.set_setting("a", "1"));
+        let bad = store.write(|tx| {
+            tx.set_setting("b", "2")?;
+            Err::<(), _>(StoreError::Panicked)
+        });
+        let worse = store.write(|tx| {
+            tx.set_setting("c", "3")?;
+            panic!("a bug in a job");
+            #[expect(unreachable_code, reason = "gives the job its type")]
+            Ok(())
+        });
+        let (good, bad, worse) = tokio::join!(good, bad, worse);
+        assert!(good.is_ok() && bad.is_err() && matches!(worse, Err(StoreError::Panicked)));
+        let kept = store.read(|tx| Ok((tx.setting("a")?, tx.setting("b")?, tx.setting("c")?))).await.unwrap();
+        assert_eq!(kept, (Some("1".to_owned()), None, None));
+    }
+
+    #[tokio::test]
+    async fn a_full_database_fails_loudly_and_works_again_when_there_is_room() {
+        let (_dir, store) = open();
+        let pages =
+            |count: i64| move |tx: &Tx<'_>| Ok(tx.conn.pragma_update(None, "max_page_count", count)?);
+        store.write(pages(1)).await.unwrap();
+        let big = "x".repeat(1_000_000);
+        let (one, two) = (big.clone(), big.clone());
+        let results = tokio::join!(
+            store.write(move |tx| tx.set_setting("one", &one)),
+            store.write(move |tx| tx.set_setting("two", &two)),
+        );
+        let kept = store.read(|tx| Ok((tx.setting("one")?.is_some(), tx.setting("two")?.is_some()))).await;
+        assert_eq!((results.0.is_ok(), results.1.is_ok()), kept.unwrap(), "what is said is what is there");
+        assert!(results.0.is_err());
+        store.write(pages(1_000_000)).await.unwrap();
+        store.write(move |tx| tx.set_setting("one", &big)).await.unwrap();
+    }
 }

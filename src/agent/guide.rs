@@ -42,7 +42,7 @@ impl Agent for Guide {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            let model = tokio::time::timeout(LOOK, ollama_model()).await.ok().flatten();
+            let model = tokio::time::timeout(LOOK, ollama_model(OLLAMA)).await.ok().flatten();
             for word in words(model.as_deref()).split_inclusive(' ') {
                 out.emit(TurnEvent::Text(word));
                 tokio::select! {
@@ -75,8 +75,8 @@ fn words(model: Option<&str>) -> String {
     )
 }
 
-/// A model of the Ollama on this machine, if there is one.
-async fn ollama_model() -> Option<String> {
+/// A model of the Ollama at this address, if there is one.
+async fn ollama_model(address: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Tags {
         models: Vec<Model>,
@@ -86,7 +86,7 @@ async fn ollama_model() -> Option<String> {
         name: String,
     }
     // One plain request to one fixed address: an HTTP client would be built for nothing else.
-    let mut stream = TcpStream::connect(OLLAMA).await.ok()?;
+    let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(b"GET /api/tags HTTP/1.0\r\nHost: localhost\r\n\r\n").await.ok()?;
     let mut answer = Vec::new();
     stream.take(ANSWER).read_to_end(&mut answer).await.ok()?;
@@ -101,6 +101,32 @@ async fn ollama_model() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    async fn seen(answer: &'static str) -> Option<String> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 64];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            drop(stream);
+        };
+        tokio::join!(ollama_model(&address), server).0
+    }
+
+    #[tokio::test]
+    async fn an_ollama_is_seen_with_its_first_model() {
+        let tags =
+            "HTTP/1.0 200 OK\r\n\r\n{\"models\":[{\"name\":\"llama3:8b\",\"size\":1},{\"name\":\"b\"}]}";
+        assert_eq!(seen(tags).await.as_deref(), Some("llama3:8b"));
+        let hostile = "HTTP/1.0 200 OK\r\n\r\n{\"models\":[{\"name\":\"x; rm -rf ~\"}]}";
+        for answer in
+            [hostile, "HTTP/1.0 404 Not Found\r\n\r\n", "<html>", "HTTP/1.0 200 OK\r\n\r\n{\"models\":[]}"]
+        {
+            assert_eq!(seen(answer).await, None, "{answer}");
+        }
+    }
 
     #[test]
     fn the_guide_names_the_variables_and_an_ollama_it_sees() {

@@ -45,8 +45,7 @@ struct Abilities {
     answered: bool,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct CapabilitiesAnswer {
     features: Features,
 }
