@@ -163,8 +163,9 @@ fn status(tx: &Tx<'_>, session: &SessionId, open: &[TurnRow], agent: &AgentInfo)
     let running = match open {
         [] => "Nothing is running.".to_owned(),
         [one] => format!("One answer is running (turn {}).", one.id.short()),
+        [first, _] => format!("One answer is running (turn {}), one message waits.", first.id.short()),
         [first, rest @ ..] => {
-            format!("One answer is running (turn {}), {} wait.", first.id.short(), rest.len())
+            format!("One answer is running (turn {}), {} messages wait.", first.id.short(), rest.len())
         }
     };
     let messages = tx.message_count(session)?;

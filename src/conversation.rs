@@ -34,6 +34,14 @@ pub async fn show(account: &Arc<Account>, turn: &TurnRow, log: &TurnLog, floor: 
     account.signal(&turn.place, Signal::Typing(false));
 }
 
+/// Waits until an answer that was held back may be shown.
+async fn released(growing: &mut Option<Growing>) -> store::Result<()> {
+    match growing {
+        Some(growing) => growing.released().await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Conversation<'a> {
     account: &'a Arc<Account>,
     turn: &'a TurnRow,
@@ -89,6 +97,10 @@ impl<'a> Conversation<'a> {
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if self.log.is_ended() {
+                // The final shows it all; one more edit before it would only cost a token.
+                break;
+            }
             self.read();
             self.say();
             let wait = match (self.unshown_since, &mut growing) {
@@ -107,6 +119,7 @@ impl<'a> Conversation<'a> {
             tokio::select! {
                 biased;
                 () = self.log.ended() => break,
+                released = released(&mut growing) => released?,
                 () = self.log.changed(&self.position), if wait.is_none() => {}
                 () = tokio::time::sleep_until(wait.unwrap_or(checkpoint)), if wait.is_some() => {}
                 () = tokio::time::sleep_until(checkpoint), if wait.is_some() => self.keep().await?,

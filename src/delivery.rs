@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pace::{Class, Governor, Next, Ticket};
 use crate::session::TurnId;
-use crate::store::{self, Store};
+use crate::store::{self, Store, unix_now};
 
 pub use growing::{Checkpoint, Growing};
 
@@ -163,8 +163,8 @@ impl Account {
             let done = self.done.notified();
             tokio::pin!(done);
             done.as_mut().enable();
-            let id = self.id.clone();
-            if self.store.read(move |tx| tx.pending_count(&id)).await? == 0 {
+            let (id, now) = (self.id.clone(), unix_now());
+            if self.store.read(move |tx| tx.pending_count(&id, now)).await? == 0 {
                 return Ok(());
             }
             tokio::select! {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::agent::SharedAgent;
@@ -24,6 +24,7 @@ use crate::hub::Hub;
 use crate::platforms::Platforms;
 use crate::store::{self, Store};
 use crate::tasks::{self, Run, supervise};
+use crate::testing::failpoint;
 use crate::turns::{Settings, Turns};
 
 /// Everything that ends must have ended by then.
@@ -108,9 +109,11 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
         .build()
         .context("no runtime could be started")?;
     let ended = runtime.block_on(async {
+        // Before anything runs that would have to be drained.
+        let signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = gateway.turns.agent().name, "running");
-        gateway.until_the_end().await
+        gateway.until_the_end(signals).await
     });
     // Whatever still runs has had its time.
     runtime.shutdown_timeout(Duration::from_millis(200));
@@ -142,6 +145,7 @@ impl Gateway {
         if recovered > 0 {
             tracing::info!(turns = recovered, "turns of the last run are taken up again");
         }
+        failpoint("gateway.recovered");
         gateway.start_platforms(&parts.store);
         Ok(gateway)
     }
@@ -230,21 +234,36 @@ impl Gateway {
     }
 
     /// Runs until a signal or until there is nothing more to do, then drains.
-    async fn until_the_end(mut self) -> Result<Ended, StartError> {
-        let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be watched")?;
-        let mut terminate = signal(SignalKind::terminate()).context("signals cannot be watched")?;
+    async fn until_the_end(mut self, mut signals: Signals) -> Result<Ended, StartError> {
         let ended = tokio::select! {
             ended = self.finished() => ended?,
-            _ = interrupt.recv() => Ended::Well,
-            _ = terminate.recv() => Ended::Well,
+            () = signals.next() => Ended::Well,
         };
         tracing::info!("ending");
         tokio::select! {
             () = self.drain() => {}
-            _ = interrupt.recv() => tracing::warn!("ended at once"),
-            _ = terminate.recv() => tracing::warn!("ended at once"),
+            () = signals.next() => tracing::warn!("ended at once"),
         }
         Ok(ended)
+    }
+}
+
+/// The signals that ask the process to end. From the moment they are watched they no longer kill it.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 

@@ -65,6 +65,19 @@ pub fn hold_clock() -> HeldClock {
     HeldClock { _held: Some(held) }
 }
 
+/// How far a paused test clock has run ahead of the real one. The wall clock goes with it, so that what
+/// is kept until a time of day comes due in such tests too.
+#[cfg(feature = "testing")]
+pub fn clock_lead() -> std::time::Duration {
+    tokio::time::Instant::now().into_std().saturating_duration_since(std::time::Instant::now())
+}
+
+/// Nothing; only with the feature `testing`.
+#[cfg(not(feature = "testing"))]
+pub fn clock_lead() -> std::time::Duration {
+    std::time::Duration::ZERO
+}
+
 /// Does nothing; only with the feature `testing`.
 #[cfg(not(feature = "testing"))]
 pub fn hold_clock() -> HeldClock {

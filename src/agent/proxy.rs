@@ -85,7 +85,9 @@ impl Proxy {
     }
 
     async fn ask(&self) -> Result<Abilities, AgentError> {
-        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(QUESTION);
+        // Never longer than an answer itself may take to begin.
+        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
         let mut response = request.send().await.map_err(|error| match fault::request(WHO, &error) {
             // The question itself runs nothing, whatever became of it.
             AgentError { kind: AgentErrorKind::Unknown { after }, words } => {

@@ -17,6 +17,9 @@ pub struct Growing {
     pace: EditPace,
     /// The message that shows the answer, once the platform has named it.
     anchor: Option<MessageId>,
+    /// The end of an earlier turn has yet to arrive in this place. Until it has, nothing is shown: what
+    /// is asked first is answered first. Cleared only by `released`.
+    held: bool,
     /// Counts edits, so that each has a key of its own. Begins anew with each process, which is
     /// harmless: partial edits are never repeated.
     revision: u32,
@@ -38,8 +41,11 @@ impl Growing {
     /// Opens the answer of a turn; `None` where the platform shows only finished answers.
     pub async fn open(account: &Arc<Account>, turn: &TurnRow) -> store::Result<Option<Self>> {
         let Some(pause) = account.pause() else { return Ok(None) };
-        let id = turn.id.clone();
-        let anchor = account.store.read(move |tx| tx.anchor(&id)).await?;
+        let row = turn.clone();
+        let (anchor, held) =
+            account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
+        let in_doubt = anchor == Some(None);
+        let anchor = anchor.flatten();
         let budget = match account.about.show {
             // What is printed leaves no history behind.
             talaria_platform::Show::Append => u32::MAX,
@@ -50,20 +56,39 @@ impl Growing {
             account: account.clone(),
             turn: turn.clone(),
             pace: EditPace::new(pause, budget),
-            anchor: anchor.flatten(),
+            held: held && anchor.is_none(),
+            anchor,
             revision: 0,
-            uncertain: false,
+            uncertain: in_doubt,
             muted: false,
         }))
     }
 
     /// When the next snapshot may be shown.
     pub fn next(&self, unshown: Unshown) -> Next {
-        if self.muted {
+        if self.muted || self.held {
             return Next::Never;
         }
         let open = self.account.open().len();
         self.pace.next(now(), unshown, &self.account.governor(), open)
+    }
+
+    /// Waits until the place shows everything that was asked for earlier; for ever if it does already.
+    pub async fn released(&mut self) -> store::Result<()> {
+        if !self.held {
+            return std::future::pending().await;
+        }
+        loop {
+            let done = self.account.done.notified();
+            tokio::pin!(done);
+            done.as_mut().enable();
+            let row = self.turn.clone();
+            if !self.account.store.read(move |tx| tx.other_end_pending(&row)).await? {
+                self.held = false;
+                return Ok(());
+            }
+            done.await;
+        }
     }
 
     /// Keeps the checkpoint and then shows the text: one request, never repeated. A failure is not an
@@ -74,6 +99,9 @@ impl Growing {
         unshown: Unshown,
         checkpoint: Option<Checkpoint>,
     ) -> store::Result<bool> {
+        if self.held {
+            return Ok(false);
+        }
         let started: Instant = now();
         let ticket = self.account.governor().started(started);
         self.pace.started(started, unshown);
@@ -114,6 +142,10 @@ impl Growing {
                         failpoint("anchor.sent");
                         self.remember(message).await?;
                         failpoint("anchor.committed");
+                        if self.uncertain {
+                            // An earlier try may have posted it, with less text: the next edit shows the rest.
+                            return Ok(false);
+                        }
                         Ok(())
                     }
                     Err(kind) => Err(kind),
@@ -140,12 +172,12 @@ impl Growing {
     /// Lets the final go. If an edit may still be under way, the final is shown once more later.
     pub async fn close(self) -> store::Result<()> {
         if self.uncertain {
-            let turn = self.turn.clone();
+            let (turn, now) = (self.turn.clone(), store::unix_now());
             self.account
                 .store
                 .write(move |tx| {
                     let first = tx.first_part(&turn.id)?;
-                    tx.show_again(&turn, first.as_ref())
+                    tx.show_again(&turn, first.as_ref(), now)
                 })
                 .await?;
         }

@@ -110,8 +110,8 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
 async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
-        OutboxKind::Again => Class::Partial,
-        OutboxKind::Notice => Class::Notice,
+        // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
+        OutboxKind::Again | OutboxKind::Notice => Class::Notice,
     };
     let mut backoff = BACKOFF.0;
     loop {

@@ -4,6 +4,7 @@
 //! finish reason before the connection closes. Anything else is broken off, however much text came.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use reqwest::{Response, StatusCode};
@@ -19,6 +20,9 @@ use crate::config::Timeouts;
 /// The most of a refused answer's body that is looked at.
 const REFUSAL: usize = 4096;
 
+/// How long the end of a body may take after the end of the answer. Servers send both at once.
+const REST: Duration = Duration::from_secs(1);
+
 /// Bytes of one turn, thoughts, keep-alives and all.
 const TURN: usize = 16 * 1024 * 1024;
 
@@ -28,7 +32,7 @@ pub struct Reader<'a> {
     pub who: &'static str,
     /// How long it may be silent.
     pub timeouts: &'a Timeouts,
-    /// Every event carries its own number: one that came before is left out, a gap is a broken stream.
+    /// Events may carry numbers of their own: one that came before is left out, a gap is a broken stream.
     pub numbered: bool,
 }
 
@@ -121,6 +125,7 @@ impl Reader<'_> {
                 match events.next_event() {
                     Ok(Some(event)) => {
                         if let ControlFlow::Break(end) = self.take(&event, &mut progress, out) {
+                            let_end(response);
                             return end;
                         }
                     }
@@ -149,6 +154,7 @@ impl Reader<'_> {
         out: &dyn Out,
     ) -> ControlFlow<Result<TurnEnd, AgentError>> {
         if self.numbered
+            && event.own_id
             && let Ok(number) = event.id.parse::<u64>()
         {
             match progress.last_number {
@@ -214,6 +220,22 @@ fn step(tool: &ToolProgress<'_>) -> Step {
         _ => StepState::Running,
     };
     Step { id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned), title, state }
+}
+
+/// Reads the little that may be left of a body, so that its connection can serve the next turn. On a task
+/// of its own because nobody waits for it: the turn is over. It ends by itself within [`REST`].
+fn let_end(mut response: Response) {
+    tokio::spawn(async move {
+        let mut left = REFUSAL;
+        let rest = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let Some(less) = left.checked_sub(chunk.len()) else { return };
+                left = less;
+            }
+        };
+        // One that takes longer loses its connection with the response.
+        let _ = tokio::time::timeout(REST, rest).await;
+    });
 }
 
 /// The first few bytes of a body, whatever they are.

@@ -48,6 +48,8 @@ pub struct Event<'a> {
     pub data: &'a [u8],
     /// The last id that the stream has named, in this event or before; empty for none.
     pub id: &'a str,
+    /// Whether `id` was named in this event, so that it is the event's own.
+    pub own_id: bool,
 }
 
 impl<'a> Event<'a> {
@@ -80,6 +82,8 @@ pub struct Parser {
     event: String,
     /// The last id; outlives its event.
     id: String,
+    /// The open event has named it.
+    own_id: bool,
     /// A comment has come.
     comment: bool,
     /// The last line ended in CR; a LF right after it belongs to that end.
@@ -109,6 +113,7 @@ impl Parser {
             data: 0,
             event: String::new(),
             id: String::new(),
+            own_id: false,
             comment: false,
             after_cr: false,
             first_line: true,
@@ -196,6 +201,7 @@ impl Parser {
             // An id with NUL could not be sent back in a header; the standard has it ignored.
             if !value.contains(&0) {
                 decode(value).as_ref().clone_into(&mut self.id);
+                self.own_id = true;
             }
         }
         self.kept.truncate(self.data);
@@ -222,6 +228,7 @@ impl Parser {
         self.kept.clear();
         self.data = 0;
         self.event.clear();
+        self.own_id = false;
     }
 }
 
@@ -246,14 +253,16 @@ impl Events<'_> {
             self.parser.close_event();
         }
         if let Some(data) = self.parser.ordinary(&mut self.rest) {
-            return Ok(Some(Event { event: "message", data, id: &self.parser.id }));
+            let own_id = mem::take(&mut self.parser.own_id);
+            return Ok(Some(Event { event: "message", data, id: &self.parser.id, own_id }));
         }
         if !self.parser.advance(&mut self.rest)? {
             return Ok(None);
         }
-        let Parser { kept, event, id, .. } = &*self.parser;
+        let Parser { kept, event, id, own_id, .. } = &*self.parser;
         let data = kept.strip_suffix(b"\n").unwrap_or(kept);
-        Ok(Some(Event { event: if event.is_empty() { "message" } else { event }, data, id }))
+        let event = if event.is_empty() { "message" } else { event };
+        Ok(Some(Event { event, data, id, own_id: *own_id }))
     }
 }
 

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, Body, MessageId, Place, RoomId, SendKey, ThreadId};
 
-use super::{Result, Tx, unix_now};
+use super::{Result, TurnRow, Tx};
 use crate::session::TurnId;
 
 /// One message that must arrive.
@@ -113,6 +113,16 @@ impl Tx<'_> {
         Ok(body.map(|body| serde_json::from_str(&body)).transpose()?)
     }
 
+    /// Whether the end of another turn has yet to arrive in the place of this one.
+    pub fn other_end_pending(&self, turn: &TurnRow) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE account = ?1 AND state = 'pending' AND kind = 'final'
+                 AND room = ?2 AND thread IS ?3 AND turn <> ?4)",
+        )?;
+        let (room, thread) = (turn.place.room.as_str(), turn.place.thread.as_ref().map(ThreadId::as_str));
+        Ok(query.query_row(params![turn.account.as_str(), room, thread, turn.id.0], |row| row.get(0))?)
+    }
+
     /// The room shows the message. With the last part of a turn, the turn is settled too.
     pub fn sent(&self, row: &OutboxRow, message: &MessageId) -> Result<()> {
         self.conn
@@ -129,12 +139,12 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// How many messages of an account could go out now and have not arrived.
-    pub fn pending_count(&self, account: &AccountId) -> Result<usize> {
+    /// How many messages of an account could go out at `now` and have not arrived.
+    pub fn pending_count(&self, account: &AccountId, now: i64) -> Result<usize> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND not_before <= ?2",
         )?;
-        Ok(query.query_row(params![account.as_str(), unix_now()], |row| row.get(0))?)
+        Ok(query.query_row(params![account.as_str(), now], |row| row.get(0))?)
     }
 
     fn settle_if_last(&self, row: &OutboxRow) -> Result<()> {

@@ -154,6 +154,11 @@ impl TurnLog {
         self.ended.cancelled().await;
     }
 
+    /// Whether the end has come.
+    pub fn is_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
     /// Says that nothing more will come, because the turn is over.
     pub fn end(&self) {
         self.ended.cancel();

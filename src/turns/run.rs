@@ -129,8 +129,11 @@ impl Turns {
                 }
                 Ok(TurnEnd::Stopped) | Err(_) if self.draining.is_cancelled() => {
                     // Nothing was sent, or it can be sent again: the next process goes on.
-                    let goes_on = resumable || prepared.is_none();
-                    return Ok(if goes_on { Drive::Suspended } else { Drive::Over(Outcome::Interrupted) });
+                    if resumable || prepared.is_none() {
+                        return Ok(Drive::Suspended);
+                    }
+                    sink.finish();
+                    return Ok(Drive::Over(Outcome::Interrupted));
                 }
                 Ok(end) => {
                     sink.finish();
@@ -184,7 +187,10 @@ impl Turns {
             sink.emit(TurnEvent::Notice(Some(words)));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = running.stop.cancelled() => return Ok(Drive::Over(Outcome::Stopped)),
+                () = running.stop.cancelled() => {
+                    sink.finish();
+                    return Ok(Drive::Over(Outcome::Stopped));
+                }
                 () = self.draining.cancelled() => return Ok(Drive::Suspended),
             }
             sink.emit(TurnEvent::Notice(None));
@@ -311,13 +317,13 @@ impl Turns {
     /// rather than being lost.
     async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>) -> store::Result<()> {
         loop {
-            let (row, end) = (turn.clone(), finish.clone());
+            let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
                 // The process before this one may have died with an edit under way, which could still
                 // arrive after the final: then the final is shown once more when that time has passed.
                 if row.state != State::Queued && tx.anchor(&row.id)?.is_some() {
-                    tx.show_again(&row, end.parts.first())?;
+                    tx.show_again(&row, end.parts.first(), now)?;
                 }
                 Ok(())
             });
@@ -350,7 +356,7 @@ fn jitter(pause: Duration) -> Duration {
 
 impl store::Tx<'_> {
     /// Has the first part of a turn's end shown once more, after any edit before it has run out of time.
-    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>) -> store::Result<()> {
+    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, now: i64) -> store::Result<()> {
         let Some(body) = first else { return Ok(()) };
         self.add_outbox(&OutboxRow {
             key: turn.id.send_key("again"),
@@ -360,7 +366,7 @@ impl store::Tx<'_> {
             kind: OutboxKind::Again,
             part: 0,
             body: body.clone(),
-            not_before: unix_now() + REQUEST.as_secs() as i64,
+            not_before: now + REQUEST.as_secs() as i64,
         })
     }
 }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::log::TurnLog;
 use crate::agent::{Out, TurnEvent};
 use crate::reply::{Part, ThinkFilter};
+use crate::testing::failpoint;
 
 /// The [`Out`] of one turn, the same over all its attempts.
 pub(super) struct Sink<'a> {
@@ -58,6 +59,7 @@ impl<'a> Sink<'a> {
 impl Out for Sink<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
         let TurnEvent::Text(text) = event else { return self.append(event) };
+        failpoint("stream.text");
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
         inner.reached += text.len();

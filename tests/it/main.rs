@@ -1,3 +1,12 @@
 //! Behaviour tests: one file per behaviour, on what the room shows.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 
+mod command_line;
+mod hostile;
+#[cfg(feature = "testing")]
+mod kill;
+mod proxy;
+#[cfg(feature = "testing")]
+mod scenes;
+mod seeds;
 mod support;

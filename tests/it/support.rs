@@ -1,2 +1,15 @@
 //! What tests are written in.
 #![allow(dead_code, reason = "each helper is used by some of the test files")]
+
+#[cfg(feature = "testing")]
+pub mod agent_server;
+pub mod binary;
+#[cfg(feature = "testing")]
+pub mod gateway;
+#[cfg(feature = "testing")]
+pub mod network;
+#[cfg(feature = "testing")]
+pub mod room;
+#[cfg(feature = "testing")]
+pub mod scripted;
+pub mod upstream;

@@ -151,7 +151,7 @@ struct Printed {
     /// `None` for a message of an earlier process, which can only be edited.
     key: Option<SendKey>,
     id: MessageId,
-    /// As the agent wrote it.
+    /// As the agent wrote it; empty where nothing can be edited.
     text: String,
     done: bool,
 }
@@ -220,7 +220,12 @@ impl Writer {
         if self.printed.len() == REMEMBERED {
             self.printed.pop_front();
         }
-        self.printed.push_back(Printed { key, id, text: body.markdown, done: body.done });
+        let text = match self.surface {
+            Surface::Screen(_) => body.markdown,
+            // Never edited, so nothing has to be found again in it.
+            Surface::Pipe(_) => String::new(),
+        };
+        self.printed.push_back(Printed { key, id, text, done: body.done });
         Ok(())
     }
 }

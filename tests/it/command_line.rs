@@ -1,0 +1,178 @@
+//! What the binary does when it is called: its commands, its exit codes, and what it reads.
+
+use std::fs::{self, File};
+use std::io::{Seek as _, Write as _};
+
+use rustix::process::Signal;
+
+use crate::support::binary::Talaria;
+use crate::support::upstream::{Answer, Upstream};
+
+/// What `sysexits.h` calls a configuration error.
+const EX_CONFIG: i32 = 78;
+
+#[tokio::test]
+async fn help_says_what_can_be_done() {
+    let ended = Talaria::new().args(["--help"]).reads("").await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    for word in ["GATEWAY_PROXY_URL", "talaria.yaml", "run", "chat", "check", "env", "--config"] {
+        assert!(ended.out.contains(word), "{word} is missing in\n{}", ended.out);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_argument_is_refused_with_what_was_meant() {
+    let ended = Talaria::new().args(["chek"]).reads("").await;
+    assert_eq!((ended.code, ended.out.as_str()), (2, ""));
+    ended.said("check");
+}
+
+#[tokio::test]
+async fn check_says_what_would_run_and_starts_nothing() {
+    let talaria = Talaria::new()
+        .config("gateway:\n  proxy_url: http://127.0.0.1:9/\n  proxy_key: the-key-itself\n")
+        .args(["check"]);
+    let ended = talaria.reads("hi\n").await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert!(ended.out.contains("remote agent server at http://127.0.0.1:9, model hermes-agent, with a key"));
+    assert!(!ended.out.contains("the-key-itself"));
+    let files: Vec<_> = fs::read_dir(talaria.home()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, ["talaria.yaml"]);
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_refused_before_anything_starts() {
+    for command in ["check", "run"] {
+        let talaria = Talaria::new().config("gateway:\n  proxy_ulr: http://host\n").args([command]);
+        let ended = talaria.reads("hi\n").await;
+        assert_eq!((ended.code, ended.out.as_str()), (EX_CONFIG, ""));
+        ended.said("error: unknown key `proxy_ulr` in `gateway` (").said("talaria.yaml, line 2)\n");
+        ended.said("\nhint: did you mean `proxy_url`?\n");
+        assert!(!talaria.home().join("talaria.db").exists());
+    }
+}
+
+#[tokio::test]
+async fn env_lists_every_variable_and_no_value() {
+    let talaria = Talaria::new()
+        .var("GATEWAY_PROXY_KEY", "the-key-itself")
+        .var("OPENAI_API_KEY", "the-other-key")
+        .var("GATEWAY_PROXY_URL", "http://the-address")
+        .args(["env"]);
+    let ended = talaria.reads("").await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    for variable in talaria::config::env::table() {
+        assert!(ended.out.lines().any(|line| line.starts_with(variable.name)), "{}", variable.name);
+    }
+    for value in ["the-key-itself", "the-other-key", "the-address"] {
+        assert!(!ended.out.contains(value), "{}", ended.out);
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_the_first_goes_on() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    let mut first = talaria.starts();
+    first.logs("running").await;
+
+    let second = talaria.reads("hi\n").await;
+    assert_eq!((second.code, second.out.as_str()), (1, ""));
+    second.said("error: another talaria (process ").said("\n\nhint: stop it first, or set TALARIA_HOME");
+
+    first.types("still there?\n");
+    first.leaves();
+    first.ended().await.showed("ok\n");
+    assert_eq!(upstream.prompt().messages()[0].1, "still there?");
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused_and_left_alone() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    talaria.reads("hi\n").await.showed("ok\n");
+    let path = talaria.home().join("talaria.db");
+    let mut damaged = fs::read(&path).unwrap();
+    for byte in &mut damaged[4096..5 * 4096] {
+        *byte ^= 0x5a;
+    }
+    for bytes in [damaged, b"certainly not a database, but quite some text".to_vec()] {
+        fs::write(&path, &bytes).unwrap();
+        let ended = talaria.reads("hi\n").await;
+        assert_eq!((ended.code, ended.out.as_str()), (1, ""));
+        ended
+            .said("is damaged")
+            .said("it was left as it is\n\nhint: restore it from a backup, or move it away");
+        assert!(fs::read(&path).unwrap() == bytes, "the file should be untouched");
+    }
+    assert_eq!(upstream.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_hundred_lines_are_answered_in_order() {
+    let upstream = Upstream::plain().await;
+    let lines = |word: &str| (0..100).map(|n| format!("{word} {n}\n")).collect::<String>();
+    for answer in lines("answer").lines() {
+        upstream.answers(Answer::says([answer]));
+    }
+    Talaria::to(&upstream).reads(&lines("question")).await.showed(&lines("answer"));
+    let asked = upstream.messages().into_iter().map(|messages| messages.last().unwrap().1.clone() + "\n");
+    assert_eq!(asked.collect::<String>(), lines("question"));
+}
+
+#[tokio::test]
+async fn a_last_line_without_its_end_is_a_line() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    let process = talaria.starts_with(file("first\n\nlast"));
+    process.ended().await.showed("ok\nok\n");
+    let asked: Vec<_> =
+        upstream.messages().iter().map(|messages| messages.last().unwrap().1.clone()).collect();
+    assert_eq!(asked, ["first", "last"]);
+}
+
+#[tokio::test]
+async fn no_input_at_all_ends_well() {
+    Talaria::new().reads("").await.showed("");
+}
+
+/// As a service has it. Taking it for the end of a file would end the service.
+#[tokio::test]
+async fn the_null_device_is_not_read() {
+    let talaria = Talaria::new();
+    let mut process = talaria.starts_with(File::open("/dev/null").unwrap());
+    process.logs("running").await;
+    process.signal(Signal::TERM);
+    let ended = process.ended().await;
+    ended.showed("").said("ending");
+}
+
+/// The other platform is one that only tests have.
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn with_another_platform_standard_input_is_never_read() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    let socket = talaria.home().join("network");
+    let network = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let talaria = talaria.config(&format!("platforms:\n  test:\n    socket: {}\n", socket.display()));
+    let input = file("secret plans\n");
+    let process = talaria.starts_with(input.try_clone().unwrap());
+    // It reads from the network, and so would read from anywhere else it reads from.
+    let connected =
+        tokio::task::spawn_blocking(move || network.accept().map(|(stream, _)| (network, stream)));
+    let _network = connected.await.unwrap().unwrap();
+    process.signal(Signal::TERM);
+    process.ended().await.showed("");
+    // The two handles share one position.
+    assert_eq!((&input).stream_position().unwrap(), 0);
+    assert!(upstream.prompts().is_empty());
+}
+
+/// A file with this content, at its beginning.
+fn file(text: &str) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    file
+}

@@ -1,0 +1,118 @@
+//! F23, F24: too much of everything. Memory is measured where the process has had its most.
+
+use crate::support::binary::{Ended, Talaria};
+use crate::support::upstream::{Answer, DONE, Upstream, delta};
+
+const MIB: usize = 1 << 20;
+
+/// What may be taken for a body that is thrown away. One that is kept takes more: the least has 10 MiB.
+const LITTLE: usize = 8 * MIB;
+
+/// Asks for something harmless, then for this, then for something harmless again. Returns what all of it
+/// came to, and how much memory the thing in the middle took.
+async fn asked(answer: Answer, words: &str) -> (Ended, usize) {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::says(["before"])).answers(answer).answers(Answer::says(["after"]));
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    process.shows("before\n").await;
+    let before = process.peak_memory();
+    process.types("and now?\nand now?\n");
+    process.shows("after\n").await;
+    let grown = process.peak_memory() - before;
+    process.leaves();
+    let ended = process.ended().await;
+    assert!(ended.out.contains(words) || ended.err.contains(words), "{}", ended.err);
+    (ended, grown)
+}
+
+fn is_little(grown: usize) {
+    assert!(grown < LITTLE, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_cut_off() {
+    let answer = Answer::stream().sends("data: ").repeats("x".repeat(MIB), 64).hangs();
+    let (ended, grown) = asked(answer, "(cut short: the agent sent a line that is too long)").await;
+    assert!(ended.out.len() < 1000 && ended.err.len() < 100_000);
+    is_little(grown);
+}
+
+#[tokio::test]
+async fn a_line_of_ten_megabytes_is_cut_off() {
+    let line = delta(&"x".repeat(10 * MIB)) + DONE;
+    let (_, grown) = asked(Answer::events(line), "(cut short: the agent sent a line that is too long)").await;
+    is_little(grown);
+}
+
+#[tokio::test]
+async fn data_in_endless_lines_is_cut_off() {
+    let answer = Answer::stream().repeats("data: xxxxxxxx\n".repeat(MIB / 16), 64).hangs();
+    let (_, grown) = asked(answer, "(cut short: the agent sent a line that is too long)").await;
+    is_little(grown);
+}
+
+#[tokio::test]
+async fn a_refusal_with_an_endless_body_is_not_read() {
+    let head = "HTTP/1.1 500 Scripted\r\ntransfer-encoding: chunked\r\n\r\n";
+    let answer = Answer::bytes(head).repeats("<p>".repeat(MIB / 3), 64).hangs();
+    let (_, grown) = asked(answer, "⚠️ Proxy error (500): it failed inside.").await;
+    is_little(grown);
+}
+
+#[tokio::test]
+async fn endless_keep_alives_and_thoughts_count_too() {
+    let thought = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"xxxxxxxx\"}}]}\n\n".repeat(1000);
+    for noise in [": alive\n\n".repeat(10_000), thought] {
+        let answer = Answer::stream().repeats(&noise, 64 * MIB / noise.len()).hangs();
+        let (_, grown) = asked(answer, "(cut short: the answer grew beyond 16 MiB)").await;
+        is_little(grown);
+    }
+}
+
+/// The text of a turn is kept, so this takes more, but no more than a few times what a turn may have.
+#[tokio::test]
+async fn a_turn_beyond_its_size_is_cut_off() {
+    let piece = delta(&"word ".repeat(10_000));
+    let answer = Answer::stream().repeats(&piece, 64 * MIB / piece.len()).hangs();
+    let (ended, grown) = asked(answer, "(cut short: the answer grew beyond 16 MiB)").await;
+    assert!(ended.out.len() > 15 * MIB && ended.out.len() < 17 * MIB, "{}", ended.out.len());
+    assert!(grown < 220 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn an_endless_answer_about_its_abilities_is_not_read() {
+    let head = "HTTP/1.1 200 Scripted\r\ntransfer-encoding: chunked\r\n\r\n";
+    let capabilities = Answer::bytes(head).repeats(" ".repeat(MIB), 64).hangs();
+    let upstream = Upstream::with_capabilities(capabilities).await;
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    process.logs("running").await;
+    let before = process.peak_memory();
+    process.types("hi\n");
+    process.shows("ok\n").await;
+    // What a first request takes anyway is in this.
+    assert!(process.peak_memory() - before < 2 * LITTLE);
+    process.leaves();
+    process.ended().await.showed("ok\n");
+}
+
+#[tokio::test]
+async fn long_answers_do_not_add_up() {
+    let upstream = Upstream::plain().await;
+    let answer = delta(&"word ".repeat(MIB / 10)).repeat(2) + DONE;
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    let mut peaks = Vec::new();
+    for round in 0..4 {
+        for _ in 0..10 {
+            upstream.answers(Answer::events(&answer));
+        }
+        upstream.answers(Answer::says([format!("round {round}").as_str()]));
+        process.types(&"hi\n".repeat(11));
+        process.shows(&format!("round {round}\n")).await;
+        peaks.push(process.peak_memory() / MIB);
+    }
+    assert!(peaks[3] - peaks[1] < 10, "20 answers of one MiB each: {peaks:?}");
+}

@@ -1,0 +1,126 @@
+//! The real binary is killed at every step of a turn, started again, and judged by what the rooms show.
+//!
+//! A [`trial`] is one gateway's lives between a chat network and an agent server that outlive it; the
+//! [`checker`] reads what those two saw and names every broken promise. Below, the checker itself is
+//! tested: with a safety mechanism switched off it must complain.
+//!
+//! Three kills per point and upstream; twenty with `TALARIA_TESTS=full`.
+
+mod checker;
+mod life;
+mod points;
+mod tally;
+mod trial;
+
+use std::time::Duration;
+
+use checker::{Broken, check};
+use points::POINTS;
+use tally::Tally;
+use trial::{Death, Trial};
+
+use crate::support::agent_server::Kind;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_point_loses_and_doubles_nothing_on_an_idempotent_upstream() {
+    kill_everywhere(Kind::Idempotent).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_point_loses_and_doubles_nothing_on_a_plain_upstream() {
+    kill_everywhere(Kind::Plain).await;
+}
+
+async fn kill_everywhere(kind: Kind) {
+    let kills = if full() { 20 } else { 3 };
+    let trials = POINTS
+        .iter()
+        .flat_map(|point| (0..kills).map(move |kill| Trial::new(kind, point.deaths(kill, kills))));
+    Tally::of("at every point", kind, trials).await.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_at_random_moments_lose_and_double_nothing() {
+    for kind in [Kind::Idempotent, Kind::Plain] {
+        let trials = (0..if full() { 60 } else { 6 }).map(|seed| Trial::new(kind, random_deaths(seed)));
+        Tally::of("at random moments", kind, trials).await.is_clean();
+    }
+}
+
+/// Three lives of up to half a second; what is spread is the moment, which is why nothing is waited for.
+fn random_deaths(seed: u64) -> Vec<Death> {
+    let mut number = seed;
+    let mut moment = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Death::After(Duration::from_millis(30 + (number >> 33) % 470))
+    };
+    vec![moment(), moment(), moment()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_never_sent_is_answered_in_full_after_the_restart_whatever_the_upstream() {
+    for kind in [Kind::Idempotent, Kind::Plain] {
+        for point in ["accept.received", "accept.committed", "turn.taken", "turn.prepared"] {
+            let history = Trial::new(kind, vec![Death::At(point, 1)]).with_one_prompt().run().await;
+            assert_eq!(check(&history), [], "{point}, {kind:?}\n{history}");
+            assert_eq!(checker::interrupted(&history), 0, "{point}, {kind:?}\n{history}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_sent_is_not_run_again_on_a_plain_upstream_and_the_room_is_told() {
+    for (point, ran) in [("turn.dispatched", 0), ("proxy.answered", 1), ("stream.text", 1)] {
+        let history = Trial::new(Kind::Plain, vec![Death::At(point, 1)]).with_one_prompt().run().await;
+        assert_eq!(check(&history), [], "{point}\n{history}");
+        assert_eq!(checker::interrupted(&history), 1, "{point}\n{history}");
+        assert_eq!(history.executions(&history.prompts[0]), ran, "{point}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_reads_in_order_even_if_an_answer_has_to_be_sent_twice() {
+    // The first prompt is given up with a notice of its own, which takes long; the second is answered.
+    let trial = Trial::new(Kind::Plain, vec![Death::At("turn.dispatched", 1)]).on_a_busy_network();
+    let history = trial.run().await;
+    assert_eq!(check(&history), [], "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_dedupe_the_checker_sees_a_second_answer_and_a_second_execution() {
+    for kind in [Kind::Idempotent, Kind::Plain] {
+        let history = Trial::new(kind, vec![Death::At("accept.committed", 1)]).without("dedupe").run().await;
+        let broken = check(&history);
+        let first = history.prompts[0].text.clone();
+        assert!(broken.contains(&Broken::Doubled(first.clone())), "{broken:?}\n{history}");
+        assert!(broken.contains(&Broken::ExecutedAgain(first, 2)), "{broken:?}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_outbox_the_checker_sees_every_answer_lost() {
+    let history =
+        Trial::new(Kind::Idempotent, vec![Death::At("turn.finished", 1)]).without("outbox").run().await;
+    let broken = check(&history);
+    for prompt in &history.prompts {
+        assert!(broken.contains(&Broken::Lost(prompt.text.clone())), "{broken:?}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_key_the_checker_sees_a_second_execution() {
+    for point in ["proxy.answered", "stream.text", "anchor.sent", "turn.ended"] {
+        let history = Trial::new(Kind::Idempotent, vec![Death::At(point, 1)])
+            .with_one_prompt()
+            .without("key")
+            .run()
+            .await;
+        let broken = check(&history);
+        let again = Broken::ExecutedAgain(history.prompts[0].text.clone(), 2);
+        assert!(broken.contains(&again), "{point}: {broken:?}\n{history}");
+    }
+}
+
+fn full() -> bool {
+    std::env::var("TALARIA_TESTS").is_ok_and(|tests| tests == "full")
+}

@@ -1,0 +1,75 @@
+//! One life of the real binary.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// What SIGKILL is called in an exit status.
+const SIGKILL: i32 = 9;
+
+/// How often a process is asked whether it is still there.
+const LOOK: Duration = Duration::from_millis(3);
+
+/// A running gateway. It is killed when this is dropped.
+pub struct Life {
+    child: Child,
+}
+
+impl Life {
+    /// Starts the binary with its state in `home` and nothing of the test's own environment.
+    pub fn begin(home: &Path, environment: &[(&str, String)]) -> Self {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log(home))
+            .expect("the test's own folder");
+        let child = Command::new(env!("CARGO_BIN_EXE_talaria"))
+            .env_clear()
+            .env("TALARIA_HOME", home)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the binary that cargo has just built");
+        Self { child }
+    }
+
+    /// Waits for the process to kill itself. Anything else says what it did instead.
+    pub async fn dies(mut self, patience: Duration) -> Result<(), String> {
+        match tokio::time::timeout(patience, self.ended()).await {
+            Ok(status) if status.signal() == Some(SIGKILL) => Ok(()),
+            Ok(status) => Err(format!("it ended with {status}")),
+            Err(_) => Err("it never got there".to_owned()),
+        }
+    }
+
+    /// Kills it at a moment of the test's choice.
+    pub async fn is_killed(mut self) {
+        // It may have ended by itself, which the checker then sees in the rooms.
+        self.child.kill().ok();
+        self.ended().await;
+    }
+
+    async fn ended(&mut self) -> ExitStatus {
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child of this process") {
+                return status;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Where all lives of one home write their log.
+pub fn log(home: &Path) -> std::path::PathBuf {
+    home.join("gateway.log")
+}

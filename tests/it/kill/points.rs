@@ -1,0 +1,72 @@
+//! Every point at which the gateway can be made to die, in the order in which a prompt meets them.
+
+use super::trial::Death;
+
+/// One failpoint.
+pub struct Point {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// How often three prompts, one of them with a long answer, get there for certain.
+    reached: u32,
+    /// A point of the start that means something only after another life: how that one ended.
+    after: Option<&'static str>,
+}
+
+const fn point(name: &'static str, reached: u32) -> Point {
+    Point { name, reached, after: None }
+}
+
+/// The points. A test holds this table against the source.
+pub const POINTS: &[Point] = &[
+    point("accept.received", 3),
+    point("accept.committed", 3),
+    point("turn.taken", 3),
+    point("turn.prepared", 3),
+    point("turn.dispatched", 3),
+    point("proxy.answered", 3),
+    point("stream.text", 30),
+    point("checkpoint.committed", 6),
+    point("anchor.sent", 3),
+    point("anchor.committed", 3),
+    point("edit.sent", 3),
+    point("turn.ended", 3),
+    point("turn.finished", 3),
+    point("outbox.taken", 4),
+    point("outbox.sent", 4),
+    point("outbox.committed", 4),
+    Point { name: "gateway.recovered", reached: 30, after: Some("stream.text") },
+];
+
+impl Point {
+    /// How the gateway dies in one of `kills` trials. They are spread over the times the point is
+    /// reached, so that different prompts and different amounts of text are hit.
+    pub fn deaths(&self, kill: u32, kills: u32) -> Vec<Death> {
+        let time = 1 + if kills < self.reached { kill * self.reached / kills } else { kill % self.reached };
+        match self.after {
+            None => vec![Death::At(self.name, time)],
+            Some(first) => vec![Death::At(first, time), Death::At(self.name, 1)],
+        }
+    }
+}
+
+#[test]
+fn the_table_has_every_failpoint_of_the_source() {
+    let mut found = Vec::new();
+    let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "testing.rs") {
+                let source = std::fs::read_to_string(path).unwrap();
+                let names = source.split("failpoint(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+                found.extend(names.map(|(name, _)| name.to_owned()));
+            }
+        }
+    }
+    let mut known: Vec<_> = POINTS.iter().map(|point| point.name.to_owned()).collect();
+    found.sort();
+    known.sort();
+    assert_eq!(found, known);
+}

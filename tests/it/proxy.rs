@@ -1,0 +1,12 @@
+//! The relay to an agent server, through the real binary: what the reference gets wrong, and the rules for
+//! repeating a request. The numbers are those of `spec/proxy-mode.md`.
+//!
+//! Elsewhere: 9 (pictures) and 13 (edits) are scenes in rooms that can show them, 10 is a later issue, 11 is
+//! in the kill tests, 14 belongs to the adapters.
+
+mod abilities;
+mod ending;
+mod repeating;
+mod request;
+mod secrets;
+mod stream;

@@ -1,0 +1,139 @@
+//! Turns that are ended by a person or by the end of the process.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rusqlite::OpenFlags;
+use rustix::process::Signal;
+use talaria::agent::proxy::Proxy;
+use talaria::agent::{Agent as _, Attempt, Origin, Out, Turn, TurnEnd, TurnEvent};
+use talaria::config::{AgentChoice, Config, Sources};
+use talaria::session::{SessionId, TurnId};
+use talaria_platform::CancellationToken;
+
+use crate::support::binary::Talaria;
+use crate::support::upstream::{Answer, Upstream, delta};
+
+/// Defect 15.
+#[tokio::test]
+async fn a_signal_during_a_stream_keeps_the_text() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::stream().sends(delta("Half an answer")).hangs());
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    is_kept(&talaria, "Half an answer").await;
+    process.signal(Signal::TERM);
+    process.ended().await.showed("Half an answer\n\n(interrupted — /retry runs it again)\n");
+}
+
+#[tokio::test]
+async fn a_run_that_can_be_resumed_goes_on_in_the_next_process() {
+    let upstream = Upstream::idempotent().await;
+    upstream.answers(Answer::stream().sends(delta("Half an answer")).hangs());
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    is_kept(&talaria, "Half an answer").await;
+    process.signal(Signal::TERM);
+    process.ended().await.showed("");
+
+    upstream.answers(Answer::says(["Half an answer", " and the rest."]));
+    talaria.reads("").await.showed("Half an answer and the rest.\n");
+    let prompts = upstream.prompts();
+    assert_eq!(prompts.len(), 2);
+    assert_eq!(prompts[0].body, prompts[1].body);
+    assert_eq!(prompts[0].header("idempotency-key"), prompts[1].header("idempotency-key"));
+}
+
+/// Defect 8.
+#[tokio::test]
+async fn stopping_does_not_wait_for_a_silent_server() {
+    for (upstream, told) in [(Upstream::plain().await, 0), (Upstream::idempotent().await, 1)] {
+        let headers = [("content-type", "text/event-stream"), ("x-hermes-run-id", "run-7")];
+        upstream.answers(Answer::stream_with(&headers).sends(delta("Let me ")).hangs());
+        let (proxy, out, stop) = (proxy(&upstream), Heard::default(), CancellationToken::new());
+        let turn = turn();
+        let prepared = proxy.prepare(&turn).await.unwrap();
+        let running = proxy.run_turn(&turn, &prepared, &out, stop.clone());
+        let stopping = async {
+            out.has("Let me ").await;
+            stop.cancel();
+        };
+        let both = async { tokio::join!(running, stopping).0 };
+        let end = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it should end at once");
+        assert_eq!(end, Ok(TurnEnd::Stopped));
+        assert_eq!(
+            upstream.requests_to("/v1/runs/run-7/stop").len(),
+            told,
+            "a run that goes on alone is ended"
+        );
+    }
+}
+
+/// Waits until the text is where a crash cannot take it.
+async fn is_kept(talaria: &Talaria, text: &str) {
+    let look = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let stored = rusqlite::Connection::open_with_flags(talaria.home().join("talaria.db"), flags).ok()?;
+        stored.query_row("SELECT text FROM checkpoints", [], |row| row.get::<_, String>(0)).ok()
+    };
+    let kept = async {
+        while look().is_none_or(|kept| kept != text) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), kept).await.expect("the text should be kept");
+}
+
+fn proxy(upstream: &Upstream) -> Proxy {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = Sources { config: None, folder: folder.path().to_owned() };
+    let vars = |name: &str| match name {
+        "GATEWAY_PROXY_URL" => Some(upstream.url()),
+        "TALARIA_HOME" => Some(folder.path().display().to_string()),
+        _ => None,
+    };
+    match Config::load(&sources, &vars).unwrap().agent {
+        AgentChoice::Proxy(config) => Proxy::new(config).unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+fn turn() -> Turn {
+    Turn {
+        id: TurnId("0123456789abcdef".into()),
+        session: SessionId("20260101_000000_00000000".into()),
+        context: String::new(),
+        history: Vec::new(),
+        prompt: "hi".into(),
+        images: Vec::new(),
+        key: "k".into(),
+        origin: Origin::default(),
+        attempt: Attempt::First,
+    }
+}
+
+/// Remembers the text of a turn.
+#[derive(Default)]
+struct Heard {
+    text: Mutex<String>,
+    news: tokio::sync::Notify,
+}
+
+impl Out for Heard {
+    fn emit(&self, event: TurnEvent<'_>) {
+        if let TurnEvent::Text(text) = event {
+            self.text.lock().unwrap().push_str(text);
+            self.news.notify_one();
+        }
+    }
+}
+
+impl Heard {
+    async fn has(&self, text: &str) {
+        while *self.text.lock().unwrap() != text {
+            self.news.notified().await;
+        }
+    }
+}

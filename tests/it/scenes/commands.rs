@@ -1,0 +1,85 @@
+//! Commands that say something, and what is no command.
+
+use insta::assert_snapshot;
+
+use crate::support::gateway::TestGateway;
+
+#[tokio::test(start_paused = true)]
+async fn help_lists_what_can_be_said() {
+    let gateway = TestGateway::start().await;
+
+    gateway.room().says("@ann", "/help").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  /help
+    note  Write to talk to the agent. Commands:
+          - `/help` shows this list
+          - `/new` begins a new conversation; the agent forgets this one
+          - `/stop` ends the running answer and whatever waits behind it
+          - `/retry` asks the last question again
+          - `/undo` takes the last question and its answer back
+          - `/status` says what is running and what waits
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_says_what_runs_and_what_waits() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@ann", "hello").await;
+    room.settled().await;
+    room.says("@ann", "/status").await;
+    room.settled().await;
+    let agent = gateway.agent().then_hangs();
+    room.says("@ann", "one").await;
+    agent.is_hanging().await;
+    room.says("@ann", "two").await;
+    room.settled().await;
+    room.says("@ann", "/status").await;
+
+    let shown = room.settled().await.replace(&gateway.agent_itself().heard()[0].session, "SESSION");
+    assert_snapshot!(shown, @r"
+    @ann  hello
+    bot   ok
+    @ann  /status
+    note  Nothing is running.
+          Agent: scripted. Session SESSION, 2 messages.
+    @ann  one
+    @ann  two
+    note  Noted; one is before it. /stop ends what runs.
+    @ann  /status
+    note  One answer is running (turn 0eeacd), one message waits.
+          Agent: scripted. Session SESSION, 2 messages.
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_command_is_explained_and_not_sent_to_the_agent() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+
+    room.says("@ann", "/stpo").await;
+    room.settled().await;
+    room.says("@ann", "/dance now").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  /stpo
+    note  There is no command /stpo. Did you mean /stop?
+    @ann  /dance now
+    note  There is no command /dance; /help lists what there is. To send it to the agent, put a space before it.
+    ");
+    assert!(gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_is_a_prompt() {
+    let gateway = TestGateway::start().await;
+    gateway.agent().says(["It maps names to addresses."]);
+
+    gateway.room().says("@ann", "/etc/hosts is what?").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  /etc/hosts is what?
+    bot   It maps names to addresses.
+    ");
+}

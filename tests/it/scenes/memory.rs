@@ -1,0 +1,203 @@
+//! What the agent remembers of a conversation, and how people change that.
+
+use insta::assert_snapshot;
+
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::scripted::Heard;
+
+/// A turn as the agent saw it: what was said before, then the prompt.
+fn told(heard: &Heard) -> Vec<String> {
+    let before = heard.history.iter().map(|message| format!("{:?}: {}", message.role, message.content));
+    before.chain([format!("asked: {}", heard.prompt)]).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_reaches_the_agent_and_the_prompt_comes_once() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().says(["Hello Ann"]);
+
+    room.says("@ann", "I am Ann").await;
+    room.settled().await;
+    room.says("@ann", "who am I?").await;
+    room.settled().await;
+
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(told(&heard[0]), ["asked: I am Ann"]);
+    assert_eq!(told(&heard[1]), ["User: I am Ann", "Assistant: Hello Ann", "asked: who am I?"]);
+    assert_eq!(heard[0].session, heard[1].session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_begins_a_conversation_that_knows_nothing() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+
+    room.says("@ann", "I am Ann").await;
+    room.settled().await;
+    room.says("@ann", "/new").await;
+    room.settled().await;
+    room.says("@ann", "who am I?").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  I am Ann
+    bot   ok
+    @ann  /new
+    note  A new conversation begins here.
+    @ann  who am I?
+    bot   ok
+    ");
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(told(&heard[1]), ["asked: who am I?"]);
+    assert_ne!(heard[0].session, heard[1].session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_ends_what_runs_in_the_old_conversation() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+
+    room.says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    room.says("@ann", "/new").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  plan my week
+    bot   Let me think
+          (stopped)
+    @ann  /new
+    note  A new conversation begins here.
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn undo_takes_the_last_question_back_and_the_upstream_gets_another_session() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+
+    for text in ["first", "second", "/undo", "third"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+
+    assert_snapshot!(room.now(), @r"
+    @ann  first
+    bot   ok
+    @ann  second
+    bot   ok
+    @ann  /undo
+    note  The last question and its answer are taken back.
+    @ann  third
+    bot   ok
+    ");
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(told(&heard[2]), ["User: first", "Assistant: ok", "asked: third"]);
+    assert_eq!(heard[2].session, format!("{}.1", heard[0].session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn undo_goes_back_as_far_as_there_is_something() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+
+    for text in ["first", "second", "/undo", "/undo", "/undo"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+
+    let shown = room.now();
+    assert_eq!(shown.matches("are taken back").count(), 2);
+    assert!(shown.ends_with("@ann  /undo\nnote  There is nothing to take back.\n"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_asks_the_same_again_under_another_key_without_the_old_answer() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent();
+    gateway.agent().says(["A poor answer"]);
+    gateway.agent().says(["A better answer"]);
+
+    for text in ["hello", "tell me", "/retry", "go on"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+
+    assert_snapshot!(room.now(), @r"
+    @ann  hello
+    bot   (No response from remote agent)
+    @ann  tell me
+    bot   A poor answer
+    @ann  /retry
+    bot   A better answer
+    @ann  go on
+    bot   ok
+    ");
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(told(&heard[2]), told(&heard[1]), "the same question on the same history");
+    assert_ne!(heard[2].key, heard[1].key);
+    assert_eq!(heard[2].session, format!("{}.1", heard[1].session));
+    assert_eq!(told(&heard[3]), ["User: tell me", "Assistant: A better answer", "asked: go on"]);
+    assert_eq!(heard[3].session, heard[2].session, "an ordinary turn changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_and_undo_wait_for_nobody() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+
+    room.says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    room.says("@ann", "/retry").await;
+    room.settled().await;
+    room.says("@ann", "/undo").await;
+    room.settled().await;
+    agent.goes_on();
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  plan my week
+    bot   Let me think
+    @ann  /retry
+    note  An answer is still running. /stop ends it; then try again.
+    @ann  /undo
+    note  An answer is still running. /stop ends it; then try again.
+    ");
+    assert_eq!(gateway.agent_itself().heard().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_cannot_rewind_says_so() {
+    let gateway = TestGateway::with(Setup { rewind: false, ..Setup::default() }).await;
+    let room = gateway.room();
+
+    for text in ["hello", "/undo", "/retry"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+
+    assert_snapshot!(room.now(), @r"
+    @ann  hello
+    bot   ok
+    @ann  /undo
+    note  This agent cannot change what it remembers. /new begins a new conversation.
+    @ann  /retry
+    note  This agent cannot change what it remembers. /new begins a new conversation.
+    ");
+    assert_eq!(gateway.agent_itself().heard().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_nothing_asked_there_is_nothing_to_ask_again() {
+    let gateway = TestGateway::start().await;
+
+    gateway.room().says("@ann", "/retry").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  /retry
+    note  There is nothing to ask again.
+    ");
+}

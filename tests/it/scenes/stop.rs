@@ -1,0 +1,119 @@
+//! `/stop` ends what runs and what waits, at once, and keeps what was said.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use tokio::time::Instant;
+
+use crate::support::gateway::TestGateway;
+
+#[tokio::test(start_paused = true)]
+async fn stop_ends_the_turn_and_keeps_the_text() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();
+
+    gateway.room().says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    gateway.room().shows("Let me think").await;
+    gateway.room().says("@ann", "/stop").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  plan my week
+    bot   Let me think
+          (stopped)
+    @ann  /stop
+    ");
+    assert!(!gateway.chat().is_typing(&gateway.room()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_before_a_stop_is_remembered() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+
+    gateway.room().says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    gateway.room().says("@ann", "/stop").await;
+    gateway.room().settled().await;
+    gateway.room().says("@ann", "and now?").await;
+    gateway.room().settled().await;
+
+    let history: Vec<_> =
+        gateway.agent_itself().heard()[1].history.iter().map(|m| m.content.clone()).collect();
+    assert_eq!(history, ["plan my week", "Let me think"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_acts_at_once_while_the_upstream_is_silent() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().then_hangs();
+
+    gateway.room().says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    let asked = Instant::now();
+    gateway.room().says("@ann", "/stop").await;
+    gateway.room().shows("(stopped)").await;
+
+    assert!(asked.elapsed() < Duration::from_secs(1), "it took {:?}", asked.elapsed());
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  plan my week
+    @ann  /stop
+    note  (stopped)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_does_not_wait_long_for_an_agent_that_does_not_listen() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().then_ignores_everything();
+
+    gateway.room().says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    let asked = Instant::now();
+    gateway.room().says("@ann", "/stop").await;
+    gateway.room().shows("(stopped)").await;
+
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_with_nothing_running_says_so() {
+    let gateway = TestGateway::start().await;
+
+    gateway.room().says("@ann", "/stop").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  /stop
+    note  Nothing is running.
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_also_ends_what_waits_and_each_is_told() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+    let room = gateway.room();
+
+    room.says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    room.says("@ann", "and my month").await;
+    room.settled().await;
+    room.says("@ann", "and my year").await;
+    room.settled().await;
+    room.says("@ann", "/stop").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  plan my week
+    bot   Let me think
+          (stopped)
+    @ann  and my month
+    note  Noted; one is before it. /stop ends what runs.
+    @ann  and my year
+    note  Noted; 2 are before it. /stop ends what runs.
+    @ann  /stop
+    note  Not run: it was stopped before its turn came.
+    note  Not run: it was stopped before its turn came.
+    ");
+    assert_eq!(gateway.agent_itself().heard().len(), 1);
+}

@@ -1,0 +1,228 @@
+//! An agent server in the test process, which outlives any gateway and counts what it was made to do.
+//!
+//! The idempotent kind announces itself and answers a repeated key by replaying the same run from its
+//! start; a run goes on whether or not anybody reads it. The plain kind does not know the question
+//! what it can do and takes every request for a new one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What the server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The same key never runs twice.
+    Idempotent,
+    /// Every request runs.
+    Plain,
+}
+
+/// An agent server. It ends when this is dropped.
+pub struct AgentServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+}
+
+struct Shared {
+    kind: Kind,
+    /// Between two pieces of an answer, so that there is a middle of it.
+    pause: Duration,
+    /// What it answers to a prompt: the pieces it streams.
+    answer: fn(&str) -> Vec<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often each prompt was run.
+    executions: HashMap<String, usize>,
+    /// By key; only the idempotent kind keeps them.
+    runs: HashMap<String, Run>,
+}
+
+#[derive(Clone)]
+struct Run {
+    request: Vec<u8>,
+    /// How many pieces have been made so far.
+    made: watch::Receiver<usize>,
+}
+
+impl AgentServer {
+    /// Listens on a port of its own.
+    pub async fn listen(kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("the port that was just bound");
+        let shared = Arc::new(Shared { kind, pause, answer, state: Mutex::default() });
+        let serving = shared.clone();
+        let listening = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = serving.clone();
+                // A reader that goes away in the middle is what the tests are about.
+                tokio::spawn(async move { serve(&shared, stream).await.ok() });
+            }
+        });
+        Self { address, shared, listening }
+    }
+
+    /// What `GATEWAY_PROXY_URL` is set to.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How often each prompt was run.
+    pub fn executions(&self) -> HashMap<String, usize> {
+        self.shared.state().executions.clone()
+    }
+}
+
+impl Drop for AgentServer {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run a request is for; `None` if its key was used for another request. Looking and beginning
+    /// are one step, because a repeated request may come while the first is still on its way.
+    fn run(&self, key: Option<&str>, prompt: &str, request: Vec<u8>) -> Option<Run> {
+        let mut state = self.state();
+        let key = key.filter(|_| self.kind == Kind::Idempotent);
+        if let Some(run) = key.and_then(|key| state.runs.get(key)) {
+            return (run.request == request).then(|| run.clone());
+        }
+        *state.executions.entry(prompt.to_owned()).or_default() += 1;
+        let run = Run { request, made: self.execute(prompt) };
+        if let Some(key) = key {
+            state.runs.insert(key.to_owned(), run.clone());
+        }
+        Some(run)
+    }
+
+    fn execute(&self, prompt: &str) -> watch::Receiver<usize> {
+        let (making, made) = watch::channel(0);
+        let (pieces, pause) = ((self.answer)(prompt).len(), self.pause);
+        tokio::spawn(async move {
+            for number in 1..=pieces {
+                tokio::time::sleep(pause).await;
+                making.send_replace(number);
+            }
+        });
+        made
+    }
+}
+
+/// A request, as far as this server cares.
+struct Request {
+    line: String,
+    key: Option<String>,
+    body: Vec<u8>,
+}
+
+/// One request per connection.
+async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let request = read(&mut stream).await?;
+    match request.line.as_str() {
+        "GET /v1/capabilities HTTP/1.1" if shared.kind == Kind::Idempotent => {
+            let body = json!({ "features": { "idempotency": true, "session_continuity_header": "X-Hermes-Session-Id" } });
+            respond(&mut stream, "200 OK", "application/json", &body.to_string()).await
+        }
+        "POST /v1/chat/completions HTTP/1.1" => {
+            let prompt = prompt(&request.body);
+            match shared.run(request.key.as_deref(), &prompt, request.body) {
+                Some(run) => replay(shared, &mut stream, run, &prompt).await,
+                None => {
+                    respond(&mut stream, "422 Unprocessable Entity", "text/plain", "another request").await
+                }
+            }
+        }
+        _ => respond(&mut stream, "404 Not Found", "text/plain", "no such thing").await,
+    }
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Request> {
+    let mut request = Request { line: String::new(), key: None, body: Vec::new() };
+    stream.read_line(&mut request.line).await?;
+    request.line.truncate(request.line.trim_end().len());
+    loop {
+        let mut header = String::new();
+        stream.read_line(&mut header).await?;
+        let Some((name, value)) = header.trim_end().split_once(": ") else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "idempotency-key" => request.key = Some(value.to_owned()),
+            "content-length" => request.body.resize(value.parse().unwrap_or_default(), 0),
+            _ => {}
+        }
+    }
+    stream.read_exact(&mut request.body).await?;
+    Ok(request)
+}
+
+/// What the last message of a request says.
+fn prompt(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let last = body["messages"].as_array().and_then(|messages| messages.last());
+    last.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// Streams a run from its start, as far as it is and then as it goes on.
+async fn replay(
+    shared: &Shared,
+    stream: &mut BufReader<TcpStream>,
+    mut run: Run,
+    prompt: &str,
+) -> std::io::Result<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    let pieces = (shared.answer)(prompt);
+    for (index, piece) in pieces.iter().enumerate() {
+        if run.made.wait_for(|made| *made > index).await.is_err() {
+            return Ok(());
+        }
+        let delta = json!({ "choices": [{ "delta": { "content": piece } }] });
+        event(shared, stream, index + 1, &delta.to_string()).await?;
+    }
+    let end = json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] });
+    event(shared, stream, pieces.len() + 1, &end.to_string()).await?;
+    event(shared, stream, pieces.len() + 2, "[DONE]").await?;
+    stream.shutdown().await
+}
+
+async fn event(
+    shared: &Shared,
+    stream: &mut BufReader<TcpStream>,
+    number: usize,
+    data: &str,
+) -> std::io::Result<()> {
+    let text = match shared.kind {
+        Kind::Idempotent => format!("id: {number}\ndata: {data}\n\n"),
+        Kind::Plain => format!("data: {data}\n\n"),
+    };
+    stream.write_all(text.as_bytes()).await
+}
+
+async fn respond(
+    stream: &mut BufReader<TcpStream>,
+    status: &str,
+    kind: &str,
+    body: &str,
+) -> std::io::Result<()> {
+    let length = body.len();
+    let text = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).await?;
+    stream.shutdown().await
+}

@@ -1,0 +1,230 @@
+//! The real `talaria`, run as people run it: a process with its own state folder and a clean environment.
+//!
+//! Everything that waits gives up after a minute, and a process that is no longer looked at is killed.
+
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::upstream::Upstream;
+
+/// Nothing here takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A way to run talaria. The state folder is the same for every run of it.
+pub struct Talaria {
+    home: TempDir,
+    args: Vec<String>,
+    vars: Vec<(String, String)>,
+}
+
+impl Talaria {
+    /// Without any configuration.
+    pub fn new() -> Self {
+        Self { home: tempfile::tempdir().unwrap(), args: Vec::new(), vars: Vec::new() }
+    }
+
+    /// As a relay to this server.
+    pub fn to(upstream: &Upstream) -> Self {
+        Self::new().var("GATEWAY_PROXY_URL", &upstream.url())
+    }
+
+    /// With arguments.
+    pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
+        self.args = args.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// With an environment variable.
+    pub fn var(mut self, name: &str, value: &str) -> Self {
+        self.vars.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a configuration file in the state folder that nobody else can read.
+    pub fn config(self, yaml: &str) -> Self {
+        let path = self.home.path().join("talaria.yaml");
+        fs::write(&path, yaml).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        self
+    }
+
+    /// The state folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// What is stored. Only for after the process has ended.
+    pub fn stored(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.home.path().join("talaria.db")).unwrap()
+    }
+
+    /// Starts it with a pipe for its input.
+    pub fn starts(&self) -> Process {
+        self.spawn(Stdio::piped())
+    }
+
+    /// Starts it with this as its input.
+    pub fn starts_with(&self, input: File) -> Process {
+        self.spawn(Stdio::from(input))
+    }
+
+    /// Runs it to its end with these lines as its input.
+    pub async fn reads(&self, lines: &str) -> Ended {
+        let mut process = self.starts();
+        process.types(lines);
+        process.leaves();
+        process.ended().await
+    }
+
+    fn spawn(&self, input: Stdio) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
+        command
+            .args(&self.args)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("TALARIA_HOME", self.home.path())
+            .envs(self.vars.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.home.path())
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Process::watch(command.spawn().unwrap())
+    }
+}
+
+/// A talaria that runs.
+pub struct Process {
+    pid: Pid,
+    input: Option<ChildStdin>,
+    out: watch::Receiver<Vec<u8>>,
+    err: watch::Receiver<Vec<u8>>,
+    /// The exit code once it has ended; -1 for a signal.
+    code: watch::Receiver<Option<i32>>,
+}
+
+/// A talaria that has ended.
+pub struct Ended {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Process {
+    fn watch(mut child: Child) -> Self {
+        let pid = Pid::from_child(&child);
+        let input = child.stdin.take();
+        let out = collect(child.stdout.take().unwrap());
+        let err = collect(child.stderr.take().unwrap());
+        let (end, code) = watch::channel(None);
+        std::thread::spawn(move || {
+            let code = child.wait().unwrap().code().unwrap_or(-1);
+            end.send_replace(Some(code));
+        });
+        Self { pid, input, out, err, code }
+    }
+
+    /// Writes to its standard input. A process that refuses to start may be gone before.
+    pub fn types(&mut self, lines: &str) {
+        let _ = self.input.as_mut().unwrap().write_all(lines.as_bytes());
+    }
+
+    /// Ends its standard input.
+    pub fn leaves(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits until standard output has this.
+    pub async fn shows(&mut self, text: &str) {
+        self.has("standard output", text).await;
+    }
+
+    /// Waits until standard error has this.
+    pub async fn logs(&mut self, text: &str) {
+        self.has("standard error", text).await;
+    }
+
+    async fn has(&mut self, what: &str, text: &str) {
+        let stream = if what == "standard output" { &mut self.out } else { &mut self.err };
+        let came = stream.wait_for(|bytes| memchr::memmem::find(bytes, text.as_bytes()).is_some());
+        let came = matches!(tokio::time::timeout(PATIENCE, came).await, Ok(Ok(_)));
+        assert!(came, "{text:?} should have come on {what}\n{}", self.so_far());
+    }
+
+    /// The most memory it has ever had, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_nonzero())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).unwrap();
+    }
+
+    /// Waits for its end. Whatever the test is about, it must not have panicked.
+    pub async fn ended(mut self) -> Ended {
+        let end = tokio::time::timeout(PATIENCE, self.code.wait_for(Option::is_some)).await;
+        let code = end.ok().and_then(|code| code.ok().and_then(|code| *code));
+        let Some(code) = code else { panic!("it should have ended\n{}", self.so_far()) };
+        // The streams end with the process; what is still in the pipes must be read.
+        for stream in [&mut self.out, &mut self.err] {
+            while stream.changed().await.is_ok() {}
+        }
+        let ended = Ended { code, out: text(&self.out), err: text(&self.err) };
+        assert!(!ended.err.contains("panicked"), "{}", ended.err);
+        ended
+    }
+
+    fn so_far(&self) -> String {
+        format!("standard output:\n{}\nstandard error:\n{}", text(&self.out), text(&self.err))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.code.borrow().is_none() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
+impl Ended {
+    /// It ended well and showed nothing but this.
+    #[track_caller]
+    pub fn showed(&self, out: &str) -> &Self {
+        assert_eq!((self.code, self.out.as_str()), (0, out), "{}", self.err);
+        self
+    }
+
+    /// It said this on standard error.
+    #[track_caller]
+    pub fn said(&self, text: &str) -> &Self {
+        assert!(self.err.contains(text), "{text:?} should be in\n{}", self.err);
+        self
+    }
+}
+
+fn text(stream: &watch::Receiver<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&stream.borrow()).into_owned()
+}
+
+/// Reads a stream to its end on a thread of its own.
+fn collect(mut from: impl Read + Send + 'static) -> watch::Receiver<Vec<u8>> {
+    let (sender, receiver) = watch::channel(Vec::new());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            sender.send_modify(|bytes| bytes.extend_from_slice(&buffer[..read]));
+        }
+    });
+    receiver
+}

@@ -1,0 +1,169 @@
+//! A whole gateway in the test's process: the real store and the real core, between a room in memory
+//! and a scripted agent. Made for `#[tokio::test(start_paused = true)]`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria::delivery::Display;
+use talaria::gateway::{Ended, Gateway, Parts};
+use talaria::pace::EDITS;
+use talaria::store::{Store, StoreThreads};
+use talaria::turns::Settings;
+use talaria_platform::{AccountId, Capabilities, Rate, Show};
+use tempfile::TempDir;
+
+use super::room::{Chat, Room};
+use super::scripted::{Script, Scripted};
+
+/// What a scene may want to be different.
+#[derive(Clone)]
+pub struct Setup {
+    pub show: Show,
+    pub max_text: usize,
+    /// What the platform believes of its limit.
+    pub rate: Option<Rate>,
+    /// The limit that the network really has.
+    pub limit: Option<Rate>,
+    /// The edits of one growing answer.
+    pub edits: u32,
+    pub retry_for: Duration,
+    /// The most that one turn may take, in bytes.
+    pub turn_bytes: usize,
+    /// Whether the agent can change what it remembers.
+    pub rewind: bool,
+    /// Whether the agent's turns can be repeated without running twice.
+    pub resumable: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            show: Show::Edit { pause: Duration::from_secs(1) },
+            max_text: 4000,
+            rate: None,
+            limit: None,
+            edits: EDITS,
+            retry_for: Duration::from_secs(600),
+            turn_bytes: 16 * 1024 * 1024,
+            rewind: true,
+            resumable: false,
+        }
+    }
+}
+
+/// A gateway that runs.
+pub struct TestGateway {
+    folder: TempDir,
+    setup: Setup,
+    chat: Chat,
+    agent: Scripted,
+    /// `None` only while it is restarted.
+    running: Option<Running>,
+}
+
+struct Running {
+    gateway: Gateway,
+    store: Store,
+    threads: StoreThreads,
+}
+
+impl TestGateway {
+    pub async fn start() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub async fn with(setup: Setup) -> Self {
+        let about = Capabilities {
+            show: setup.show,
+            delete: true,
+            react: false,
+            threads: false,
+            media: true,
+            max_text: setup.max_text,
+            rate: setup.rate,
+        };
+        let mut gateway = Self {
+            folder: tempfile::tempdir().unwrap(),
+            chat: Chat::new(about, setup.limit),
+            agent: Scripted::new(setup.rewind, setup.resumable),
+            setup,
+            running: None,
+        };
+        gateway.begin().await;
+        gateway
+    }
+
+    /// The room where one person and the bot talk.
+    pub fn room(&self) -> Room {
+        self.direct_room("!home")
+    }
+
+    pub fn direct_room(&self, name: &str) -> Room {
+        Room { chat: self.chat.clone(), name: name.to_owned(), direct: true }
+    }
+
+    /// A room of several people.
+    pub fn shared_room(&self) -> Room {
+        Room { chat: self.chat.clone(), name: "!all".to_owned(), direct: false }
+    }
+
+    pub fn chat(&self) -> &Chat {
+        &self.chat
+    }
+
+    /// A script for the agent's next run.
+    pub fn agent(&self) -> Script {
+        self.agent.script()
+    }
+
+    /// The agent itself: what it heard.
+    pub fn agent_itself(&self) -> &Scripted {
+        &self.agent
+    }
+
+    /// Ends as after SIGTERM, and lets go of the store.
+    pub async fn drain(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        running.gateway.drain().await;
+        drop(running.store);
+        // Also proves that nothing holds on to the store for ever. Not a blocking task of the runtime, which
+        // would hold the clock: what was cut off in the middle of a request still waits for its timeout.
+        let (ended, end) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            running.threads.join();
+            let _ = ended.send(());
+        });
+        end.await.unwrap();
+    }
+
+    /// Ends and starts again on the same store and the same network.
+    pub async fn restart(&mut self) {
+        self.drain().await;
+        self.begin().await;
+    }
+
+    /// Waits until every platform has ended by itself.
+    pub async fn finished(&mut self) -> Ended {
+        self.running.as_mut().unwrap().gateway.finished().await.unwrap()
+    }
+
+    async fn begin(&mut self) {
+        let (store, threads) = Store::open(&self.folder.path().join("talaria.db")).unwrap();
+        let parts = Parts {
+            store: store.clone(),
+            agent: Arc::new(self.agent.clone()),
+            platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
+            settings: Settings {
+                context: String::new(),
+                history_messages: 100,
+                history_bytes: 100_000,
+                retry_for: self.setup.retry_for,
+                turn_bytes: self.setup.turn_bytes,
+                stop_grace: Duration::from_secs(4),
+            },
+            display: Display { steps: true, edits: self.setup.edits },
+        };
+        let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
+        self.running = Some(Running { gateway, store, threads });
+    }
+}

@@ -1,0 +1,207 @@
+//! The other end of the test platform: a chat server in the test process, which outlives any gateway.
+//!
+//! It behaves as a real network does. Reading begins where the reader's cursor says, and the event
+//! before the cursor comes once more, because networks do that and a gateway must not mind. A send
+//! key that was used before names the message that is already there and changes nothing. Everything
+//! a message ever showed is kept, so that a test can say what people saw and when.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria::testing::network::{Answer, Incoming, Request};
+use talaria_platform::{Author, Body, Event, EventId, EventKind, Message, MessageId, Place, Room, Trust};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// A chat server. It ends when this is dropped.
+pub struct Network {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+}
+
+/// A message of the gateway's, with everything it ever showed.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Where it is.
+    pub place: Place,
+    /// What it has shown, oldest first; never empty.
+    pub bodies: Vec<Body>,
+}
+
+impl Shown {
+    /// What it shows now.
+    pub fn body(&self) -> &Body {
+        &self.bodies[self.bodies.len() - 1]
+    }
+
+    /// Whether it is about this event.
+    pub fn replies_to(&self, event: &EventId) -> bool {
+        self.body().reply_to.as_ref() == Some(event)
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Counts changes; whoever waits for something looks again at each.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What people did, in order. A cursor is the number of events before it.
+    events: Vec<Event>,
+    /// In the order in which they were first posted; a message's id is its index.
+    messages: Vec<Shown>,
+    sent: HashMap<String, usize>,
+    edited: HashSet<String>,
+    /// Keys of finished messages that were turned away once; `None` if none are.
+    turned_away: Option<HashSet<String>>,
+}
+
+impl Network {
+    /// Listens on a socket in `folder`.
+    pub fn listen(folder: &Path) -> Self {
+        let socket = folder.join("network.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket in a folder of the test's own");
+        let shared = Arc::new(Shared { state: Mutex::default(), changes: watch::Sender::new(0) });
+        let serving = shared.clone();
+        let listening = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = serving.clone();
+                // A gateway that dies takes its connections with it; that is no error here.
+                tokio::spawn(async move { serve(&shared, stream).await.ok() });
+            }
+        });
+        Self { socket, shared, listening }
+    }
+
+    /// Where it listens, for the gateway's configuration.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Somebody writes in a direct chat. Readers get it as soon as they have taken what was before.
+    pub fn says(&self, room: &str, text: &str) -> EventId {
+        let mut state = self.shared.state();
+        let id = EventId::new(format!("${}", state.events.len()));
+        state.events.push(Event {
+            id: id.clone(),
+            place: Place::room(room),
+            room: Room { name: None, direct: true },
+            author: Author { id: "@ann".into(), name: Some("Ann".to_owned()), trust: Trust::Network },
+            secure: false,
+            kind: EventKind::Message(Message::text(text)),
+        });
+        drop(state);
+        self.shared.changed();
+        id
+    }
+
+    /// From now on the first try to send a finished message fails, as on a network with much to do.
+    pub fn takes_finished_messages_at_the_second_try(&self) {
+        self.shared.state().turned_away = Some(HashSet::new());
+    }
+
+    /// Every message of the gateway's, in the order in which they were first posted.
+    pub fn messages(&self) -> Vec<Shown> {
+        self.shared.state().messages.clone()
+    }
+
+    /// Waits until what the rooms show is as wanted. `false` if `patience` runs out first.
+    pub async fn shows(&self, patience: Duration, wanted: impl Fn(&[Shown]) -> bool) -> bool {
+        let mut changes = self.shared.changes.subscribe();
+        let seen = changes.wait_for(|_| wanted(&self.shared.state().messages));
+        tokio::time::timeout(patience, seen).await.is_ok()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+/// One connection: a reader for as long as it lives, or one request with one answer.
+async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line)? {
+        Request::Read { cursor } => return hand_out(shared, stream, cursor).await,
+        Request::Send { place, key, body } => shared.state().send(place, key.as_str(), body),
+        Request::Edit { message, key, body, .. } => shared.state().edit(&message, key.as_str(), body),
+    };
+    shared.changed();
+    write_line(&mut stream, &answer).await
+}
+
+/// Hands out events one by one, each when the one before it was acknowledged.
+async fn hand_out(
+    shared: &Shared,
+    mut stream: BufReader<UnixStream>,
+    cursor: Option<String>,
+) -> std::io::Result<()> {
+    let cursor: usize = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+    let mut changes = shared.changes.subscribe();
+    for at in cursor.saturating_sub(1).. {
+        // The first is the one the reader has had, unless it has had none.
+        let arrived = changes.wait_for(|_| shared.state().events.len() > at);
+        // The end of a reader shows itself here as well, or each dead one would stay for ever.
+        tokio::select! {
+            arrived = arrived => if arrived.is_err() { return Ok(()) },
+            _ = stream.fill_buf() => return Ok(()),
+        }
+        let event = shared.state().events[at].clone();
+        write_line(&mut stream, &Incoming { events: vec![event], cursor: (at + 1).to_string() }).await?;
+        if stream.read_line(&mut String::new()).await? == 0 {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+impl State {
+    fn send(&mut self, place: Place, key: &str, body: Body) -> Answer {
+        if body.done && self.turned_away.as_mut().is_some_and(|keys| keys.insert(key.to_owned())) {
+            return Answer::Retry { after_ms: None };
+        }
+        let next = self.messages.len();
+        let index = *self.sent.entry(key.to_owned()).or_insert(next);
+        if index == next {
+            self.messages.push(Shown { place, bodies: vec![body] });
+        }
+        Answer::Message(MessageId::new(index.to_string()))
+    }
+
+    fn edit(&mut self, message: &MessageId, key: &str, body: Body) -> Answer {
+        let index = message.as_str().parse::<usize>();
+        let Some(shown) = index.ok().and_then(|index| self.messages.get_mut(index)) else {
+            return Answer::Gone;
+        };
+        if self.edited.insert(key.to_owned()) {
+            shown.bodies.push(body);
+        }
+        Answer::Message(message.clone())
+    }
+}
+
+async fn write_line(stream: &mut BufReader<UnixStream>, what: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    stream.write_all(&line).await
+}

@@ -1,0 +1,152 @@
+//! A chat network in memory that a test controls, and the rooms on it.
+//!
+//! It keeps the contract (send keys, reading from a cursor, deletion), takes a moment for every request,
+//! and can be told to fail in every way a network fails. Whatever the core does that it must not do
+//! (two requests for one message at a time, a text that is too long, a terminal's text that shrinks)
+//! is noted, and [`Room::settled`] fails with it.
+
+mod network;
+mod platform;
+mod requests;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use talaria_platform::{
+    Author, Event, EventId, EventKind, Media, MediaId, MediaKind, Message, Place, Room as RoomFacts, Trust,
+    UserId,
+};
+
+pub use network::Chat;
+pub use requests::{Fault, Gate, Request, What};
+
+/// When nothing has changed for this long, nothing will: longer than a request, a retry's longest pause
+/// and the wait before a final is repeated. Costs nothing, because the clock is paused.
+const QUIET: Duration = Duration::from_secs(120);
+
+/// One room as the people in it see it.
+#[derive(Clone)]
+pub struct Room {
+    pub chat: Chat,
+    pub name: String,
+    /// A chat between one person and us.
+    pub direct: bool,
+}
+
+/// One line of a room's timeline.
+#[derive(Clone)]
+enum Line {
+    Person {
+        who: String,
+        text: String,
+    },
+    /// The message of ours with this number.
+    Ours(usize),
+}
+
+impl Room {
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        Place::room(self.name.clone())
+    }
+
+    /// A person writes something; returns when the gateway has it on disk.
+    pub async fn says(&self, who: &str, text: &str) -> EventId {
+        self.brings(who, text, Vec::new()).await
+    }
+
+    /// A person writes something and attaches files.
+    pub async fn brings(&self, who: &str, text: &str, media: Vec<Media>) -> EventId {
+        let event = self.posts(who, text, media);
+        self.chat.is_read().await;
+        event
+    }
+
+    /// A person writes something, whether anybody reads it or not.
+    pub fn posts(&self, who: &str, text: &str, media: Vec<Media>) -> EventId {
+        self.chat.show_person(self, who, text);
+        let message = Message { media, ..Message::text(text) };
+        self.chat.happens(self.event(who, EventKind::Message(message)))
+    }
+
+    /// A person changes an earlier message.
+    pub async fn edits(&self, who: &str, of: &EventId, text: &str) {
+        self.chat.happens(self.event(who, EventKind::Edited { of: of.clone(), text: text.to_owned() }));
+        self.chat.is_read().await;
+    }
+
+    /// A person takes an earlier message back.
+    pub async fn deletes(&self, who: &str, of: &EventId) {
+        self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));
+        self.chat.is_read().await;
+    }
+
+    /// The network delivers an earlier event once more.
+    pub async fn delivers_again(&self, event: &EventId) {
+        self.chat.repeats(event);
+        self.chat.is_read().await;
+    }
+
+    /// Waits until nothing changes any more, on the whole network, and renders the room.
+    pub async fn settled(&self) -> String {
+        self.chat.is_quiet(QUIET).await;
+        self.now()
+    }
+
+    /// Renders the room as it is.
+    pub fn now(&self) -> String {
+        self.chat.assert_no_violation();
+        let mut text = String::new();
+        for line in self.chat.timeline(&self.name) {
+            let (who, words) = match line {
+                Line::Person { who, text } => (who, text),
+                Line::Ours(number) => self.chat.rendered(number),
+            };
+            for (index, line) in words.lines().filter(|line| !line.trim().is_empty()).enumerate() {
+                let _ = writeln!(text, "{:<6}{line}", if index == 0 { who.as_str() } else { "" });
+            }
+        }
+        text
+    }
+
+    /// Waits until the room looks like this to a person who searches it for some words.
+    pub async fn shows(&self, words: &str) {
+        let found = || self.now().contains(words).then_some(());
+        self.chat.until(&format!("the room shows {words:?}"), found).await;
+    }
+
+    /// Our messages that are there now, oldest first, each with its whole text.
+    pub fn ours(&self) -> Vec<String> {
+        self.chat.ours(&self.name)
+    }
+
+    /// Everything that the first message of ours has ever shown, in order.
+    pub fn history_of_first(&self) -> Vec<String> {
+        self.chat.revisions(&self.name)
+    }
+
+    /// A moderator removes the first message of ours.
+    pub fn loses_our_first_message(&self) {
+        self.chat.lose_first(&self.name);
+    }
+
+    fn event(&self, who: &str, kind: EventKind) -> Event {
+        Event {
+            id: EventId::new(""),
+            place: self.place(),
+            room: RoomFacts { name: Some(self.name.clone()), direct: self.direct },
+            author: Author {
+                id: UserId::new(format!("{who}:test")),
+                name: Some(who.trim_start_matches('@').to_owned()),
+                trust: Trust::Network,
+            },
+            secure: false,
+            kind,
+        }
+    }
+}
+
+/// A file as a sender describes it.
+pub fn file(id: &str, kind: MediaKind, name: &str) -> Media {
+    Media { id: MediaId::from(id), kind, name: name.to_owned(), mime: None, size: None }
+}

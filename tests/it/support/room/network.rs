@@ -1,0 +1,192 @@
+//! The network behind the rooms: what happened on it, and what a test may ask and arrange.
+//! How a gateway sees it is in [`platform`](super::platform).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria_platform::{Body, BodyKind, Capabilities, Event, EventId, MediaId, Rate, SendKey};
+use tokio::sync::watch;
+
+use super::requests::{Bucket, Fault, Request};
+use super::{Line, Room};
+
+/// How long a test waits for a condition, in the test's own time.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The network; cheap to clone. Outlives every gateway that reads it.
+#[derive(Clone)]
+pub struct Chat {
+    pub(super) about: Capabilities,
+    state: Arc<Mutex<State>>,
+    /// Counts changes, so that tests can wait for one.
+    pub(super) changes: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// What people did, oldest first; a cursor is an index.
+    pub events: Vec<Event>,
+    /// Events that a gateway has taken.
+    pub accepted: usize,
+    pub timelines: HashMap<String, Vec<Line>>,
+    pub messages: Vec<Posted>,
+    pub keys: HashMap<SendKey, usize>,
+    pub requests: Vec<Request>,
+    pub under_way: Vec<String>,
+    pub faults: VecDeque<(bool, Fault)>,
+    pub bucket: Option<Bucket>,
+    pub files: HashMap<MediaId, Vec<u8>>,
+    pub typing: HashMap<String, bool>,
+    pub violations: Vec<String>,
+}
+
+/// A message of ours.
+pub(super) struct Posted {
+    pub room: String,
+    pub body: Body,
+    pub revisions: Vec<String>,
+    pub deleted: bool,
+}
+
+impl Chat {
+    pub fn new(about: Capabilities, limit: Option<Rate>) -> Self {
+        let state = State { bucket: limit.map(Bucket::new), ..State::default() };
+        Self { about, state: Arc::new(Mutex::new(state)), changes: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// The next send fails like this.
+    pub fn next_send(&self, fault: Fault) {
+        self.state().faults.push_back((true, fault));
+    }
+
+    /// The next edit fails like this.
+    pub fn next_edit(&self, fault: Fault) {
+        self.state().faults.push_back((false, fault));
+    }
+
+    /// A file that can be fetched.
+    pub fn keeps(&self, id: &str, content: &[u8]) {
+        self.state().files.insert(MediaId::from(id), content.to_vec());
+    }
+
+    /// Every request so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.state().requests.clone()
+    }
+
+    /// Whether "is typing" is shown.
+    pub fn is_typing(&self, room: &Room) -> bool {
+        self.state().typing.get(&room.name).copied().unwrap_or_default()
+    }
+
+    /// Waits until a gateway has taken everything that happened.
+    pub async fn is_read(&self) {
+        self.until("everything is read", || {
+            let state = self.state();
+            (state.accepted == state.events.len()).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until nothing has changed and nothing was under way for as long as that.
+    pub async fn is_quiet(&self, quiet: Duration) {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if tokio::time::timeout(quiet, changes.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until `found` returns something; it is asked now and after every change.
+    pub async fn until<T>(&self, what: &str, found: impl Fn() -> Option<T>) -> T {
+        let mut changes = self.changes.subscribe();
+        let waited = async {
+            loop {
+                if let Some(found) = found() {
+                    return found;
+                }
+                let _ = changes.changed().await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waited).await {
+            Ok(found) => found,
+            Err(_) => panic!("it never came to pass that {what}"),
+        }
+    }
+
+    pub(super) fn happens(&self, mut event: Event) -> EventId {
+        let mut state = self.state();
+        event.id = EventId::new(format!("${}", state.events.len()));
+        let id = event.id.clone();
+        state.events.push(event);
+        drop(state);
+        self.changed();
+        id
+    }
+
+    pub(super) fn repeats(&self, id: &EventId) {
+        let mut state = self.state();
+        let event = state.events.iter().find(|event| event.id == *id).cloned();
+        state.events.extend(event);
+        drop(state);
+        self.changed();
+    }
+
+    pub(super) fn show_person(&self, room: &Room, who: &str, text: &str) {
+        let line = Line::Person { who: who.to_owned(), text: text.to_owned() };
+        self.state().timelines.entry(room.name.clone()).or_default().push(line);
+    }
+
+    pub(super) fn timeline(&self, room: &str) -> Vec<Line> {
+        self.state().timelines.get(room).cloned().unwrap_or_default()
+    }
+
+    /// Who a message of ours seems to come from, and what it says.
+    pub(super) fn rendered(&self, number: usize) -> (String, String) {
+        let state = self.state();
+        let message = &state.messages[number];
+        let who = match message.body.kind {
+            BodyKind::Answer if message.body.done => "bot",
+            BodyKind::Answer => "bot…",
+            BodyKind::Notice => "note",
+            BodyKind::Ask => "ask",
+        };
+        let text = if message.deleted { "(deleted)".to_owned() } else { message.body.markdown.clone() };
+        (who.to_owned(), text)
+    }
+
+    pub(super) fn ours(&self, room: &str) -> Vec<String> {
+        let state = self.state();
+        let there = state.messages.iter().filter(|message| message.room == room && !message.deleted);
+        there.map(|message| message.body.markdown.clone()).collect()
+    }
+
+    pub(super) fn revisions(&self, room: &str) -> Vec<String> {
+        let state = self.state();
+        let first = state.messages.iter().find(|message| message.room == room);
+        first.map(|message| message.revisions.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn lose_first(&self, room: &str) {
+        let mut state = self.state();
+        if let Some(message) = state.messages.iter_mut().find(|message| message.room == room) {
+            message.deleted = true;
+        }
+    }
+
+    pub(super) fn assert_no_violation(&self) {
+        let violations = self.state().violations.clone();
+        assert!(violations.is_empty(), "the core broke the contract: {violations:?}");
+    }
+
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,252 @@
+//! The network as a gateway sees it: reading from a cursor, and one request after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_platform::{
+    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MediaId, MessageId,
+    Place, Platform, SendKey, Show, Signal,
+};
+use tokio::time::Instant;
+
+use super::Line;
+use super::network::{Chat, Posted, State};
+use super::requests::{Fault, Request, What};
+
+/// How long every request takes. Without it two requests could never be under way together.
+const LATENCY: Duration = Duration::from_millis(50);
+
+impl Platform for Chat {
+    fn about(&self) -> Capabilities {
+        self.about
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            tokio::select! {
+                ended = self.read(inbox) => ended,
+                () = stop.cancelled() => Ok(()),
+            }
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        Box::pin(self.request(What::Send, place, key, body))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if self.about.show == Show::Once {
+                return Err(ErrorKind::Unsupported.into());
+            }
+            self.request(What::Edit(message.clone()), place, key, body).await.map(drop)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _place: &'a Place,
+        message: &'a MessageId,
+        _key: &'a SendKey,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.state().find(message)?.deleted = true;
+            self.changed();
+            Ok(())
+        })
+    }
+
+    fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Signal::Typing(on) = signal {
+                self.state().typing.insert(place.room.as_str().to_owned(), on);
+            }
+        })
+    }
+
+    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+        Box::pin(async move {
+            let content = self.state().files.get(media).cloned().ok_or(ErrorKind::Gone)?;
+            if content.len() as u64 > limit { Err(ErrorKind::Rejected.into()) } else { Ok(content) }
+        })
+    }
+}
+
+impl Chat {
+    /// One request from its start to its answer.
+    async fn request(
+        &self,
+        what: What,
+        place: &Place,
+        key: &SendKey,
+        body: &Body,
+    ) -> Result<MessageId, Error> {
+        let mut request = Request {
+            at: Instant::now(),
+            what,
+            place: place.clone(),
+            key: key.clone(),
+            body: body.clone(),
+            refused: false,
+        };
+        let _under_way = UnderWay::new(self, &request);
+        let (fault, refused) = {
+            let mut state = self.state();
+            let refused = state.bucket.as_mut().and_then(|bucket| bucket.take().err());
+            request.refused = refused.is_some();
+            state.requests.push(request.clone());
+            (state.next_fault(&request.what), refused)
+        };
+        self.changed();
+        tokio::time::sleep(LATENCY).await;
+        if let Some(after) = refused {
+            return Err(ErrorKind::Retry { after: Some(after) }.into());
+        }
+        match fault {
+            None => self.arrives(&request),
+            Some(Fault::Answers(kind)) => Err(kind.into()),
+            Some(Fault::LostAnswer) => {
+                self.arrives(&request)?;
+                Err(ErrorKind::Retry { after: None }.into())
+            }
+            Some(Fault::Late(gate)) => {
+                let chat = self.clone();
+                tokio::spawn(async move {
+                    gate.opened().await;
+                    let _ = chat.arrives(&request);
+                });
+                std::future::pending().await
+            }
+            Some(Fault::Waits(gate)) => {
+                gate.opened().await;
+                self.arrives(&request)
+            }
+        }
+    }
+
+    /// A request has its effect.
+    fn arrives(&self, request: &Request) -> Result<MessageId, Error> {
+        let outcome = self.state().apply(request, &self.about);
+        self.changed();
+        outcome
+    }
+
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
+        let lost = |error| Error::new(ErrorKind::Retry { after: None }, error);
+        let mut next: usize = inbox.cursor().await.map_err(lost)?.and_then(|at| at.parse().ok()).unwrap_or(0);
+        let mut changes = self.changes.subscribe();
+        loop {
+            let events: Vec<_> = self.state().events.get(next..).unwrap_or_default().to_vec();
+            if events.is_empty() {
+                let _ = changes.changed().await;
+                continue;
+            }
+            next += events.len();
+            inbox
+                .accept(Batch { events, cursor: Some(next.to_string()), ..Batch::default() })
+                .await
+                .map_err(lost)?;
+            self.state().accepted = next;
+            self.changed();
+        }
+    }
+}
+
+impl State {
+    fn next_fault(&mut self, what: &What) -> Option<Fault> {
+        let is_send = *what == What::Send;
+        let at = self.faults.iter().position(|(for_send, _)| *for_send == is_send)?;
+        self.faults.remove(at).map(|(_, fault)| fault)
+    }
+
+    fn apply(&mut self, request: &Request, about: &Capabilities) -> Result<MessageId, Error> {
+        let body = &request.body;
+        if body.markdown.len() > about.max_text || body.markdown.trim().is_empty() {
+            self.violations.push(format!("a text of {} bytes", body.markdown.len()));
+            return Err(ErrorKind::Rejected.into());
+        }
+        match &request.what {
+            What::Send => {
+                let room = request.place.room.as_str().to_owned();
+                let number = match self.keys.get(&request.key) {
+                    Some(&number) => number,
+                    None => {
+                        let number = self.messages.len();
+                        let revisions = vec![body.markdown.clone()];
+                        self.messages.push(Posted {
+                            room: room.clone(),
+                            body: body.clone(),
+                            revisions,
+                            deleted: false,
+                        });
+                        self.keys.insert(request.key.clone(), number);
+                        self.timelines.entry(room).or_default().push(Line::Ours(number));
+                        number
+                    }
+                };
+                Ok(MessageId::new(format!("m{number}")))
+            }
+            What::Edit(id) => {
+                let message = self.find(id)?;
+                let before = std::mem::replace(&mut message.body, body.clone());
+                message.revisions.push(body.markdown.clone());
+                let shrinks = !body.done && !body.markdown.starts_with(&before.markdown);
+                if about.show == Show::Append && shrinks {
+                    self.violations
+                        .push(format!("{:?} does not begin with {:?}", body.markdown, before.markdown));
+                }
+                Ok(id.clone())
+            }
+        }
+    }
+
+    fn find(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
+        let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
+        let message = number.and_then(|number| self.messages.get_mut(number));
+        message.filter(|message| !message.deleted).ok_or_else(|| ErrorKind::Gone.into())
+    }
+}
+
+/// A request that has no answer yet. There may be only one for a message.
+struct UnderWay<'a> {
+    chat: &'a Chat,
+    about: String,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(chat: &'a Chat, request: &Request) -> Self {
+        let mut state = chat.state();
+        let about = match &request.what {
+            What::Send => {
+                let known = state.keys.get(&request.key).map(|number| format!("m{number}"));
+                known.unwrap_or_else(|| request.key.to_string())
+            }
+            What::Edit(id) => id.to_string(),
+        };
+        if state.under_way.contains(&about) {
+            state.violations.push(format!("two requests at a time for {about}"));
+        }
+        state.under_way.push(about.clone());
+        Self { chat, about }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.chat.state();
+        if let Some(at) = state.under_way.iter().position(|about| *about == self.about) {
+            state.under_way.remove(at);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the network is asked to do, and the ways in which that can fail.
+
+use std::time::Duration;
+
+use talaria_platform::{Body, ErrorKind, MessageId, Place, Rate, SendKey};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub at: Instant,
+    pub what: What,
+    pub place: Place,
+    pub key: SendKey,
+    pub body: Body,
+    /// Refused because there were too many.
+    pub refused: bool,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Send,
+    Edit(MessageId),
+}
+
+/// How a request fails.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing happens, and this is the answer.
+    Answers(ErrorKind),
+    /// It has its effect, but the answer is lost.
+    LostAnswer,
+    /// No answer ever; it has its effect when the gate opens.
+    Late(Gate),
+    /// Effect and answer come when the gate opens.
+    Waits(Gate),
+}
+
+/// Something that waits until a test lets it go on.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(CancellationToken);
+
+impl Gate {
+    /// Lets everything through, now and later.
+    pub fn open(&self) {
+        self.0.cancel();
+    }
+
+    pub async fn opened(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// The network's own limit, which the gateway can only guess.
+pub struct Bucket {
+    rate: Rate,
+    tokens: f64,
+    as_of: Instant,
+}
+
+impl Bucket {
+    pub fn new(rate: Rate) -> Self {
+        Self { rate, tokens: rate.burst, as_of: Instant::now() }
+    }
+
+    /// Takes a token, or says when there will be one.
+    pub fn take(&mut self) -> Result<(), Duration> {
+        let passed = self.as_of.elapsed().as_secs_f64();
+        self.as_of = Instant::now();
+        self.tokens = (self.tokens + passed * self.rate.per_second).min(self.rate.burst);
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - self.tokens) / self.rate.per_second))
+    }
+}

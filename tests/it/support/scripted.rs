@@ -1,0 +1,264 @@
+//! An agent that does what a test wrote down, and remembers what it was asked.
+//!
+//! ```ignore
+//! let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();
+//! ```
+//! Each script is for one run of a turn, the next one that comes (or the next one about `when(…)`);
+//! without a script the agent answers "ok".
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria::agent::{
+    Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Image, Message, Out, Prepared, Step, StepState,
+    Turn, TurnEnd, TurnEvent,
+};
+use talaria_platform::{BoxFuture, CancellationToken};
+use tokio::sync::{Notify, watch};
+
+/// The agent; cheap to clone.
+#[derive(Clone)]
+pub struct Scripted {
+    info: AgentInfo,
+    /// Whether a repeat with the same bytes does not run a turn twice.
+    resumable: bool,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    scripts: Vec<Script>,
+    heard: Vec<Heard>,
+    prepared: usize,
+    refusals: Vec<AgentError>,
+}
+
+/// What the agent was asked to run.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    pub prompt: String,
+    pub history: Vec<Message>,
+    pub session: String,
+    pub key: String,
+    pub images: Vec<Image>,
+    pub resumed: bool,
+    /// The stored bytes: they say how many requests were made before this one.
+    pub request: String,
+}
+
+/// What the agent does in one run.
+#[derive(Clone)]
+pub struct Script(Arc<Inner>);
+
+struct Inner {
+    lines: Mutex<Vec<Does>>,
+    when: Mutex<Option<String>>,
+    hanging: watch::Sender<bool>,
+    go_on: Notify,
+}
+
+#[derive(Clone)]
+enum Does {
+    Says(String),
+    Thinks(String),
+    Steps(Step),
+    Notes(Option<String>),
+    Waits(Duration),
+    Hangs,
+    IgnoresStop,
+    Fails(AgentError),
+    Ends(TurnEnd),
+    Panics,
+}
+
+impl Scripted {
+    pub fn new(rewind: bool, resumable: bool) -> Self {
+        let info = AgentInfo { name: "scripted".to_owned(), rewind };
+        Self { info, resumable, state: Arc::default() }
+    }
+
+    /// A script for the next run.
+    pub fn script(&self) -> Script {
+        let script = Script(Arc::new(Inner {
+            lines: Mutex::default(),
+            when: Mutex::default(),
+            hanging: watch::Sender::new(false),
+            go_on: Notify::new(),
+        }));
+        self.state().scripts.push(script.clone());
+        script
+    }
+
+    /// The next request cannot even be made ready.
+    pub fn cannot_prepare(&self, kind: AgentErrorKind, words: &str) {
+        self.state().refusals.push(AgentError::new(kind, words));
+    }
+
+    /// Everything it was asked to run.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.state().heard.clone()
+    }
+
+    fn take_script(&self, prompt: &str) -> Option<Script> {
+        let mut state = self.state();
+        let fits = |script: &Script| lock(&script.0.when).as_ref().is_none_or(|words| prompt.contains(words));
+        let at = state.scripts.iter().position(fits)?;
+        Some(state.scripts.remove(at))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Script {
+    /// Only for a turn whose prompt contains these words.
+    pub fn when(self, words: &str) -> Self {
+        *lock(&self.0.when) = Some(words.to_owned());
+        self
+    }
+
+    /// Pieces of text, at once.
+    pub fn says<'a>(self, pieces: impl IntoIterator<Item = &'a str>) -> Self {
+        pieces.into_iter().fold(self, |script, piece| script.does(Does::Says(piece.to_owned())))
+    }
+
+    /// Pieces of text with a pause after each.
+    pub fn says_slowly<'a>(self, pause: Duration, pieces: impl IntoIterator<Item = &'a str>) -> Self {
+        pieces.into_iter().fold(self, |script, piece| script.says([piece]).waits(pause))
+    }
+
+    pub fn thinks(self, text: &str) -> Self {
+        self.does(Does::Thinks(text.to_owned()))
+    }
+
+    pub fn step(self, id: &str, title: &str, state: StepState) -> Self {
+        self.does(Does::Steps(Step { id: id.to_owned(), title: title.to_owned(), state }))
+    }
+
+    pub fn notes(self, words: Option<&str>) -> Self {
+        self.does(Does::Notes(words.map(ToOwned::to_owned)))
+    }
+
+    pub fn waits(self, pause: Duration) -> Self {
+        self.does(Does::Waits(pause))
+    }
+
+    /// Does nothing until it is stopped or [`goes_on`](Self::goes_on).
+    pub fn then_hangs(self) -> Self {
+        self.does(Does::Hangs)
+    }
+
+    /// Does nothing for ever, even when it is asked to stop.
+    pub fn then_ignores_everything(self) -> Self {
+        self.does(Does::IgnoresStop)
+    }
+
+    pub fn then_fails(self, kind: AgentErrorKind, words: &str) -> Self {
+        self.does(Does::Fails(AgentError::new(kind, words)))
+    }
+
+    pub fn then_ends(self, end: TurnEnd) -> Self {
+        self.does(Does::Ends(end))
+    }
+
+    pub fn then_panics(self) -> Self {
+        self.does(Does::Panics)
+    }
+
+    /// Waits until the script has come to a [`then_hangs`](Self::then_hangs).
+    pub async fn is_hanging(&self) {
+        let _ = self.0.hanging.subscribe().wait_for(|hanging| *hanging).await;
+    }
+
+    /// Ends the hanging.
+    pub fn goes_on(&self) {
+        self.0.go_on.notify_one();
+    }
+
+    fn does(self, what: Does) -> Self {
+        lock(&self.0.lines).push(what);
+        self
+    }
+
+    async fn run(&self, out: &dyn Out, stop: &CancellationToken) -> Result<TurnEnd, AgentError> {
+        let lines = lock(&self.0.lines).clone();
+        for line in lines {
+            match line {
+                Does::Says(text) => out.emit(TurnEvent::Text(&text)),
+                Does::Thinks(text) => out.emit(TurnEvent::Thought(&text)),
+                Does::Steps(step) => out.emit(TurnEvent::Step(step)),
+                Does::Notes(words) => out.emit(TurnEvent::Notice(words)),
+                Does::Waits(pause) => tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+                },
+                Does::Hangs => {
+                    self.0.hanging.send_replace(true);
+                    tokio::select! {
+                        () = self.0.go_on.notified() => {}
+                        () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+                    }
+                    self.0.hanging.send_replace(false);
+                }
+                Does::IgnoresStop => {
+                    self.0.hanging.send_replace(true);
+                    std::future::pending::<()>().await;
+                }
+                Does::Fails(error) => return Err(error),
+                Does::Ends(end) => return Ok(end),
+                Does::Panics => panic!("the script said so"),
+            }
+        }
+        Ok(TurnEnd::Done)
+    }
+}
+
+impl Agent for Scripted {
+    fn about(&self) -> AgentInfo {
+        self.info.clone()
+    }
+
+    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            if !state.refusals.is_empty() {
+                return Err(state.refusals.remove(0));
+            }
+            state.prepared += 1;
+            let request = format!("request {}: {}", state.prepared, turn.prompt).into_bytes();
+            Ok(Prepared { request, resumable: self.resumable })
+        })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        turn: &'a Turn,
+        prepared: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        Box::pin(async move {
+            self.state().heard.push(Heard {
+                prompt: turn.prompt.clone(),
+                history: turn.history.clone(),
+                session: turn.session.0.clone(),
+                key: turn.key.clone(),
+                images: turn.images.clone(),
+                resumed: turn.attempt == Attempt::Resume,
+                request: String::from_utf8_lossy(&prepared.request).into_owned(),
+            });
+            match self.take_script(&turn.prompt) {
+                Some(script) => script.run(out, &stop).await,
+                None => {
+                    out.emit(TurnEvent::Text("ok"));
+                    Ok(TurnEnd::Done)
+                }
+            }
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

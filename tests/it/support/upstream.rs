@@ -1,0 +1,224 @@
+//! A scripted agent server on a bare socket: it says exactly the bytes a test wants, and remembers
+//! everything it was asked.
+//!
+//! Answers to `POST …/chat/completions` are taken from a script in order; when it is empty the answer
+//! is `ok`. Each request is recorded before it is answered, so whoever sees an answer sees its request.
+
+mod answer;
+mod http;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use self::answer::{Answer, DONE, Gate, delta, event, finish};
+pub use self::http::Request;
+
+/// Nothing here takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server. Ends, with all of its connections, when it is dropped.
+pub struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _listening: JoinSet<()>,
+}
+
+struct Shared {
+    script: Mutex<VecDeque<Answer>>,
+    /// What `GET /v1/capabilities` is answered with.
+    capabilities: Mutex<Answer>,
+    seen: watch::Sender<Seen>,
+}
+
+/// What has come so far.
+#[derive(Default)]
+struct Seen {
+    requests: Vec<Request>,
+    connections: usize,
+}
+
+impl Upstream {
+    /// A server that knows nothing but chat completions.
+    pub async fn plain() -> Self {
+        Self::with_capabilities(Answer::unknown()).await
+    }
+
+    /// A server that promises never to run the same key twice.
+    pub async fn idempotent() -> Self {
+        let features =
+            r#"{"features":{"idempotency":true,"session_continuity_header":"X-Hermes-Session-Id"}}"#;
+        Self::with_capabilities(Answer::status(200, features)).await
+    }
+
+    /// A server with its own answer to what it can do.
+    pub async fn with_capabilities(capabilities: Answer) -> Self {
+        Self::listening(TcpListener::bind("127.0.0.1:0").await.unwrap(), capabilities)
+    }
+
+    fn listening(listener: TcpListener, capabilities: Answer) -> Self {
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            script: Mutex::default(),
+            capabilities: Mutex::new(capabilities),
+            seen: watch::Sender::new(Seen::default()),
+        });
+        let mut listening = JoinSet::new();
+        listening.spawn(accept(listener, shared.clone()));
+        Self { address, shared, _listening: listening }
+    }
+
+    /// Where it listens, without a path.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The next prompt that no other answer is meant for is answered like this.
+    pub fn answers(&self, answer: Answer) -> &Self {
+        self.shared.script.lock().unwrap().push_back(answer);
+        self
+    }
+
+    /// From now on it says something else of itself.
+    pub fn now_says_of_itself(&self, capabilities: Answer) {
+        *self.shared.capabilities.lock().unwrap() = capabilities;
+    }
+
+    /// Every prompt that came.
+    pub fn prompts(&self) -> Vec<Request> {
+        self.requests_to("/chat/completions")
+    }
+
+    /// The only prompt that came.
+    pub fn prompt(&self) -> Request {
+        let mut prompts = self.prompts();
+        assert_eq!(prompts.len(), 1, "one prompt was expected");
+        prompts.remove(0)
+    }
+
+    /// The messages of every prompt that came, as (role, content).
+    pub fn messages(&self) -> Vec<Vec<(String, String)>> {
+        self.prompts().iter().map(Request::messages).collect()
+    }
+
+    /// How often it was asked what it can do.
+    pub fn questions(&self) -> usize {
+        self.requests_to("/v1/capabilities").len()
+    }
+
+    /// Every request to a path with this end.
+    pub fn requests_to(&self, path: &str) -> Vec<Request> {
+        self.shared
+            .seen
+            .borrow()
+            .requests
+            .iter()
+            .filter(|request| request.path.ends_with(path))
+            .cloned()
+            .collect()
+    }
+
+    /// How many connections were ever made.
+    pub fn connections(&self) -> usize {
+        self.shared.seen.borrow().connections
+    }
+
+    /// Waits until this many prompts have come.
+    pub async fn has_prompts(&self, count: usize) {
+        let mut seen = self.shared.seen.subscribe();
+        let came = seen.wait_for(|seen| {
+            seen.requests.iter().filter(|request| request.path.ends_with("/chat/completions")).count()
+                >= count
+        });
+        tokio::time::timeout(PATIENCE, came).await.expect("a prompt should have come").unwrap();
+    }
+}
+
+/// An address that is taken but at which nobody listens: connections are refused.
+pub struct Nobody(TcpSocket);
+
+impl Nobody {
+    /// Takes an address.
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+
+    /// Where nobody listens.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.0.local_addr().unwrap())
+    }
+
+    /// Now somebody does: a server that knows nothing but chat completions.
+    pub fn becomes_an_upstream(self) -> Upstream {
+        Upstream::listening(self.0.listen(16).unwrap(), Answer::unknown())
+    }
+}
+
+/// An address at which connections are neither accepted nor refused, as behind a firewall that is silent.
+pub struct BlackHole {
+    listener: TcpListener,
+    _fillers: Vec<TcpStream>,
+}
+
+impl BlackHole {
+    /// Fills a listener's queue; the system ignores whoever comes after that.
+    pub async fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut fillers = Vec::new();
+        while let Ok(filler) =
+            tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await
+        {
+            fillers.push(filler.unwrap());
+        }
+        Self { listener, _fillers: fillers }
+    }
+
+    /// Where nothing happens.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listener.local_addr().unwrap())
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        shared.seen.send_modify(|seen| seen.connections += 1);
+        connections.spawn(serve(stream, shared.clone()));
+    }
+}
+
+/// Answers the requests of one connection, until it ends.
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let mut stream = tokio::io::BufReader::new(stream);
+    while let Some(request) = http::read(&mut stream).await {
+        let path = request.path.clone();
+        shared.seen.send_modify(|seen| seen.requests.push(request));
+        let answer = if path.ends_with("/chat/completions") {
+            shared.script.lock().unwrap().pop_front().unwrap_or_else(|| Answer::says(["ok"]))
+        } else if path.ends_with("/v1/capabilities") {
+            shared.capabilities.lock().unwrap().clone()
+        } else {
+            Answer::status(200, "{}")
+        };
+        if answer.play(stream.get_mut()).await.is_break() {
+            return;
+        }
+    }
+}
+
+/// Reads a body that must be JSON.
+pub fn json(body: &[u8]) -> Value {
+    serde_json::from_slice(body).expect("the body should be JSON")
+}
