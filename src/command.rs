@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 use talaria_platform::{AccountId, Event};
 
 use crate::agent::AgentInfo;
+use crate::reply::one_line;
 use crate::session::{SessionId, TurnId, idempotency_key, session_key};
-use crate::store::{Result, State, TurnRow, Tx};
+use crate::store::{OpenTurn, Result, State, TurnRow, Tx};
 
 /// What a person asks of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Command {
 /// Every command with its name and what it is for, as `/help` shows it.
 const COMMANDS: [(Command, &str, &str); 6] = [
     (Command::Help, "help", "shows this list"),
-    (Command::New, "new", "begins a new conversation; the agent forgets this one"),
+    (Command::New, "new", "begins a new conversation, with the words behind it if there are any"),
     (Command::Stop, "stop", "ends the running answer and whatever waits behind it"),
     (Command::Retry, "retry", "asks the last question again"),
     (Command::Undo, "undo", "takes the last question and its answer back"),
@@ -44,8 +45,8 @@ const COMMANDS: [(Command, &str, &str); 6] = [
 pub enum Parsed {
     /// Words for the agent.
     Prompt,
-    /// Words for us.
-    Command(Command),
+    /// Words for us, and what stands behind the command.
+    Command(Command, String),
     /// It looks like a command, but there is none of that name; with what to say about it.
     Unknown(String),
 }
@@ -57,6 +58,8 @@ pub enum After {
     Run(SessionId, TurnId),
     /// This session's turns were asked to stop.
     Stop(SessionId),
+    /// This turn was asked to stop.
+    StopTurn(SessionId, TurnId),
 }
 
 /// Tells commands from prompts. Only `/` and letters, at the very start, can be a command: a path or a
@@ -69,8 +72,10 @@ pub fn parse(text: &str) -> Parsed {
     }
     let word = word.to_ascii_lowercase();
     if let Some((command, ..)) = COMMANDS.iter().find(|(_, name, _)| *name == word) {
-        return Parsed::Command(*command);
+        let behind = rest.get(word.len()..).unwrap_or_default().trim();
+        return Parsed::Command(*command, behind.to_owned());
     }
+    let word = one_line(&word, 32);
     let near = COMMANDS.iter().map(|(_, name, _)| name).find(|name| strsim::osa_distance(name, &word) <= 2);
     Parsed::Unknown(match near {
         Some(name) => format!("There is no command /{word}. Did you mean /{name}?"),
@@ -84,6 +89,7 @@ pub fn parse(text: &str) -> Parsed {
 pub fn apply(
     tx: &Tx<'_>,
     command: Command,
+    behind: &str,
     account: &AccountId,
     event: &Event,
     agent: &AgentInfo,
@@ -95,13 +101,19 @@ pub fn apply(
     match command {
         Command::Help => say(&help()),
         Command::Status => say(&status(tx, &session.id, &open, agent)?),
+        // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
+        Command::Retry | Command::Undo if !behind.is_empty() => say(
+            "This command takes no words after it, so nothing was done. Send it alone, or ask in your own words.",
+        ),
         Command::Stop if open.is_empty() => say("Nothing is running."),
         // The stopped answers say so themselves.
         Command::Stop => Ok((vec![stop_all(tx, &session.id, &open)?], None)),
         Command::New => {
             let after = if open.is_empty() { Vec::new() } else { vec![stop_all(tx, &session.id, &open)?] };
             tx.begin_session(&key)?;
-            Ok((after, Some("A new conversation begins here.".to_owned())))
+            // The hub asks what stands behind it; the answer to that is answer enough.
+            let words = behind.is_empty().then(|| "A new conversation begins here.".to_owned());
+            Ok((after, words))
         }
         Command::Retry | Command::Undo if !open.is_empty() => {
             say("An answer is still running. /stop ends it; then try again.")
@@ -144,7 +156,7 @@ fn again(last: TurnRow, event: &Event) -> TurnRow {
     }
 }
 
-fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[TurnRow]) -> Result<After> {
+fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<After> {
     for turn in open {
         tx.ask_to_stop(&turn.id)?;
     }
@@ -159,7 +171,7 @@ fn help() -> String {
     text
 }
 
-fn status(tx: &Tx<'_>, session: &SessionId, open: &[TurnRow], agent: &AgentInfo) -> Result<String> {
+fn status(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn], agent: &AgentInfo) -> Result<String> {
     let running = match open {
         [] => "Nothing is running.".to_owned(),
         [one] => format!("One answer is running (turn {}).", one.id.short()),
@@ -179,9 +191,10 @@ mod tests {
     #[test]
     fn only_a_slash_and_letters_can_be_a_command() {
         for (text, parsed) in [
-            ("/stop", Parsed::Command(Command::Stop)),
-            ("/STOP please", Parsed::Command(Command::Stop)),
-            ("/help\n", Parsed::Command(Command::Help)),
+            ("/stop", Parsed::Command(Command::Stop, String::new())),
+            ("/STOP please", Parsed::Command(Command::Stop, "please".to_owned())),
+            ("/help\n", Parsed::Command(Command::Help, String::new())),
+            ("/new  What is\nRust? ", Parsed::Command(Command::New, "What is\nRust?".to_owned())),
             ("stop", Parsed::Prompt),
             (" /stop", Parsed::Prompt),
             ("/", Parsed::Prompt),

@@ -30,6 +30,9 @@ use crate::turns::{Settings, Turns};
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
 
+/// How long platforms may take to stop reading, so that a stuck one does not eat the others' time.
+const STOP_READING: Duration = Duration::from_secs(2);
+
 /// How long an agent may take to end a turn, so that time is left for the last messages.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
@@ -218,7 +221,10 @@ impl Gateway {
     pub async fn drain(mut self) {
         self.stop_reading.cancel();
         let orderly = async {
-            while self.reading.join_next().await.is_some() {}
+            let read = async { while self.reading.join_next().await.is_some() {} };
+            if tokio::time::timeout(STOP_READING, read).await.is_err() {
+                tracing::warn!("a platform does not stop reading");
+            }
             self.turns.drain().await;
             for account in &self.accounts {
                 if let Err(error) = account.flushed().await {

@@ -20,6 +20,8 @@ use self::fence::{Fence, FenceTracker};
 pub use self::split::split;
 pub use self::think::{Part, ThinkFilter};
 
+/// Tools that are looked at as running at once; more could not be shown anyway.
+const STEPS: usize = 16;
 /// The longest list of running tools that is shown, in characters.
 const STEP_CHARS: usize = 60;
 /// Between the answer and a line about it.
@@ -67,6 +69,7 @@ impl Reply {
         let known = self.running.iter().position(|(id, _)| *id == step.id);
         match (step.state, known) {
             (StepState::Running, Some(at)) => self.running[at].1 = tool_name(&step.title),
+            (StepState::Running, None) if self.running.len() == STEPS => {}
             (StepState::Running, None) => self.running.push((step.id, tool_name(&step.title))),
             (StepState::Done | StepState::Failed, Some(at)) => {
                 self.running.remove(at);
@@ -116,8 +119,9 @@ impl Reply {
     /// The answer as it grows. As long as it has not caught up with the floor, or if it turned out
     /// differently, the floor stays: what has been printed cannot be taken back.
     fn appended(&self) -> &str {
-        let (answer, floor) = (&self.answer.text, &self.floor.text);
-        if answer.starts_with(floor.as_str()) { answer } else { floor }
+        // White space at the end is not there in the finished text either.
+        let (answer, floor) = (self.answer.text.trim_end(), self.floor.text.trim_end());
+        if answer.starts_with(floor) { answer } else { floor }
     }
 
     /// The one line below the answer, at most `max` bytes. A notice is rarer than a tool call and
@@ -186,10 +190,9 @@ pub fn finished(text: &str, outcome: &Outcome) -> String {
         Outcome::Failed { words } => format!("⚠️ {}", words.trim()),
         Outcome::Interrupted => "(interrupted — /retry runs it again)".to_owned(),
         Outcome::Unknown { words } if text.is_empty() => {
-            let words = words.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end_matches('.');
-            format!("⚠️ {words}. It may have run all the same; /retry runs it again.")
+            format!("⚠️ {}. It may have run all the same; /retry runs it again.", bare(words))
         }
-        Outcome::Unknown { words } => format!("(cut short: {words} — /retry runs it again)"),
+        Outcome::Unknown { words } => format!("(cut short: {} — /retry runs it again)", bare(words)),
         Outcome::Cancelled { words } => return words.trim_end().to_owned(),
     };
     if text.is_empty() {
@@ -198,6 +201,11 @@ pub fn finished(text: &str, outcome: &Outcome) -> String {
     let mut fences = FenceTracker::default();
     fences.push(text);
     closed(text, fences.open()).into_owned() + BLANK_LINE + &line
+}
+
+/// Words without a sign before them and without their full stop, to be put into a sentence.
+fn bare(words: &str) -> &str {
+    words.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end().trim_end_matches('.')
 }
 
 /// A text that grows, and the fence that is open at its end.
@@ -275,7 +283,7 @@ mod tests {
         assert_eq!(reply.snapshot(EDIT), "Hel");
         reply.push_text("lo\n\n");
         assert_eq!(reply.snapshot(EDIT), "Hello");
-        assert_eq!(reply.snapshot(Style::Append), "Hello\n\n");
+        assert_eq!(reply.snapshot(Style::Append), "Hello");
     }
 
     #[test]
@@ -328,7 +336,7 @@ mod tests {
         let mut reply = reply("Run:\n   ```sh\n   ls\n");
         reply.step(step("1", "calc", StepState::Running));
         assert_eq!(reply.snapshot(EDIT), "Run:\n   ```sh\n   ls\n   ```\n\n⚙️ calc…");
-        assert_eq!(reply.snapshot(Style::Append), "Run:\n   ```sh\n   ls\n");
+        assert_eq!(reply.snapshot(Style::Append), "Run:\n   ```sh\n   ls");
     }
 
     #[test]

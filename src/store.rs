@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use sessions::Session;
-pub use turns::{Finish, State, TurnRow};
+pub use turns::{Finish, OpenTurn, State, TurnRow};
 
 /// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.
 const QUEUE: usize = 1024;
@@ -121,8 +121,8 @@ impl Store {
         let _clock = crate::testing::hold_clock();
         let (done, result) = oneshot::channel();
         let job: ReadJob = Box::new(move |conn| {
-            let outcome = catch_unwind(AssertUnwindSafe(|| job(&Tx { conn })));
-            let _ = done.send(outcome.unwrap_or(Err(StoreError::Panicked)));
+            // A savepoint of nothing but reads is one view of the database, whatever is written meanwhile.
+            let _ = done.send(in_savepoint(conn, job));
         });
         self.reader.send(job).await.map_err(|_| StoreError::Closed)?;
         result.await.map_err(|_| StoreError::Closed)?

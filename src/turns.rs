@@ -26,6 +26,7 @@ use crate::reply::Outcome;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError};
 use log::TurnLog;
+use run::Before;
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -95,10 +96,11 @@ impl Turns {
     /// Takes up every turn that an earlier process left open. Called once, before platforms read.
     pub async fn recover(self: &Arc<Self>) -> store::Result<usize> {
         let open = self.store.read(|tx| tx.all_open_turns()).await?;
-        for turn in &open {
-            self.enqueue(&turn.session, turn.id.clone());
+        let count = open.len();
+        for (session, turn) in open {
+            self.enqueue(&session, turn);
         }
-        Ok(open.len())
+        Ok(count)
     }
 
     /// Runs a committed turn when its session has come to it.
@@ -118,6 +120,15 @@ impl Turns {
     /// themselves when their time comes.
     pub fn stop(&self, session: &SessionId) {
         if let Some(running) = self.lines().get(session).and_then(|line| line.running.as_ref()) {
+            running.stop.cancel();
+        }
+    }
+
+    /// Asks one turn to end, if it is the one that runs.
+    pub fn stop_turn(&self, session: &SessionId, turn: &TurnId) {
+        let lines = self.lines();
+        let running = lines.get(session).and_then(|line| line.running.as_ref());
+        if let Some(running) = running.filter(|running| running.id == *turn) {
             running.stop.cancel();
         }
     }
@@ -164,7 +175,10 @@ impl Turns {
             let ended = tokio::spawn(async move { turns.run(&running).await }.instrument(span)).await;
             match ended {
                 Ok(Ok(())) => {}
-                Ok(Err(StoreError::Closed)) => break,
+                Ok(Err(StoreError::Closed)) => {
+                    self.lines().remove(&session);
+                    break;
+                }
                 Ok(Err(error)) => {
                     tracing::error!(%error, turn = id.short(), "a turn waits for the store");
                     self.again(&session, id).await;
@@ -175,7 +189,6 @@ impl Turns {
                 }
             }
         }
-        self.lines().remove(&session);
         self.ended.notify_waiters();
     }
 
@@ -216,7 +229,8 @@ impl Turns {
         }
         let words = format!("Something went wrong inside the gateway (turn {}).", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
-        if let Err(error) = self.finish(&turn, &log, floor, 0, Outcome::Failed { words }).await {
+        let before = Before { floor, anchored: false, history: 0 };
+        if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
         if let Some(account) = self.delivery.account(&turn.account) {

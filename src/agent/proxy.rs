@@ -4,7 +4,7 @@
 //! is asked once and again after each lost connection, never guessed. Only an upstream that announces
 //! idempotency has its turns repeated.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -30,8 +30,16 @@ const ANSWER: usize = 256 * 1024;
 pub struct Proxy {
     config: ProxyConfig,
     client: reqwest::Client,
-    /// What the upstream said it can do; `None` until it was asked, and after each lost connection.
-    known: Mutex<Option<Abilities>>,
+    known: Mutex<Known>,
+}
+
+/// What the upstream said it can do.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// `None` until it was asked, and again after each lost connection.
+    current: Option<Abilities>,
+    /// The last answer there was, for what cannot wait for the next.
+    last: Option<Abilities>,
 }
 
 /// What an upstream can do, as far as we care.
@@ -62,7 +70,7 @@ impl Proxy {
     pub fn new(config: ProxyConfig) -> Result<Self, reqwest::Error> {
         let client =
             client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
-        Ok(Self { config, client, known: Mutex::new(None) })
+        Ok(Self { config, client, known: Mutex::default() })
     }
 
     async fn abilities(&self) -> Result<Abilities, AgentError> {
@@ -71,7 +79,7 @@ impl Proxy {
             Upstream::Talaria => return Ok(Abilities { idempotent: true, sessions: true, answered: true }),
             Upstream::Auto => {}
         }
-        if let Some(known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(known) = self.known().current {
             return Ok(known);
         }
         let asked = self.ask().await?;
@@ -80,7 +88,7 @@ impl Proxy {
             sessions = asked.sessions,
             "the upstream said what it can do"
         );
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        *self.known() = Known { current: Some(asked), last: Some(asked) };
         Ok(asked)
     }
 
@@ -95,16 +103,31 @@ impl Proxy {
             }
             error => error,
         })?;
-        if !response.status().is_success() {
-            // An upstream that does not know the question cannot do more than answer.
-            return Ok(Abilities::default());
+        let status = response.status();
+        if !status.is_success() {
+            return match fault::status(WHO, status, response.headers(), "") {
+                // It did not get to answering; a server that only starts up must not be taken for a plain one.
+                AgentError {
+                    kind: AgentErrorKind::NothingRan { after } | AgentErrorKind::Unknown { after },
+                    words,
+                } if status.as_u16() != 500 && status.as_u16() != 501 => {
+                    Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
+                }
+                // One that does not know the question, or does not trust us, cannot do more than answer.
+                _ => Ok(Abilities::default()),
+            };
         }
         let mut body = Vec::new();
-        while let Ok(Some(chunk)) = response.chunk().await {
-            if body.len() + chunk.len() > ANSWER {
-                return Ok(Abilities::default());
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER => body.extend_from_slice(&chunk),
+                Ok(Some(_)) => return Ok(Abilities::default()),
+                Ok(None) => break,
+                Err(error) => {
+                    let AgentError { words, .. } = fault::request(WHO, &error.without_url());
+                    return Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, words));
+                }
             }
-            body.extend_from_slice(&chunk);
         }
         let Ok(answer) = serde_json::from_slice::<CapabilitiesAnswer>(&body) else {
             return Ok(Abilities::default());
@@ -118,6 +141,10 @@ impl Proxy {
             sessions: on(&answer.features.session_continuity_header),
             answered: true,
         })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn url(&self, path: &str) -> String {
@@ -161,7 +188,7 @@ impl Proxy {
     fn forget(&self, error: &AgentError) {
         match error.kind {
             AgentErrorKind::NothingRan { .. } | AgentErrorKind::Unknown { .. } => {
-                *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.known().current = None;
             }
             AgentErrorKind::Refused | AgentErrorKind::CutShort => {}
         }
@@ -201,25 +228,28 @@ impl Proxy {
         let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: prepared.resumable };
         let end = reader.read(response, out, stop).await;
         if matches!(end, Ok(TurnEnd::Stopped)) && prepared.resumable {
-            self.stop_run(run.as_deref()).await;
+            self.stop_run(run.as_deref());
         }
         end
     }
 
-    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort.
-    async fn stop_run(&self, run: Option<&str>) {
+    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
+    /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
+    fn stop_run(&self, run: Option<&str>) {
         let plain = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         let Some(run) = run.filter(plain) else { return };
         let request = self.client.post(self.url(&format!("/v1/runs/{run}/stop"))).headers(self.key());
-        if let Err(error) = request.timeout(QUESTION).send().await {
-            tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
-        }
+        tokio::spawn(async move {
+            if let Err(error) = request.timeout(QUESTION).send().await {
+                tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
+            }
+        });
     }
 }
 
 impl Agent for Proxy {
     fn about(&self) -> AgentInfo {
-        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known().last;
         // One that keeps sessions but is not ours remembers what we would like it to forget.
         let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
         AgentInfo { name: "remote agent server".to_owned(), rewind }

@@ -143,7 +143,14 @@ impl Resolver<'_> {
                     .to_owned(),
             );
         }
-        if base_url.is_none() && api_key.is_none() {
+        if base_url.is_none() && (model.is_none() || api_key.is_none()) {
+            // Many people have a key in their environment for other programs: alone it asks for nothing.
+            if api_key.is_some() {
+                self.warnings.push(
+                    "there is a key for a model server but no model; set `OPENAI_MODEL` or `agent.model` to use it"
+                        .to_owned(),
+                );
+            }
             return AgentChoice::Guide;
         }
         let given = base_url.unwrap_or_else(|| Given {
@@ -153,7 +160,7 @@ impl Resolver<'_> {
         });
         if model.is_none() {
             self.errors.push(
-                ConfigError::new("there is a model server or a key for one, but no model is named")
+                ConfigError::new("there is a model server but no model is named")
                     .hint("set `OPENAI_MODEL` or `agent.model`, for example to `llama3.2`"),
             );
         }

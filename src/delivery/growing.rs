@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use talaria_platform::{Body, BodyKind, ErrorKind, MessageId};
 
-use super::{Account, now};
+use super::{Account, REQUEST, now};
 use crate::pace::{EditPace, Next, Unshown};
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
@@ -172,12 +172,13 @@ impl Growing {
     /// Lets the final go. If an edit may still be under way, the final is shown once more later.
     pub async fn close(self) -> store::Result<()> {
         if self.uncertain {
-            let (turn, now) = (self.turn.clone(), store::unix_now());
+            let turn = self.turn.clone();
+            let late = store::unix_now() + REQUEST.as_secs() as i64;
             self.account
                 .store
                 .write(move |tx| {
                     let first = tx.first_part(&turn.id)?;
-                    tx.show_again(&turn, first.as_ref(), now)
+                    tx.show_again(&turn, first.as_ref(), late)
                 })
                 .await?;
         }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{ErrorKind, MessageId, Place};
+use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Place};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use crate::pace::Class;
 use crate::store::{OutboxKind, OutboxRow, StoreError, unix_now};
 use crate::testing::failpoint;
 
-/// Rows that are loaded at once. The rest waits in the store.
+/// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
 
 /// Pauses between two tries of one row, where the network does not name one.
@@ -38,7 +38,9 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
     let mut busy: Vec<Place> = Vec::new();
     loop {
         let (id, last) = (account.id.clone(), loaded.last);
-        for (seq, row) in account.store.read(move |tx| tx.pending(&id, last, LOAD)).await? {
+        let rows = account.store.read(move |tx| tx.pending(&id, last, LOAD)).await?;
+        let more = rows.len() == LOAD;
+        for (seq, row) in rows {
             loaded.last = seq;
             loaded.places.entry(row.place.clone()).or_default().push_back(row);
         }
@@ -62,6 +64,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
         }
         loaded.places.retain(|place, rows| !rows.is_empty() || busy.contains(place));
         tokio::select! {
+            () = std::future::ready(()), if more => {}
             () = account.work.notified() => {}
             Some(ended) = sending.join_next() => match ended {
                 Ok(Ok(place)) => {
@@ -87,23 +90,36 @@ enum Ready {
     Nothing,
 }
 
-/// The next row of a place, unless its turn still has an edit under way or its time has not come.
-/// A row that only repeats an earlier one never holds up what comes after it.
+/// The next row of a place: the ends of turns in their order, and only then what the gateway itself has to
+/// say, so that many small notices never keep an answer waiting. A row whose turn still has an edit under
+/// way waits for it, and so do the ends after it.
 fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
     let now = unix_now();
-    let mut soonest: Option<i64> = None;
-    for index in 0..rows.len() {
-        let Some(row) = rows.get(index) else { break };
+    let (mut notice, mut soonest) = (None, None::<i64>);
+    for (index, row) in rows.iter().enumerate() {
         if row.not_before > now {
             soonest = Some(soonest.map_or(row.not_before, |other| other.min(row.not_before)));
             continue;
         }
-        if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
-            return Ready::Nothing;
+        match row.kind {
+            OutboxKind::Notice => notice = notice.or(Some(index)),
+            OutboxKind::Final | OutboxKind::Again => {
+                if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
+                    break;
+                }
+                return take(rows, index);
+            }
         }
-        return rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)));
     }
-    soonest.map_or(Ready::Nothing, |at| Ready::In(Duration::from_secs((at - now).unsigned_abs())))
+    match (notice, soonest) {
+        (Some(index), _) => take(rows, index),
+        (None, Some(at)) => Ready::In(Duration::from_secs((at - now).unsigned_abs())),
+        (None, None) => Ready::Nothing,
+    }
+}
+
+fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
+    rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)))
 }
 
 /// Sends one row until it has arrived or never can.
@@ -131,12 +147,24 @@ async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
             }
             Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
                 tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");
+                say_unshown(account, &row).await;
                 return account.store.write(move |tx| tx.dropped(&row)).await;
             }
             // The row stays for the day the account works again.
             Err(ErrorKind::Fatal) => std::future::pending().await,
         }
     }
+}
+
+/// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
+/// nobody is left to read it.
+async fn say_unshown(account: &Account, row: &OutboxRow) {
+    let (OutboxKind::Final, Some(turn)) = (row.kind, &row.turn) else { return };
+    let words = format!("A part of the answer could not be shown here (turn {}).", turn.short());
+    let body = Body { reply_to: row.body.reply_to.clone(), ..Body::new(BodyKind::Notice, words) };
+    let key = turn.send_key(format_args!("unshown{}", row.part));
+    let ticket = account.permit(Class::Notice).await;
+    let _ = account.request(ticket, account.platform.send(&row.place, &key, &body)).await;
 }
 
 /// One try. The first part of a turn's end takes the place of the message that showed the turn.
@@ -188,7 +216,7 @@ async fn send(
         },
         (Some(Some(message)), OutboxKind::Final | OutboxKind::Notice) => match edit(message).await {
             // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
-            Err(ErrorKind::Gone | ErrorKind::Rejected) => {
+            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
                 let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
                 post(&key).await
             }

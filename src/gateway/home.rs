@@ -1,6 +1,7 @@
-//! The state folder: private, and of one process at a time.
+//! The state folder: made private, and of one process at a time. A folder that was there before keeps its
+//! rights; what is in it is private by itself.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -56,9 +57,6 @@ impl Home {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        // A folder that was there before may be open to others.
-        let rights = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        fs::set_permissions(path, rights).context("the state folder cannot be made private")?;
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 

@@ -70,20 +70,21 @@ pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) ->
     let after = retry_after(headers);
     let kind = match status.as_u16() {
         429 | 503 => AgentErrorKind::NothingRan { after },
-        // Somebody in between gave up; the server behind may have run the turn.
-        502 | 504 | 520..=599 => AgentErrorKind::Unknown { after },
+        // It failed inside, or somebody in between gave up: the turn may have run.
+        408 | 500..=599 => AgentErrorKind::Unknown { after },
         _ => AgentErrorKind::Refused,
     };
     let reason = match status.as_u16() {
         403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => {
             "it takes sessions only with a key. Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here"
         }
-        401 | 403 => "it does not accept the key",
+        401 | 403 => "it does not accept the key, or wants one; set the same key at both ends",
         400 | 422 => "it did not understand the request",
         404 | 405 => "there is no such service at this address",
         413 => "the conversation is too long for it; /new begins another one",
         429 => "it is busy",
         503 => "it is not available right now",
+        408 => "it got tired of waiting",
         502 | 504 => "the server behind it did not answer",
         300..=399 => "it redirects, which is not followed; set its final address",
         500..=599 => "it failed inside",
@@ -144,8 +145,9 @@ mod tests {
             let proven = matches!(of(code, None, "").kind, AgentErrorKind::NothingRan { .. });
             assert_eq!(proven, code == 429 || code == 503, "{code}");
         }
-        assert!(matches!(of(502, None, "").kind, AgentErrorKind::Unknown { .. }));
-        assert!(matches!(of(504, None, "").kind, AgentErrorKind::Unknown { .. }));
+        for code in [408, 500, 502, 504, 529] {
+            assert!(matches!(of(code, None, "").kind, AgentErrorKind::Unknown { .. }), "{code}");
+        }
     }
 
     #[test]

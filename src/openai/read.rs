@@ -23,8 +23,9 @@ const REFUSAL: usize = 4096;
 /// How long the end of a body may take after the end of the answer. Servers send both at once.
 const REST: Duration = Duration::from_secs(1);
 
-/// Bytes of one turn, thoughts, keep-alives and all.
-const TURN: usize = 16 * 1024 * 1024;
+/// Bytes of one stream as they come over the wire. What they decode to is bounded by the turn's own cap; a
+/// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
+const WIRE: usize = 48 * 1024 * 1024;
 
 /// Who is read from, and how.
 pub struct Reader<'a> {
@@ -117,8 +118,8 @@ impl Reader<'_> {
             };
             last = Instant::now();
             size += chunk.len();
-            if size > TURN {
-                return Err(AgentError::new(AgentErrorKind::CutShort, "the answer grew beyond 16 MiB"));
+            if size > WIRE {
+                return Err(AgentError::new(AgentErrorKind::CutShort, "the agent sent more than 48 MiB"));
             }
             let mut events = parser.feed(&chunk);
             loop {
@@ -194,19 +195,23 @@ impl Reader<'_> {
         if let Some(usage) = chunk.usage {
             out.emit(TurnEvent::Usage(usage.into()));
         }
-        match chunk.finish_reason() {
-            Some("error") => progress.finish = Some(Err(fault::reported(chunk.error.as_ref()))),
-            Some("length") => progress.finish = Some(Ok(TurnEnd::Limit)),
+        let finish = match chunk.finish_reason() {
+            // An error object says more than any finish reason beside it.
+            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref()))),
+            Some("error") => Some(Err(fault::reported(None))),
+            Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
                 let words = "the model's provider filtered the rest";
-                progress.finish = Some(Err(AgentError::new(AgentErrorKind::CutShort, words)));
+                Some(Err(AgentError::new(AgentErrorKind::CutShort, words)))
             }
-            Some(_) => progress.finish = Some(Ok(TurnEnd::Done)),
-            // An error object without any finish reason ends the turn as well.
-            None if chunk.error.is_some() => {
-                progress.finish = Some(Err(fault::reported(chunk.error.as_ref())));
-            }
-            None => {}
+            Some(_) => Some(Ok(TurnEnd::Done)),
+            None => None,
+        };
+        // What has failed does not become a success by a later chunk.
+        if let Some(finish) = finish
+            && !matches!(progress.finish, Some(Err(_)))
+        {
+            progress.finish = Some(finish);
         }
         ControlFlow::Continue(())
     }

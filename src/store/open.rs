@@ -102,11 +102,26 @@ fn create_private(path: &Path) -> Result<File, OpenError> {
 
 /// Looks without writing: is this ours, whole, and of a version we know?
 fn prove(path: &Path) -> Result<(), OpenError> {
+    match prove_by(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        // A process died in the middle of a change, before there was a write-ahead log: ours can only do
+        // so while it makes the database. What is half done must be undone before anything can be read.
+        Err(OpenError::Other { source, .. }) if is_half_done(&source) => {
+            prove_by(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        }
+        proven => proven,
+    }
+}
+
+fn is_half_done(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+}
+
+fn prove_by(path: &Path, flags: OpenFlags) -> Result<(), OpenError> {
     if std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
         return Ok(());
     }
     let other = |source: rusqlite::Error| classify(path, source);
-    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(other)?;
+    let conn = Connection::open_with_flags(path, flags).map_err(other)?;
     conn.busy_timeout(BUSY).map_err(other)?;
     let number = |pragma: &str| conn.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(other);
 
@@ -169,6 +184,24 @@ mod tests {
         let path = dir.path().join("talaria.db");
         drop(open(&path).unwrap());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(open(&path).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_died_while_it_made_the_database_does_not_keep_the_next_from_starting() {
+        let dir = tempfile::tempdir().unwrap();
+        let (making, path) = (dir.path().join("making.db"), dir.path().join("talaria.db"));
+        let conn = Connection::open(&making).unwrap();
+        // Too much for the cache: some of it is in the file before the transaction ends.
+        conn.execute_batch(
+            "PRAGMA cache_size = 1; BEGIN; CREATE TABLE t (x);
+             INSERT INTO t VALUES (zeroblob(100000)), (zeroblob(100000));",
+        )
+        .unwrap();
+        std::fs::copy(&making, &path).unwrap();
+        std::fs::copy(dir.path().join("making.db-journal"), dir.path().join("talaria.db-journal")).unwrap();
+        assert_ne!(std::fs::metadata(&path).unwrap().len(), 0);
+        drop(open(&path).unwrap());
         drop(open(&path).unwrap());
     }
 

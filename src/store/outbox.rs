@@ -113,6 +113,22 @@ impl Tx<'_> {
         Ok(body.map(|body| serde_json::from_str(&body)).transpose()?)
     }
 
+    /// Has the first part of a turn's end shown once more at `not_before`, when any edit before it has run
+    /// out of time.
+    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, not_before: i64) -> Result<()> {
+        let Some(body) = first else { return Ok(()) };
+        self.add_outbox(&OutboxRow {
+            key: turn.id.send_key("again"),
+            account: turn.account.clone(),
+            place: turn.place.clone(),
+            turn: Some(turn.id.clone()),
+            kind: OutboxKind::Again,
+            part: 0,
+            body: body.clone(),
+            not_before,
+        })
+    }
+
     /// Whether the end of another turn has yet to arrive in the place of this one.
     pub fn other_end_pending(&self, turn: &TurnRow) -> Result<bool> {
         let mut query = self.conn.prepare_cached(

@@ -101,9 +101,10 @@ impl Tx<'_> {
         Ok(query.query_row([&session.0], |row| row.get(0))?)
     }
 
-    /// Takes back everything that a turn added. `false` if it had added nothing.
-    pub fn forget_messages(&self, turn: &TurnId) -> Result<bool> {
-        Ok(self.conn.prepare_cached("DELETE FROM messages WHERE turn = ?1")?.execute([&turn.0])? > 0)
+    /// Takes back everything that a turn added.
+    pub fn forget_messages(&self, turn: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM messages WHERE turn = ?1")?.execute([&turn.0])?;
+        Ok(())
     }
 }
 

@@ -84,6 +84,15 @@ pub struct TurnRow {
     pub prepared: Option<Prepared>,
 }
 
+/// A turn that has not ended.
+#[derive(Clone, Debug)]
+pub struct OpenTurn {
+    /// Which.
+    pub id: TurnId,
+    /// Somebody asked to stop it.
+    pub stopping: bool,
+}
+
 /// The end of a turn: what is stored in one transaction with the parts the room must show.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
@@ -144,27 +153,38 @@ impl Tx<'_> {
         event: &EventId,
     ) -> Result<Option<TurnRow>> {
         self.one_turn(
-            "account = ?1 AND room = ?2 AND event = ?3 AND state = 'queued' AND request IS NULL",
+            "account = ?1 AND room = ?2 AND event = ?3 AND state = 'queued' AND undone = 0",
             params![account.as_str(), room.as_str(), event.as_str()],
         )
     }
 
-    /// The last turn of a session that was not taken back.
+    /// The last turn of a session that ran and was not taken back.
     pub fn last_turn(&self, session: &SessionId) -> Result<Option<TurnRow>> {
-        self.one_turn("session = ?1 AND undone = 0 ORDER BY seq DESC LIMIT 1", [&session.0])
-    }
-
-    /// A session's turns that have not ended, in order.
-    pub fn open_turns(&self, session: &SessionId) -> Result<Vec<TurnRow>> {
-        self.turns_where(
-            "session = ?1 AND state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
+        self.one_turn(
+            "session = ?1 AND undone = 0 AND NOT (state = 'cancelled' AND api_calls = 0)
+             ORDER BY seq DESC LIMIT 1",
             [&session.0],
         )
     }
 
+    /// A session's turns that have not ended, in order.
+    pub fn open_turns(&self, session: &SessionId) -> Result<Vec<OpenTurn>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id, stop FROM turns
+             WHERE session = ?1 AND state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
+        )?;
+        let rows = query
+            .query_map([&session.0], |row| Ok(OpenTurn { id: TurnId(row.get(0)?), stopping: row.get(1)? }))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Every turn that has not ended, in order; what a start must take up again.
-    pub fn all_open_turns(&self) -> Result<Vec<TurnRow>> {
-        self.turns_where("state IN ('queued', 'dispatched', 'streaming') ORDER BY seq", [])
+    pub fn all_open_turns(&self) -> Result<Vec<(SessionId, TurnId)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT session, id FROM turns WHERE state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
+        )?;
+        let rows = query.query_map([], |row| Ok((SessionId(row.get(0)?), TurnId(row.get(1)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Changes the question of a turn that still waits.
@@ -197,14 +217,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The turn no longer counts for `/retry`, `/undo` and history. `true` if history changed.
-    pub fn take_back(&self, turn: &TurnRow) -> Result<bool> {
+    /// The turn no longer counts for `/retry`, `/undo` and history. Even one that recorded nothing here may
+    /// be remembered by the upstream, so the history is another one from now on.
+    pub fn take_back(&self, turn: &TurnRow) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET undone = 1 WHERE id = ?1")?.execute([&turn.id.0])?;
-        let changed = self.forget_messages(&turn.id)?;
-        if changed {
-            self.fork_session(&turn.session)?;
-        }
-        Ok(changed)
+        self.forget_messages(&turn.id)?;
+        self.fork_session(&turn.session)
     }
 
     /// Keeps text that people are about to see; `offset` is the length of what was kept before.

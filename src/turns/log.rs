@@ -15,6 +15,9 @@ use crate::agent::{Step, TurnEvent, Usage};
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
 const ENTRY: usize = 128;
 
+/// Names of tools that are kept for the record; more than any honest turn uses.
+const TOOLS: usize = 64;
+
 /// The events of one turn.
 pub struct TurnLog {
     inner: Mutex<Inner>,
@@ -94,7 +97,7 @@ impl TurnLog {
             TurnEvent::Thought(text) => inner.size += text.len(),
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len();
-                if !inner.tools.contains(&step.title) {
+                if inner.tools.len() < TOOLS && !inner.tools.contains(&step.title) {
                     inner.tools.push(step.title.clone());
                 }
                 inner.add(Entry::Step(step));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use talaria_platform::{Body, BodyKind};
+use talaria_platform::{Body, BodyKind, Show};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use crate::agent::{
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
 use crate::session::Utc;
-use crate::store::{self, Finish, OutboxKind, OutboxRow, Session, State, StoreError, TurnRow, unix_now};
+use crate::store::{self, Finish, Session, State, StoreError, TurnRow, unix_now};
 use crate::testing::failpoint;
 use crate::{conversation, media};
 
@@ -26,6 +26,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// The pause after the first failed try; each further one is twice as long, up to `LONGEST_BACKOFF`.
 const BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// What there was of a turn before this process took it up.
+pub(super) struct Before {
+    /// Text that people could already read.
+    pub floor: String,
+    /// A message that shows the turn was sent, or may have been.
+    pub anchored: bool,
+    /// How many messages of history go along.
+    pub history: usize,
+}
 
 /// How a drive of a turn came out.
 enum Drive {
@@ -38,20 +48,20 @@ enum Drive {
 impl Turns {
     /// Runs one turn of a line.
     pub(super) async fn run(&self, running: &Running) -> store::Result<()> {
-        let Some((turn, session, floor, history)) = self.load(running).await? else { return Ok(()) };
+        let Some((turn, session, before, history)) = self.load(running).await? else { return Ok(()) };
         let Some(account) = self.delivery.account(&turn.account) else {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         };
         let log = TurnLog::new(self.settings.turn_bytes);
-        let offset = history.len();
+        let floor = before.floor.clone();
 
         let work = async {
             let drive = self.drive(&turn, &session, history, &log, running).await?;
             match drive {
                 Drive::Over(outcome) => {
                     failpoint("turn.ended");
-                    self.finish(&turn, &log, floor.clone(), offset, outcome).await?;
+                    self.finish(&turn, &log, before, outcome).await?;
                     failpoint("turn.finished");
                     log.end();
                 }
@@ -65,7 +75,7 @@ impl Turns {
             log.end();
             result
         };
-        let (result, ()) = tokio::join!(work, conversation::show(&account, &turn, &log, floor.clone()));
+        let (result, ()) = tokio::join!(work, conversation::show(&account, &turn, &log, floor));
         account.wake();
         result
     }
@@ -73,7 +83,7 @@ impl Turns {
     async fn load(
         &self,
         running: &Running,
-    ) -> store::Result<Option<(TurnRow, Session, String, Vec<Message>)>> {
+    ) -> store::Result<Option<(TurnRow, Session, Before, Vec<Message>)>> {
         let (id, settings) = (running.id.clone(), self.settings.clone());
         self.store
             .read(move |tx| {
@@ -82,9 +92,13 @@ impl Turns {
                     return Ok(None);
                 }
                 let session = tx.session(&turn.session)?;
-                let floor = tx.checkpointed(&id)?;
                 let history = tx.history(&turn.session, settings.history_messages, settings.history_bytes)?;
-                Ok(Some((turn, session, floor, history)))
+                let before = Before {
+                    floor: tx.checkpointed(&id)?,
+                    anchored: tx.anchor(&id)?.is_some(),
+                    history: history.len(),
+                };
+                Ok(Some((turn, session, before, history)))
             })
             .await
     }
@@ -108,10 +122,14 @@ impl Turns {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
         let mut turn = self.agent_turn(row, session, history, resumed);
-        if prepared.is_none() {
-            self.fetch_media(row, &mut turn).await;
-        }
         let sink = Sink::new(log);
+        if prepared.is_none() {
+            tokio::select! {
+                () = self.fetch_media(row, &mut turn) => {}
+                // The first attempt sees at once that it is not wanted.
+                () = self.interrupted(running, &sink) => {}
+            }
+        }
         let deadline = Instant::now() + self.settings.retry_for;
         let mut backoff = BACKOFF;
         loop {
@@ -144,6 +162,11 @@ impl Turns {
                     }));
                 }
                 Err(error) => match error.kind {
+                    // Nothing ran this time, but an earlier attempt may have: it stays dispatched.
+                    AgentErrorKind::NothingRan { after } if turn.attempt == Attempt::Resume => {
+                        let kind = AgentErrorKind::Unknown { after };
+                        (AgentError { kind, ..error }, after)
+                    }
                     AgentErrorKind::NothingRan { after } => {
                         if prepared.is_some() {
                             let id = row.id.clone();
@@ -177,13 +200,19 @@ impl Turns {
                 let words = error.words;
                 return Ok(Drive::Over(match error.kind {
                     AgentErrorKind::Unknown { .. } => Outcome::Unknown { words },
-                    _ => Outcome::Failed { words },
+                    AgentErrorKind::NothingRan { .. }
+                    | AgentErrorKind::Refused
+                    | AgentErrorKind::CutShort => Outcome::Failed { words },
                 }));
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
             let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
-            let words =
-                format!("{} Trying again until {:02}:{:02} UTC.", error.words, until.hour, until.minute);
+            let words = format!(
+                "{}. Trying again until {:02}:{:02} UTC.",
+                sentence(&error.words),
+                until.hour,
+                until.minute
+            );
             sink.emit(TurnEvent::Notice(Some(words)));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -194,6 +223,13 @@ impl Turns {
                 () = self.draining.cancelled() => return Ok(Drive::Suspended),
             }
             sink.emit(TurnEvent::Notice(None));
+            if prepared.is_none() {
+                // The person may have changed the question meanwhile.
+                let id = row.id.clone();
+                if let Some(row) = self.store.read(move |tx| tx.turn(&id)).await? {
+                    turn.prompt = spoken(&row);
+                }
+            }
         }
     }
 
@@ -227,8 +263,15 @@ impl Turns {
         let mut run = self.agent.run_turn(turn, prepared, sink, stop.clone());
         tokio::select! {
             end = &mut run => return Ok(end),
-            () = self.interrupted(running, sink) => stop.cancel(),
+            () = self.interrupted(running, sink) => {}
         }
+        let wanted =
+            self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
+        if wanted && prepared.resumable {
+            // The next process asks for this very run, so it must not be told to end: it is only let go.
+            return Ok(Ok(TurnEnd::Stopped));
+        }
+        stop.cancel();
         // An agent that does not end in time is dropped, which ends it too.
         Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
     }
@@ -279,16 +322,21 @@ impl Turns {
         &self,
         turn: &TurnRow,
         log: &TurnLog,
-        floor: String,
-        history_offset: usize,
+        before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
         let summary = log.summary();
         // Only a whole answer may be shorter than what people could already read.
         let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
-        let text = if !whole && summary.text.len() < floor.len() { floor } else { summary.text };
+        let text =
+            if !whole && summary.text.len() < before.floor.len() { before.floor } else { summary.text };
         let blank = text.trim().is_empty();
-        let max = self.delivery.account(&turn.account).map_or(usize::MAX, |account| account.about().max_text);
+        let account = self.delivery.account(&turn.account);
+        let max = account.as_ref().map_or(usize::MAX, |account| account.about().max_text);
+        // The process before this one may have died with an edit under way, which could still arrive after
+        // the final: then the final is shown once more when that time has passed.
+        let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
+        let again = before.anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let parts = reply::split(&reply::finished(&text, &outcome), max)
             .into_iter()
@@ -303,29 +351,27 @@ impl Turns {
         let finish = Finish {
             api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
             tools: summary.tools,
-            history_offset,
+            history_offset: before.history,
             usage: summary.usage,
             text,
             outcome,
             messages,
             parts,
         };
-        self.keep_end(Arc::new(turn.clone()), Arc::new(finish)).await
+        self.keep_end(Arc::new(turn.clone()), Arc::new(finish), again).await
     }
 
     /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
     /// rather than being lost.
-    async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>) -> store::Result<()> {
+    async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>, again: bool) -> store::Result<()> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
-                // The process before this one may have died with an edit under way, which could still
-                // arrive after the final: then the final is shown once more when that time has passed.
-                if row.state != State::Queued && tx.anchor(&row.id)?.is_some() {
-                    tx.show_again(&row, end.parts.first(), now)?;
+                match again {
+                    true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),
+                    false => Ok(()),
                 }
-                Ok(())
             });
             match written.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),
@@ -354,19 +400,12 @@ fn jitter(pause: Duration) -> Duration {
     pause / 2 + (pause / 2).mul_f64(f64::from(nanos % 1000) / 1000.0)
 }
 
-impl store::Tx<'_> {
-    /// Has the first part of a turn's end shown once more, after any edit before it has run out of time.
-    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, now: i64) -> store::Result<()> {
-        let Some(body) = first else { return Ok(()) };
-        self.add_outbox(&OutboxRow {
-            key: turn.id.send_key("again"),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            turn: Some(turn.id.clone()),
-            kind: OutboxKind::Again,
-            part: 0,
-            body: body.clone(),
-            not_before: now + REQUEST.as_secs() as i64,
-        })
+/// Words as a sentence without its full stop, so that more can follow.
+fn sentence(words: &str) -> String {
+    let words = words.trim_end().trim_end_matches('.');
+    let mut chars = words.chars();
+    match chars.next() {
+        Some('⚠') | None => words.to_owned(),
+        Some(first) => format!("⚠️ {}{}", first.to_uppercase(), chars.as_str()),
     }
 }

@@ -42,7 +42,7 @@ async fn kill_everywhere(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_moments_lose_and_double_nothing() {
     for kind in [Kind::Idempotent, Kind::Plain] {
-        let trials = (0..if full() { 60 } else { 6 }).map(|seed| Trial::new(kind, random_deaths(seed)));
+        let trials = (0..if full() { 100 } else { 12 }).map(|seed| Trial::new(kind, random_deaths(seed)));
         Tally::of("at random moments", kind, trials).await.is_clean();
     }
 }
@@ -55,6 +55,14 @@ fn random_deaths(seed: u64) -> Vec<Death> {
         Death::After(Duration::from_millis(30 + (number >> 33) % 470))
     };
     vec![moment(), moment(), moment()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_dies_while_it_first_starts_starts_the_next_time() {
+    let moments = (0..if full() { 120 } else { 24 }).map(|step| Duration::from_millis(4 + step * 2 % 60));
+    let trials =
+        moments.map(|moment| Trial::new(Kind::Idempotent, vec![Death::After(moment)]).with_one_prompt());
+    Tally::of("during the first start", Kind::Idempotent, trials).await.is_clean();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -78,7 +78,9 @@ async fn an_http_error_is_shown_and_counts_as_no_call() {
     upstream.answers(Answer::status(401, "Unauthorized: invalid API key"));
     let talaria = Talaria::to(&upstream);
     let ended = talaria.reads("hi\n").await;
-    ended.showed("").said("⚠️ Proxy error (401): it does not accept the key.");
+    ended.showed("").said(
+        "⚠️ Proxy error (401): it does not accept the key, or wants one; set the same key at both ends.",
+    );
     assert!(!ended.err.contains("Unauthorized: invalid"), "the server's body is not for people");
     assert_eq!(result(&talaria), ("failed".into(), "".into(), 0, "[]".into(), 0));
 }

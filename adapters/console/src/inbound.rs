@@ -4,14 +4,15 @@ use std::io::{self, BufRead};
 use std::thread;
 
 use talaria_platform::{
-    Author, Batch, Error, ErrorKind, Event, EventId, EventKind, Inbox, Message, Place, Room, Trust, UserId,
+    Author, Batch, Error, ErrorKind, Event, EventId, EventKind, Inbox, Message, Place, Room, RoomId, Trust,
+    UserId,
 };
 use tokio::sync::mpsc;
 
 use crate::floor::Floor;
 use crate::line::{self, LONGEST, Line};
 use crate::outbound::Outbound;
-use crate::{Input, ROOM, id};
+use crate::{Input, id};
 
 /// The only person there is.
 const OWNER: &str = "owner";
@@ -27,6 +28,7 @@ const TOO_LONG: &str = "That was longer than 1 MiB and was not sent. Please send
 /// everything is that a person types into a program that ends.
 pub struct Inbound {
     source: Source,
+    room: RoomId,
     /// A file or pipe is read on only when the prompt before is answered.
     in_turns: bool,
     /// Lines that ended with a backslash.
@@ -47,13 +49,13 @@ enum Source {
 }
 
 impl Inbound {
-    pub fn new(input: Input, floor: Floor, outbound: Outbound) -> Self {
+    pub fn new(input: Input, room: RoomId, floor: Floor, outbound: Outbound) -> Self {
         let (source, in_turns) = match input {
             Input::Terminal(input) => (Source::Unread(input), false),
             Input::Lines(input) => (Source::Unread(input), true),
             Input::Nothing => (Source::Nothing, false),
         };
-        Self { source, in_turns, draft: String::new(), pending: None, floor, outbound }
+        Self { source, room, in_turns, draft: String::new(), pending: None, floor, outbound }
     }
 
     /// Hands prompts over until the input ends. May be called again after an error.
@@ -70,7 +72,7 @@ impl Inbound {
                 self.floor.free().await;
             }
             let Some(text) = self.prompt().await? else { return Ok(()) };
-            let event = event(text);
+            let event = event(self.room.clone(), text);
             self.floor.ask(event.id.clone());
             self.pending = Some(event);
         }
@@ -162,10 +164,10 @@ fn pump(mut input: Box<dyn BufRead + Send>, lines: &mpsc::Sender<io::Result<Line
     }
 }
 
-fn event(text: String) -> Event {
+fn event(room: RoomId, text: String) -> Event {
     Event {
         id: EventId::new(id::unique()),
-        place: Place::room(ROOM),
+        place: Place { room, thread: None },
         room: Room { name: None, direct: true },
         // Whoever holds the terminal of this process could as well read its memory.
         author: Author { id: UserId::from(OWNER), name: None, trust: Trust::Verified },

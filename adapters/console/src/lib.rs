@@ -1,7 +1,7 @@
 //! A person at a terminal, as a platform: the same core as for any chat network, without a network.
 //!
-//! There is one room, `console`, and one person in it, `owner`. What stands at the other end of
-//! standard input decides how we talk ([`stdin_kind`]):
+//! There is one person, `owner`, and one room. What stands at the other end of standard input decides
+//! which, and how we talk ([`stdin_kind`]):
 //!
 //! - **a terminal**: a chat with a prompt. Answers appear while they are written.
 //! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets
@@ -26,12 +26,13 @@ mod pipe;
 mod screen;
 mod stdin;
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::sync::Arc;
 
 use talaria_platform::{
-    Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MessageId, Place, Platform,
-    SendKey, Show, Signal,
+    Body, BodyKind, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MessageId, Place,
+    Platform, RoomId, SendKey, Show, Signal,
 };
 use tokio::sync::Mutex;
 
@@ -42,8 +43,8 @@ use crate::pipe::Pipe;
 use crate::screen::Screen;
 pub use crate::stdin::{StdinKind, stdin_kind};
 
-/// The only room there is.
-const ROOM: &str = "console";
+/// The room of whoever sits at a terminal.
+const TERMINAL: &str = "console";
 
 /// What a person writes with.
 pub enum Input {
@@ -95,6 +96,9 @@ impl Output {
 /// The platform.
 pub struct Console {
     show: Show,
+    /// The terminal's conversation goes on with the next start. Each pipe has one of its own: what a script
+    /// is told must not depend on what somebody said before.
+    room: RoomId,
     /// Whose turn it is to speak; `inbound` hands the word over, `finish` hands it back.
     floor: Floor,
     /// Locked for as long as `run` runs. Kept here so that a second `run` offers what the first could
@@ -107,13 +111,25 @@ impl Console {
     /// A console that is read when [`run`](Platform::run) is called. Fails only if the system has no
     /// thread left for the writer.
     pub fn new(input: Input, output: Output) -> io::Result<Self> {
+        let room = match &input {
+            Input::Terminal(_) | Input::Nothing => RoomId::new(TERMINAL),
+            Input::Lines(_) => RoomId::new(format!("pipe-{}", id::unique())),
+        };
         let (show, surface) = match &input {
             Input::Terminal(_) => (Show::Append, Surface::Screen(Screen::new(output))),
             Input::Lines(_) | Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output))),
         };
         let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
-        let inbound = Mutex::new(Inbound::new(input, floor.clone(), outbound.clone()));
-        Ok(Self { show, floor, inbound, outbound })
+        let inbound = Mutex::new(Inbound::new(input, room.clone(), floor.clone(), outbound.clone()));
+        Ok(Self { show, room, floor, inbound, outbound })
+    }
+
+    /// What ended in another room, in an earlier process, is shown but is no answer to anything here.
+    fn body_for<'a>(&self, place: &Place, body: &'a Body) -> Cow<'a, Body> {
+        match place.room == self.room {
+            true => Cow::Borrowed(body),
+            false => Cow::Owned(Body { kind: BodyKind::Notice, ..body.clone() }),
+        }
     }
 
     /// What every shown body ends with, whether it was sent or edited.
@@ -165,8 +181,8 @@ impl Platform for Console {
         body: &'a Body,
     ) -> BoxFuture<'a, Result<MessageId, Error>> {
         Box::pin(async move {
-            known(place)?;
-            self.finish(body, self.outbound.send(key, body).await)
+            let body = self.body_for(place, body);
+            self.finish(&body, self.outbound.send(key, &body).await)
         })
     }
 
@@ -181,8 +197,8 @@ impl Platform for Console {
             if self.show == Show::Once {
                 return Err(ErrorKind::Unsupported.into());
             }
-            known(place)?;
-            self.finish(body, self.outbound.edit(message, body).await)
+            let body = self.body_for(place, body);
+            self.finish(&body, self.outbound.edit(message, &body).await)
         })
     }
 
@@ -194,10 +210,6 @@ impl Platform for Console {
             }
         })
     }
-}
-
-fn known(place: &Place) -> Result<(), ErrorKind> {
-    if *place == Place::room(ROOM) { Ok(()) } else { Err(ErrorKind::Gone) }
 }
 
 #[cfg(test)]

@@ -106,11 +106,18 @@ fn a_key_or_a_server_and_a_model_make_the_local_agent() {
 
 #[test]
 fn a_local_agent_without_a_model_is_refused() {
-    insta::assert_snapshot!(Scene::new().var("OPENAI_API_KEY", "sk-1").errors(), @"
-    error: there is a model server or a key for one, but no model is named
+    insta::assert_snapshot!(Scene::new().var("OPENAI_BASE_URL", "http://127.0.0.1:1/v1").errors(), @"
+    error: there is a model server but no model is named
 
     hint: set `OPENAI_MODEL` or `agent.model`, for example to `llama3.2`
     ");
+}
+
+#[test]
+fn a_key_alone_is_no_wish_for_an_agent() {
+    let config = Scene::new().var("OPENAI_API_KEY", "sk-1").load().unwrap();
+    assert_eq!(config.agent, AgentChoice::Guide);
+    assert!(config.warnings.iter().any(|warning| warning.contains("OPENAI_MODEL")), "{:?}", config.warnings);
 }
 
 #[test]

@@ -56,7 +56,10 @@ async fn keep_alives_that_stop_mean_more_than_silence() {
 async fn a_refusal_that_does_not_end_is_a_refusal() {
     let answer = Answer::bytes("HTTP/1.1 401 Scripted\r\ncontent-length: 100\r\n\r\nnot all of it").hangs();
     let (_, err) = asked(answer, "connect_timeout").await;
-    assert_eq!(err, "⚠️ Proxy error (401): it does not accept the key.\n");
+    assert_eq!(
+        err,
+        "⚠️ Proxy error (401): it does not accept the key, or wants one; set the same key at both ends.\n"
+    );
 }
 
 /// F30. No timeout is short here: what ends the turn is the mark alone.

@@ -4,6 +4,9 @@
 //! has exactly one finished answer, in its room's order, and that nobody is ever shown less than
 //! before.
 
+#[cfg(test)]
+mod tests;
+
 use super::trial::{History, MAX_TEXT, Prompt};
 use crate::support::agent_server::Kind;
 use crate::support::network::Shown;

@@ -46,7 +46,7 @@ impl Life {
     }
 
     /// Kills it at a moment of the test's choice.
-    pub async fn is_killed(mut self) {
+    pub async fn kill(mut self) {
         // It may have ended by itself, which the checker then sees in the rooms.
         self.child.kill().ok();
         self.ended().await;
@@ -72,4 +72,12 @@ impl Drop for Life {
 /// Where all lives of one home write their log.
 pub fn log(home: &Path) -> std::path::PathBuf {
     home.join("gateway.log")
+}
+
+#[tokio::test]
+async fn only_a_kill_counts_as_one() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("talaria.yaml"), "no_such_key: 1\n").unwrap();
+    let life = Life::begin(home.path(), &[]);
+    assert_eq!(life.dies(Duration::from_secs(30)).await, Err("it ended with exit status: 78".to_owned()));
 }

@@ -40,7 +40,7 @@ async fn a_deleted_question_that_waits_is_not_asked() {
     @ann  one
     bot   The first answer
     @ann  two
-    note  Noted; one is before it. /stop ends what runs.
+    note  Noted; one is before it. /stop ends all of them.
     note  Not run: it was stopped before its turn came.
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 1);

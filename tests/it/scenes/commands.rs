@@ -14,7 +14,7 @@ async fn help_lists_what_can_be_said() {
     @ann  /help
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
-          - `/new` begins a new conversation; the agent forgets this one
+          - `/new` begins a new conversation, with the words behind it if there are any
           - `/stop` ends the running answer and whatever waits behind it
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
@@ -46,7 +46,7 @@ async fn status_says_what_runs_and_what_waits() {
           Agent: scripted. Session SESSION, 2 messages.
     @ann  one
     @ann  two
-    note  Noted; one is before it. /stop ends what runs.
+    note  Noted; one is before it. /stop ends all of them.
     @ann  /status
     note  One answer is running (turn 0eeacd), one message waits.
           Agent: scripted. Session SESSION, 2 messages.

@@ -35,7 +35,7 @@ async fn where_nothing_ran_it_is_tried_again_until_it_works() {
     room.shows("Trying again").await;
     assert_snapshot!(timeless(&room.now()), @r"
     @ann  hello?
-    bot…  The agent cannot be reached. Trying again until HH:MM UTC.
+    bot…  ⚠️ The agent cannot be reached. Trying again until HH:MM UTC.
     ");
 
     assert_snapshot!(room.settled().await, @r"
@@ -232,7 +232,7 @@ async fn a_panic_in_the_agent_fails_that_turn_only() {
     bot   Let me think
           ⚠️ Something went wrong inside the gateway (turn 9617b1).
     @ann  two
-    note  Noted; one is before it. /stop ends what runs.
+    note  Noted; one is before it. /stop ends all of them.
     bot   ok
     ");
 }

@@ -52,7 +52,7 @@ async fn a_terminal_is_told_apart_from_the_answer_that_it_is_tried_again() {
 
     let ours = room.ours();
     let [notice, answer] = ours.as_slice() else { panic!("once said is enough: {ours:?}") };
-    assert!(notice.starts_with("The agent cannot be reached. Trying again until"), "{notice}");
+    assert!(notice.starts_with("⚠️ The agent cannot be reached. Trying again until"), "{notice}");
     assert_eq!(answer, "ok");
 }
 

@@ -108,9 +108,9 @@ async fn stop_also_ends_what_waits_and_each_is_told() {
     bot   Let me think
           (stopped)
     @ann  and my month
-    note  Noted; one is before it. /stop ends what runs.
+    note  Noted; one is before it. /stop ends all of them.
     @ann  and my year
-    note  Noted; 2 are before it. /stop ends what runs.
+    note  Noted; 2 are before it. /stop ends all of them.
     @ann  /stop
     note  Not run: it was stopped before its turn came.
     note  Not run: it was stopped before its turn came.

@@ -25,9 +25,9 @@ async fn prompts_wait_in_order_and_are_told_how_many_are_before_them() {
     @ann  one
     bot   The first answer
     @ann  two
-    note  Noted; one is before it. /stop ends what runs.
+    note  Noted; one is before it. /stop ends all of them.
     @bob  three
-    note  Noted; 2 are before it. /stop ends what runs.
+    note  Noted; 2 are before it. /stop ends all of them.
     bot   The second answer
     bot   The third answer
     ");
@@ -51,8 +51,8 @@ async fn sixteen_wait_and_the_next_is_refused_for_all_to_see() {
 
     let shown = room.settled().await;
     assert_snapshot!(shown.lines().skip(31).collect::<Vec<_>>().join("\n"), @r"
-    note  Noted; 15 are before it. /stop ends what runs.
-    note  Noted; 16 are before it. /stop ends what runs.
+    note  Noted; 15 are before it. /stop ends all of them.
+    note  Noted; 16 are before it. /stop ends all of them.
     @ann  one too many
     note  16 messages wait already, so this one was not taken. Please send it again later.
     ");

@@ -113,7 +113,7 @@ impl World for Scene {
     }
 
     fn place(&self) -> Place {
-        Place::room("console")
+        Place { room: self.console.room.clone(), thread: None }
     }
 
     fn person_says<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
