@@ -13,6 +13,7 @@ use crate::agent::TurnEvent;
 use crate::delivery::{Account, Checkpoint, Growing, now};
 use crate::pace::{Next, Unshown};
 use crate::reply::{Reply, Style};
+use crate::session::this_process;
 use crate::store::{self, TurnRow};
 use crate::turns::log::{Position, TurnLog};
 
@@ -167,7 +168,7 @@ impl<'a> Conversation<'a> {
     fn say(&mut self) {
         let Some(words) = self.said.waiting.take().filter(|words| *words != self.said.last) else { return };
         self.said.count += 1;
-        let key = self.turn.id.send_key(format_args!("w{}.{}", self.said.count, std::process::id()));
+        let key = self.turn.id.send_key(format_args!("w{}.{}", self.said.count, this_process()));
         self.account.say(&self.turn.place, key, words.clone());
         self.said.last = words;
     }

@@ -1,6 +1,7 @@
 //! Ids of sessions and turns, and the key that finds a session from a place.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,13 @@ pub fn random_hex(bytes: usize) -> String {
     let filled = rustix::rand::getrandom(&mut buffer, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(bytes));
     hex(&buffer)
+}
+
+/// Another one in each process: for keys of what is never repeated by the next one. A process id would not
+/// do, because in a container it is the same each time.
+pub fn this_process() -> &'static str {
+    static NONCE: LazyLock<String> = LazyLock::new(|| random_hex(4));
+    &NONCE
 }
 
 fn hex(bytes: &[u8]) -> String {

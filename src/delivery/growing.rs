@@ -7,6 +7,7 @@ use talaria_platform::{Body, BodyKind, ErrorKind, MessageId};
 
 use super::{Account, REQUEST, now};
 use crate::pace::{EditPace, Next, Unshown};
+use crate::session::this_process;
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
 
@@ -128,7 +129,7 @@ impl Growing {
         let outcome = match &self.anchor {
             Some(message) => {
                 self.revision += 1;
-                let key = self.turn.id.send_key(format_args!("e{}.{}", self.revision, std::process::id()));
+                let key = self.turn.id.send_key(format_args!("e{}.{}", self.revision, this_process()));
                 let edit = self.account.platform.edit(place, message, &key, &body);
                 let outcome = self.account.request(ticket, edit).await;
                 failpoint("edit.sent");
