@@ -7,6 +7,7 @@
 //! that may have started is repeated only with the same stored bytes and key, and only where the
 //! upstream said that this does not run it twice.
 
+mod judge;
 pub mod log;
 mod run;
 mod sink;

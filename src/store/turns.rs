@@ -187,10 +187,10 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Changes the question of a turn that still waits.
+    /// Changes the question of a turn that still waits. A request that was made of the old one is never sent.
     pub fn set_prompt(&self, id: &TurnId, prompt: &str) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE turns SET prompt = ?2 WHERE id = ?1")?
+            .prepare_cached("UPDATE turns SET prompt = ?2, request = NULL WHERE id = ?1")?
             .execute(params![id.0, prompt])?;
         Ok(())
     }

@@ -7,11 +7,12 @@ use talaria_platform::{Body, BodyKind, Show};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::judge::{Facts, Verdict, judge};
 use super::log::TurnLog;
 use super::sink::Sink;
 use super::{Running, Turns};
 use crate::agent::{
-    AgentError, AgentErrorKind, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
+    AgentError, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
 };
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
@@ -57,11 +58,12 @@ impl Turns {
         let floor = before.floor.clone();
 
         let work = async {
-            let drive = self.drive(&turn, &session, history, &log, running).await?;
+            let mut asked = turn.clone();
+            let drive = self.drive(&mut asked, &session, history, &log, running).await?;
             match drive {
                 Drive::Over(outcome) => {
                     failpoint("turn.ended");
-                    self.finish(&turn, &log, before, outcome).await?;
+                    self.finish(&asked, &log, before, outcome).await?;
                     failpoint("turn.finished");
                     log.end();
                 }
@@ -103,132 +105,95 @@ impl Turns {
             .await
     }
 
-    /// Tries until the turn is over, or the budget is, or somebody asks to stop.
+    /// Runs a turn as far as it goes in this process. As long as nothing ran, `row` follows the question when the
+    /// person edits it: what was asked is what is remembered.
     async fn drive(
         &self,
-        row: &TurnRow,
+        row: &mut TurnRow,
         session: &Session,
         history: Vec<Message>,
         log: &TurnLog,
         running: &Running,
     ) -> store::Result<Drive> {
-        let mut prepared = row.prepared.clone();
         let resumed = row.state != State::Queued;
         if row.stop {
             let words = "Not run: it was stopped before its turn came.".to_owned();
             return Ok(Drive::Over(if resumed { Outcome::Stopped } else { Outcome::Cancelled { words } }));
         }
-        if resumed && !prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
+        if resumed && !row.prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
         let mut turn = self.agent_turn(row, session, history, resumed);
         let sink = Sink::new(log);
-        if prepared.is_none() {
-            tokio::select! {
-                () = self.fetch_media(row, &mut turn) => {}
-                // The first attempt sees at once that it is not wanted.
-                () = self.interrupted(running, &sink) => {}
-            }
+        if row.prepared.is_none() {
+            self.fetch_media(row, &mut turn, running, &sink).await;
         }
+        let drive = self.keep_trying(row, turn, &sink, running).await?;
+        if let Drive::Over(_) = drive {
+            sink.finish();
+        }
+        Ok(drive)
+    }
+
+    /// Tries until the turn is over, or the budget is, or somebody asks to stop.
+    async fn keep_trying(
+        &self,
+        row: &mut TurnRow,
+        mut turn: Turn,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<Drive> {
+        let mut prepared = row.prepared.clone();
         let deadline = Instant::now() + self.settings.retry_for;
         let mut backoff = BACKOFF;
         loop {
-            let end = self.attempt(row, &turn, &mut prepared, &sink, running).await?;
-            let resumable = prepared.as_ref().is_some_and(|prepared| prepared.resumable);
-            let (error, after) = match end {
-                _ if sink.full.is_cancelled() => {
-                    sink.finish();
-                    let words = "the answer grew beyond what one message may take".to_owned();
-                    return Ok(Drive::Over(Outcome::CutShort { words }));
-                }
-                Ok(TurnEnd::Stopped) | Err(_) if running.stop.is_cancelled() => {
-                    sink.finish();
-                    return Ok(Drive::Over(Outcome::Stopped));
-                }
-                Ok(TurnEnd::Stopped) | Err(_) if self.draining.is_cancelled() => {
-                    // Nothing was sent, or it can be sent again: the next process goes on.
-                    if resumable || prepared.is_none() {
-                        return Ok(Drive::Suspended);
-                    }
-                    sink.finish();
-                    return Ok(Drive::Over(Outcome::Interrupted));
-                }
-                Ok(end) => {
-                    sink.finish();
-                    return Ok(Drive::Over(match end {
-                        TurnEnd::Done => Outcome::Done,
-                        TurnEnd::Limit => Outcome::Limit,
-                        TurnEnd::Stopped => Outcome::Stopped,
-                    }));
-                }
-                Err(error) => match error.kind {
-                    // Nothing ran this time, but an earlier attempt may have: it stays dispatched.
-                    AgentErrorKind::NothingRan { after } if turn.attempt == Attempt::Resume => {
-                        let kind = AgentErrorKind::Unknown { after };
-                        (AgentError { kind, ..error }, after)
-                    }
-                    AgentErrorKind::NothingRan { after } => {
-                        if prepared.is_some() {
-                            let id = row.id.clone();
-                            self.store.write(move |tx| tx.requeue(&id)).await?;
-                        }
-                        (error, after)
-                    }
-                    AgentErrorKind::Unknown { after } if resumable => {
-                        turn.attempt = Attempt::Resume;
-                        sink.replay();
-                        (error, after)
-                    }
-                    AgentErrorKind::Unknown { .. } => {
-                        sink.finish();
-                        return Ok(Drive::Over(Outcome::Unknown { words: error.words }));
-                    }
-                    AgentErrorKind::Refused => {
-                        sink.finish();
-                        return Ok(Drive::Over(Outcome::Failed { words: error.words }));
-                    }
-                    AgentErrorKind::CutShort => {
-                        sink.finish();
-                        return Ok(Drive::Over(Outcome::CutShort { words: error.words }));
-                    }
-                },
+            let end = self.attempt(row, &turn, &mut prepared, sink, running).await?;
+            let facts = Facts {
+                full: sink.full.is_cancelled(),
+                stopped: running.stop.is_cancelled(),
+                draining: self.draining.is_cancelled(),
+                prepared: prepared.is_some(),
+                resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
+                attempt: turn.attempt,
             };
-            tracing::warn!(error = %error, "a try failed");
-            let pause = after.map_or(backoff, |after| after.clamp(PAUSES.0, PAUSES.1)).max(jitter(backoff));
-            if Instant::now() + pause > deadline {
-                sink.finish();
-                let words = error.words;
-                return Ok(Drive::Over(match error.kind {
-                    AgentErrorKind::Unknown { .. } => Outcome::Unknown { words },
-                    AgentErrorKind::NothingRan { .. }
-                    | AgentErrorKind::Refused
-                    | AgentErrorKind::CutShort => Outcome::Failed { words },
-                }));
+            let again = match judge(end, facts) {
+                Verdict::Over(outcome) => return Ok(Drive::Over(outcome)),
+                Verdict::Suspend => return Ok(Drive::Suspended),
+                Verdict::Again(again) => again,
+            };
+            tracing::warn!(error = again.words, "a try failed");
+            turn.attempt = again.attempt;
+            match again.attempt {
+                Attempt::Resume => sink.replay(),
+                Attempt::First if prepared.is_some() => {
+                    let id = row.id.clone();
+                    self.store.write(move |tx| tx.requeue(&id)).await?;
+                }
+                Attempt::First => {}
             }
+            let pause = again.after.map_or_else(|| jitter(backoff), |after| after.clamp(PAUSES.0, PAUSES.1));
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
-            let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
-            let words = format!(
-                "{}. Trying again until {:02}:{:02} UTC.",
-                sentence(&error.words),
-                until.hour,
-                until.minute
-            );
-            sink.emit(TurnEvent::Notice(Some(words)));
+            if Instant::now() + pause > deadline {
+                return Ok(Drive::Over(again.give_up()));
+            }
+            sink.emit(TurnEvent::Notice(Some(until(&again.words, deadline))));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = running.stop.cancelled() => {
-                    sink.finish();
-                    return Ok(Drive::Over(Outcome::Stopped));
-                }
+                () = running.stop.cancelled() => return Ok(Drive::Over(Outcome::Stopped)),
                 () = self.draining.cancelled() => return Ok(Drive::Suspended),
             }
             sink.emit(TurnEvent::Notice(None));
-            if prepared.is_none() {
-                // The person may have changed the question meanwhile.
-                let id = row.id.clone();
-                if let Some(row) = self.store.read(move |tx| tx.turn(&id)).await? {
-                    turn.prompt = spoken(&row);
-                }
+            let id = row.id.clone();
+            let stored = self.store.read(move |tx| tx.turn(&id)).await?;
+            // An edited question has no request any more; it is made ready anew, with what is attached to it.
+            if let Some(stored) = stored
+                && stored.prepared.is_none()
+                && stored.prompt != row.prompt
+            {
+                row.prompt = stored.prompt;
+                turn.prompt = spoken(row);
+                prepared = None;
+                self.fetch_media(row, &mut turn, running, sink).await;
             }
         }
     }
@@ -307,12 +272,16 @@ impl Turns {
     }
 
     /// Fetches what is attached: pictures go along, everything else becomes a line of text.
-    async fn fetch_media(&self, row: &TurnRow, turn: &mut Turn) {
+    async fn fetch_media(&self, row: &TurnRow, turn: &mut Turn, running: &Running, sink: &Sink<'_>) {
         if row.media.is_empty() {
             return;
         }
         let Some(account) = self.delivery.account(&row.account) else { return };
-        let fetched = media::fetch(account.platform(), &row.media).await;
+        let fetched = tokio::select! {
+            fetched = media::fetch(account.platform(), &row.media) => fetched,
+            // The next try sees at once that it is not wanted.
+            () = self.interrupted(running, sink) => return,
+        };
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
     }
@@ -398,6 +367,12 @@ fn spoken(row: &TurnRow) -> String {
 fn jitter(pause: Duration) -> Duration {
     let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     pause / 2 + (pause / 2).mul_f64(f64::from(nanos % 1000) / 1000.0)
+}
+
+/// What people are told while a turn is tried again.
+fn until(words: &str, deadline: Instant) -> String {
+    let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
+    format!("{}. Trying again until {:02}:{:02} UTC.", sentence(words), until.hour, until.minute)
 }
 
 /// Words as a sentence without its full stop, so that more can follow.

@@ -9,6 +9,7 @@ mod failures;
 mod limits;
 mod media;
 mod memory;
+mod regressions;
 mod rendering;
 mod restart;
 mod rooms;

@@ -81,6 +81,16 @@ async fn a_turn_beyond_its_size_is_cut_off() {
     assert!(grown < 220 * MIB, "{} MiB", grown / MIB);
 }
 
+/// Nobody sees them, but they are kept for as long as the turn runs.
+#[tokio::test]
+async fn long_thoughts_count_like_text() {
+    let thought =
+        format!("data: {{\"choices\":[{{\"delta\":{{\"reasoning\":\"{}\"}}}}]}}\n\n", "x".repeat(1000));
+    let answer = Answer::stream().repeats(&thought, 40 * MIB / thought.len()).hangs();
+    let (ended, grown) = asked(answer, "the answer grew beyond what one message may take").await;
+    assert!(ended.out.len() < 1000 && grown < 40 * MIB, "{} MiB", grown / MIB);
+}
+
 #[tokio::test]
 async fn an_endless_answer_about_its_abilities_is_not_read() {
     let head = "HTTP/1.1 200 Scripted\r\ntransfer-encoding: chunked\r\n\r\n";

@@ -121,6 +121,11 @@ impl TestGateway {
         &self.agent
     }
 
+    /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.
+    pub fn store(&self) -> &Store {
+        &self.running.as_ref().unwrap().store
+    }
+
     /// Ends as after SIGTERM, and lets go of the store.
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };

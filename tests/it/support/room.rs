@@ -69,6 +69,15 @@ impl Room {
         self.chat.happens(self.event(who, EventKind::Message(message)))
     }
 
+    /// Somebody writes under a name that the keys contradict.
+    pub async fn a_forger_says(&self, who: &str, text: &str) {
+        self.chat.show_person(self, who, text);
+        let mut event = self.event(who, EventKind::Message(Message::text(text)));
+        event.author.trust = Trust::Violated;
+        self.chat.happens(event);
+        self.chat.is_read().await;
+    }
+
     /// A person changes an earlier message.
     pub async fn edits(&self, who: &str, of: &EventId, text: &str) {
         self.chat.happens(self.event(who, EventKind::Edited { of: of.clone(), text: text.to_owned() }));

@@ -6,6 +6,7 @@
 //! Each script is for one run of a turn, the next one that comes (or the next one about `when(…)`);
 //! without a script the agent answers "ok".
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ struct Inner {
     when: Mutex<Option<String>>,
     hanging: watch::Sender<bool>,
     go_on: Notify,
+    told_to_stop: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -84,6 +86,7 @@ impl Scripted {
             when: Mutex::default(),
             hanging: watch::Sender::new(false),
             go_on: Notify::new(),
+            told_to_stop: AtomicBool::new(false),
         }));
         self.state().scripts.push(script.clone());
         script
@@ -171,6 +174,11 @@ impl Script {
         let _ = self.0.hanging.subscribe().wait_for(|hanging| *hanging).await;
     }
 
+    /// Whether it was asked to stop while it hung; being dropped is not being asked.
+    pub fn was_told_to_stop(&self) -> bool {
+        self.0.told_to_stop.load(Ordering::Relaxed)
+    }
+
     /// Ends the hanging.
     pub fn goes_on(&self) {
         self.0.go_on.notify_one();
@@ -197,7 +205,10 @@ impl Script {
                     self.0.hanging.send_replace(true);
                     tokio::select! {
                         () = self.0.go_on.notified() => {}
-                        () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+                        () = stop.cancelled() => {
+                            self.0.told_to_stop.store(true, Ordering::Relaxed);
+                            return Ok(TurnEnd::Stopped);
+                        }
                     }
                     self.0.hanging.send_replace(false);
                 }

@@ -1,0 +1,148 @@
+//! What the end of one try means for its turn. Pure.
+
+use std::time::Duration;
+
+use crate::agent::{AgentError, AgentErrorKind, Attempt, TurnEnd};
+use crate::reply::Outcome;
+
+/// What is known when a try has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// The turn has grown beyond its cap.
+    pub full: bool,
+    /// A person asked to stop it.
+    pub stopped: bool,
+    /// The process is about to end.
+    pub draining: bool,
+    /// A request was stored, so it may have been sent.
+    pub prepared: bool,
+    /// That request can be repeated without running twice.
+    pub resumable: bool,
+    /// Whether an earlier try may have run.
+    pub attempt: Attempt,
+}
+
+/// What to do with the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is over.
+    Over(Outcome),
+    /// The process ends first; the next one goes on from the store.
+    Suspend,
+    /// It is tried again, if the budget allows it.
+    Again(Again),
+}
+
+/// Another try.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    /// Whether the next try is the first that could run, or repeats one that may have.
+    pub attempt: Attempt,
+    /// What went wrong, for people.
+    pub words: String,
+    /// How long the upstream wants us to wait.
+    pub after: Option<Duration>,
+}
+
+impl Again {
+    /// What the turn comes to when the budget is over.
+    pub fn give_up(self) -> Outcome {
+        match self.attempt {
+            Attempt::First => Outcome::Failed { words: self.words },
+            Attempt::Resume => Outcome::Unknown { words: self.words },
+        }
+    }
+}
+
+/// Judges a try. What we asked for ourselves comes first: an agent that is asked to end may well answer
+/// with an error.
+pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
+    if facts.full {
+        let words = "the answer grew beyond what one message may take".to_owned();
+        return Verdict::Over(Outcome::CutShort { words });
+    }
+    let error = match end {
+        Ok(TurnEnd::Done) => return Verdict::Over(Outcome::Done),
+        Ok(TurnEnd::Limit) => return Verdict::Over(Outcome::Limit),
+        Ok(TurnEnd::Stopped) | Err(_) if facts.stopped => return Verdict::Over(Outcome::Stopped),
+        // Nothing was sent, or it can be sent again: the next process goes on.
+        Ok(TurnEnd::Stopped) | Err(_) if facts.draining && (facts.resumable || !facts.prepared) => {
+            return Verdict::Suspend;
+        }
+        Ok(TurnEnd::Stopped) | Err(_) if facts.draining => return Verdict::Over(Outcome::Interrupted),
+        Ok(TurnEnd::Stopped) => return Verdict::Over(Outcome::Stopped),
+        Err(error) => error,
+    };
+    let AgentError { kind, words } = error;
+    let again = |attempt, after| Verdict::Again(Again { attempt, words: words.clone(), after });
+    match kind {
+        // Nothing ran this time, but an earlier try may have.
+        AgentErrorKind::NothingRan { after } => again(facts.attempt, after),
+        AgentErrorKind::Unknown { after } if facts.resumable => again(Attempt::Resume, after),
+        AgentErrorKind::Unknown { .. } => Verdict::Over(Outcome::Unknown { words }),
+        AgentErrorKind::Refused => Verdict::Over(Outcome::Failed { words }),
+        AgentErrorKind::CutShort => Verdict::Over(Outcome::CutShort { words }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Facts = Facts {
+        full: false,
+        stopped: false,
+        draining: false,
+        prepared: true,
+        resumable: false,
+        attempt: Attempt::First,
+    };
+    const RESUMABLE: Facts = Facts { resumable: true, ..PLAIN };
+
+    fn failed(kind: AgentErrorKind) -> Result<TurnEnd, AgentError> {
+        Err(AgentError::new(kind, "no"))
+    }
+
+    fn again(attempt: Attempt) -> Verdict {
+        Verdict::Again(Again { attempt, words: "no".into(), after: None })
+    }
+
+    #[test]
+    fn only_what_cannot_run_twice_is_tried_again() {
+        let nothing = || failed(AgentErrorKind::NothingRan { after: None });
+        let unknown = || failed(AgentErrorKind::Unknown { after: None });
+        let told = Verdict::Over(Outcome::Unknown { words: "no".into() });
+        assert_eq!(judge(nothing(), PLAIN), again(Attempt::First));
+        assert_eq!(judge(unknown(), PLAIN), told);
+        assert_eq!(judge(unknown(), RESUMABLE), again(Attempt::Resume));
+        // Once it may have run, a refused connection does not prove the contrary.
+        let resumed = Facts { attempt: Attempt::Resume, ..RESUMABLE };
+        assert_eq!(judge(nothing(), resumed), again(Attempt::Resume));
+    }
+
+    #[test]
+    fn at_the_end_of_the_budget_people_are_told_whether_it_may_have_run() {
+        let give_up = |attempt| Again { attempt, words: "no".into(), after: None }.give_up();
+        assert_eq!(give_up(Attempt::First), Outcome::Failed { words: "no".into() });
+        assert_eq!(give_up(Attempt::Resume), Outcome::Unknown { words: "no".into() });
+    }
+
+    #[test]
+    fn the_end_of_the_process_loses_nothing_and_runs_nothing_twice() {
+        let ended = |facts: Facts| judge(Ok(TurnEnd::Stopped), Facts { draining: true, ..facts });
+        assert_eq!(ended(RESUMABLE), Verdict::Suspend);
+        assert_eq!(ended(Facts { prepared: false, ..PLAIN }), Verdict::Suspend);
+        assert_eq!(ended(PLAIN), Verdict::Over(Outcome::Interrupted));
+        assert_eq!(ended(Facts { stopped: true, ..RESUMABLE }), Verdict::Over(Outcome::Stopped));
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_counts_whatever_was_asked_meanwhile() {
+        let late = Facts { stopped: true, draining: true, ..PLAIN };
+        assert_eq!(judge(Ok(TurnEnd::Done), late), Verdict::Over(Outcome::Done));
+        assert!(matches!(
+            judge(Ok(TurnEnd::Done), Facts { full: true, ..PLAIN }),
+            Verdict::Over(Outcome::CutShort { .. })
+        ));
+    }
+}

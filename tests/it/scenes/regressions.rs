@@ -1,0 +1,6 @@
+//! What a review once found broken: a scene for each, so that it stays mended.
+
+mod commands;
+mod delivery;
+mod turns;
+mod upstream;
