@@ -4,6 +4,7 @@
 //! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
 //! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
 
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -183,10 +184,11 @@ impl TurnLog {
         self.lock().changed_at
     }
 
-    /// The whole text, the tools and the cost.
-    pub fn summary(&self) -> Summary {
-        let inner = self.lock();
-        Summary { text: inner.text.clone(), tools: inner.tools.clone(), usage: inner.usage }
+    /// The whole text, the tools and the cost. Taken out, because nobody reads a turn any more that is over
+    /// and the text may be long.
+    pub fn take_summary(&self) -> Summary {
+        let mut inner = self.lock();
+        Summary { text: mem::take(&mut inner.text), tools: mem::take(&mut inner.tools), usage: inner.usage }
     }
 
     fn is_beyond(&self, position: &Position) -> bool {

@@ -294,7 +294,7 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let summary = log.summary();
+        let summary = log.take_summary();
         // Only a whole answer may be shorter than what people could already read.
         let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
         let text =

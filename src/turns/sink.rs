@@ -88,7 +88,7 @@ mod tests {
             sink.emit(TurnEvent::Text(text));
         }
         sink.finish();
-        assert_eq!(log.summary().text, "Hello, world!");
+        assert_eq!(log.take_summary().text, "Hello, world!");
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
             sink.emit(TurnEvent::Text(text));
         }
         sink.finish();
-        assert_eq!(log.summary().text, "open");
+        assert_eq!(log.take_summary().text, "open");
     }
 
     #[test]
@@ -111,6 +111,6 @@ mod tests {
         assert!(!sink.full.is_cancelled());
         sink.emit(TurnEvent::Text("x"));
         assert!(sink.full.is_cancelled());
-        assert_eq!(log.summary().text, "0123456789");
+        assert_eq!(log.take_summary().text, "0123456789");
     }
 }

@@ -19,18 +19,22 @@ use std::time::{Duration, Instant};
 use talaria::pace::{Class, EDITS, EditPace, Governor, Next, Ticket, Unshown};
 use talaria_platform::Rate;
 
-use crate::Row;
+use crate::table::Row;
 
 const TRIP: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All rows of the three gates.
-pub fn run() -> Vec<Row> {
+/// The rows of one of the three gates.
+pub fn run(gate: &str) -> Vec<Row> {
     let mut rows = Vec::new();
-    staleness(&mut rows);
-    budget(&mut rows);
-    refusals(&mut rows);
-    intervals(&mut rows);
+    match gate {
+        "E1" => {
+            staleness(&mut rows);
+            budget(&mut rows);
+        }
+        "E2" => refusals(&mut rows),
+        _ => intervals(&mut rows),
+    }
     rows
 }
 
@@ -51,13 +55,17 @@ fn staleness(rows: &mut Vec<Row>) {
             };
             let what =
                 format!("{}, {}: S / bound (S {ours:.2} s, fixed {fixed:.2} s)", network.name, trace.name);
-            rows.push(row("E1", what, ours / bound(&trace, &network, TRIP), limit));
+            let row = Row::at_most("E1", what, ours / bound(&trace, &network, TRIP), limit);
+            rows.push(match (network.name, trace.name) {
+                (SYNAPSE, "30 s") => row.known(1.40, "the length of an answer is not known before its end"),
+                _ => row,
+            });
         }
         // Over the traces of a network, not for each: where an answer ends just when the burst does,
         // spending it at 1/s is what an editor that knew the end would do, and a policy that must not
         // starve longer answers cannot match it (at 0.2/s and burst 10, 1.00 for ten seconds means at
         // least 1.41 times the bound for thirty).
-        rows.push(row(
+        rows.push(Row::at_most(
             "E1",
             format!("{}, all traces: S / fixed 1 s", network.name),
             ours_sum / fixed_sum,
@@ -73,8 +81,13 @@ fn budget(rows: &mut Vec<Row>) {
     let run = simulate(&network, TRIP, &[trace], Paced::new(&network, None, 1));
     let starts = &run.streams[0].starts;
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(Duration::MAX);
-    rows.push(row("E1", "3 h, no limit: edits".into(), starts.len() as f64, f64::from(EDITS)));
-    rows.push(row("E1", "3 h, no limit: longest interval (min)".into(), longest.as_secs_f64() / 60.0, 30.0));
+    rows.push(Row::at_most("E1", "3 h, no limit: edits", starts.len() as f64, f64::from(EDITS)));
+    rows.push(Row::at_most(
+        "E1",
+        "3 h, no limit: longest interval (min)",
+        longest.as_secs_f64() / 60.0,
+        30.0,
+    ));
 }
 
 /// E2: a governor that knows the bucket is never refused and its finals go out at once; one with a
@@ -92,7 +105,7 @@ fn refusals(rows: &mut Vec<Row>) {
             let run = |trace| simulate(&network, TRIP, &[trace], Paced::new(&network, belief, 1));
             let worst = traces().into_iter().map(|trace| run(trace).refused).max().unwrap_or(0);
             let what = format!("{}, believed {name}: refusals in the worst message", network.name);
-            rows.push(row("E2", what, f64::from(worst), 2.0));
+            rows.push(Row::at_most("E2", what, f64::from(worst), 2.0));
         }
     }
 }
@@ -112,10 +125,10 @@ fn warm(network: &Network, streams: usize, rows: &mut Vec<Row>) {
 
     let what = format!("{}, {streams} at once, warm", network.name);
     let limit = TRIP.as_secs_f64() + 0.05;
-    rows.push(row("E2", format!("{what}: refusals"), f64::from(refused), 0.0));
+    rows.push(Row::at_most("E2", format!("{what}: refusals"), f64::from(refused), 0.0));
     // At the worst the final waits for the one edit that is under way; then it needs a trip of its own.
-    rows.push(row("E2", format!("{what}: final sent after, worst (s)"), waited, limit));
-    rows.push(row("E2", format!("{what}: final visible after, mean (s)"), shown, limit));
+    rows.push(Row::at_most("E2", format!("{what}: final sent after, worst (s)"), waited, limit));
+    rows.push(Row::at_most("E2", format!("{what}: final visible after, mean (s)"), shown, limit));
 }
 
 /// E3: the interval between the starts of two edits is the configured one, or the round trip where
@@ -129,14 +142,10 @@ fn intervals(rows: &mut Vec<Row>) {
             let starts = &run.streams[0].starts;
             let real = (starts[starts.len() - 1] - starts[0]).as_secs_f64() / (starts.len() - 1) as f64;
             let ratio = real / pause.max(trip).as_secs_f64();
-            let what = format!("pause {pause:?}, round trip {trip:?}: real / configured, at least 1");
-            rows.push(Row { pass: (0.999..=1.2).contains(&ratio), ..row("E3", what, ratio, 1.2) });
+            let what = format!("pause {pause:?}, round trip {trip:?}: real / configured");
+            rows.push(Row::between("E3", what, ratio, 0.999, 1.2));
         }
     }
-}
-
-fn row(gate: &'static str, what: String, value: f64, limit: f64) -> Row {
-    Row { gate, what, value, limit, pass: value <= limit + 1e-6 }
 }
 
 // ---- the text -------------------------------------------------------------------------------------
@@ -216,11 +225,13 @@ struct Network {
     pause: Duration,
 }
 
+const SYNAPSE: &str = "0.2/s burst 10 (Synapse)";
+
 fn networks() -> Vec<Network> {
     let bucket = |per_second, burst| Some(Rate { per_second, burst });
     let half = SECOND / 2;
     vec![
-        Network { name: "0.2/s burst 10 (Synapse)", bucket: bucket(0.2, 10.0), pause: SECOND },
+        Network { name: SYNAPSE, bucket: bucket(0.2, 10.0), pause: SECOND },
         Network { name: "0.5/s burst 5", bucket: bucket(0.5, 5.0), pause: half },
         Network { name: "1/s burst 10", bucket: bucket(1.0, 10.0), pause: half },
         Network { name: "5/s burst 20", bucket: bucket(5.0, 20.0), pause: SECOND },

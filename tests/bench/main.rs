@@ -1,1 +1,146 @@
-fn main() {}
+//! The benchmarks: `tests/bench/run [quick | full] [gate…]`, one table, exit code 1 if a limit is missed.
+//!
+//! Every number is a ratio to something that was measured in the same run ([`rounds`]), or a count of
+//! instructions ([`count`]), because the machine is never ours alone. The gates:
+//!
+//! - [`reading`] P1 P2 P4 P5: the stream reader; its work is in [`sse`].
+//! - [`answer`] L1: a whole answer through the whole core costs linear work.
+//! - [`relay`] R1: the gateway beside a reader that throws away what it reads. [`idle`] R5: memory.
+//! - [`durable`] D1 D3: the store.
+//! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
+//!
+//! `quick` leaves out what takes minutes or a quiet machine (R1 R5 D1) and is what CI runs.
+//! A gate that needs another process starts this program again in a [`role`].
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
+
+mod answer;
+mod child;
+mod count;
+mod durable;
+mod edits;
+mod idle;
+mod reading;
+mod relay;
+mod room;
+mod rounds;
+mod sse;
+mod table;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use table::Row;
+use tempfile::TempDir;
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    Quick,
+    Usual,
+    Full,
+}
+
+/// Every gate, and whether it is part of `quick`.
+const GATES: [(&str, bool); 12] = [
+    ("P1", true),
+    ("P2", true),
+    ("P4", true),
+    ("P5", true),
+    ("L1", true),
+    ("R1", false),
+    ("R5", false),
+    ("D1", false),
+    ("D3", true),
+    ("E1", true),
+    ("E2", true),
+    ("E3", true),
+];
+
+/// The first argument of a process that this program starts of itself.
+const ROLE: &str = "role";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.split_first() {
+        Some((first, role_words)) if first == ROLE && !role_words.is_empty() => {
+            role(role_words).map(|()| true)
+        }
+        _ => measure(&words),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures what is asked for and prints the table; `false` if a limit was missed.
+fn measure(words: &[String]) -> anyhow::Result<bool> {
+    let mut scale = Scale::Usual;
+    let mut wanted = Vec::new();
+    for word in words {
+        match word.as_str() {
+            "quick" => scale = Scale::Quick,
+            "full" => scale = Scale::Full,
+            gate if GATES.iter().any(|(name, _)| *name == gate) => wanted.push(gate),
+            other => {
+                anyhow::bail!("`{other}` is no gate; there are {}", GATES.map(|(name, _)| name).join(" "))
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (gate, quick) in GATES {
+        let asked = if wanted.is_empty() { quick || scale != Scale::Quick } else { wanted.contains(&gate) };
+        if asked {
+            say(&format!("{gate} …"));
+            rows.extend(run(gate, scale)?);
+        }
+    }
+    let (table, passed) = table::render(&rows);
+    print!("{table}");
+    Ok(passed)
+}
+
+fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
+    match gate {
+        "P1" | "P2" => reading::cost(gate),
+        "P4" => reading::growth(scale),
+        "P5" => Ok(reading::conformance(scale)),
+        "L1" => answer::growth(),
+        "R1" => relay::cost(scale),
+        "R5" => idle::memory(),
+        "D1" => durable::group_commit(),
+        "D3" => durable::long_history(),
+        _ => Ok(edits::run(gate)),
+    }
+}
+
+/// What a process does that a gate started.
+fn role(words: &[String]) -> anyhow::Result<()> {
+    match words[0].as_str() {
+        "answer" => answer::role_of(words),
+        "server" => relay::server(),
+        "raw" => relay::raw(words),
+        "relay" => relay::relay(words),
+        _ => reading::role_of(words),
+    }
+}
+
+/// Tells the person who waits.
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Tells the process that started this one.
+fn answer(text: &str) {
+    println!("{text}");
+    let _ = std::io::stdout().flush();
+}
+
+/// A folder that goes away by itself, on the disk that the project is on: `/tmp` may be memory.
+fn scratch() -> std::io::Result<TempDir> {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+}

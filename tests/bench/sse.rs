@@ -3,13 +3,13 @@
 //! Instructions are counted from outside: run [`work`] under callgrind with n and with 2 n deltas,
 //! or [`one_event`] with one and two times, and subtract; what the process costs by itself falls out.
 
-use std::fs;
 use std::hint::black_box;
 use std::iter;
-use std::time::Instant;
 
 use talaria::openai::sse::{LIMIT, Parser, TooLong};
 use talaria::openai::wire::{Chunk, Chunks};
+
+use crate::child;
 
 #[path = "../../src/openai/sse/reference.rs"]
 mod reference;
@@ -60,7 +60,7 @@ pub fn work_in_chunks(kind: Kind, deltas: usize, chunk: usize) -> Result<usize, 
 }
 
 /// One delta of exactly [`DELTA`] bytes; another text for each `number`.
-fn delta(number: usize) -> Vec<u8> {
+pub fn delta(number: usize) -> Vec<u8> {
     let head = r#"data: {"id":"chatcmpl-9f3a61c27be84d05","object":"chat.completion.chunk","created":1760000000,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":""#;
     let tail = "\"},\"finish_reason\":null}]}\n\n";
     let text = format!(" w{number:0>width$}", width = DELTA - head.len() - tail.len() - 2);
@@ -93,49 +93,10 @@ fn read_one(stream: &[u8], chunk: usize) -> Result<usize, TooLong> {
     Ok(came)
 }
 
-/// How the time for one event grows with its size, for one size of chunks.
-#[derive(Clone, Debug)]
-pub struct Growth {
-    /// The size of the chunks.
-    pub chunk: usize,
-    /// (bytes, median seconds).
-    pub points: Vec<(f64, f64)>,
-    /// 1 is linear, 2 quadratic.
-    pub exponent: f64,
-}
-
 /// The sizes of events and of chunks that P4 asks for.
 pub const EVENTS: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 /// See [`EVENTS`].
 pub const CHUNKS: [usize; 4] = [1, 64, 1_400, 16 * 1024];
-
-/// Times every event in every size of chunks. Times are noisy: the gate is on instructions.
-pub fn growth() -> Result<Vec<Growth>, TooLong> {
-    CHUNKS
-        .into_iter()
-        .map(|chunk| {
-            let points = EVENTS.map(|bytes| Ok((bytes as f64, seconds(bytes, chunk)?)));
-            let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
-            Ok(Growth { chunk, exponent: exponent(&points), points })
-        })
-        .collect()
-}
-
-/// The median of several runs, each long enough for the clock.
-fn seconds(bytes: usize, chunk: usize) -> Result<f64, TooLong> {
-    let stream = event_of(bytes);
-    let repeats = EVENTS[EVENTS.len() - 1] / bytes;
-    let mut runs = [0.0; 5];
-    for run in &mut runs {
-        let start = Instant::now();
-        for _ in 0..repeats {
-            black_box(read_one(&stream, chunk)?);
-        }
-        *run = start.elapsed().as_secs_f64() / repeats as f64;
-    }
-    runs.sort_by(f64::total_cmp);
-    Ok(runs[runs.len() / 2])
-}
 
 /// The slope of the least-squares line through the points on double logarithmic paper.
 pub fn exponent(points: &[(f64, f64)]) -> f64 {
@@ -156,26 +117,20 @@ pub struct Endless {
     /// Bytes that were taken before the parser refused more.
     pub taken: usize,
     /// How much the process grew meanwhile, in bytes.
-    pub memory: usize,
+    pub memory: f64,
 }
 
 /// Feeds a line without an end until the parser refuses it.
 pub fn endless_line(chunk: usize) -> Endless {
     let piece = vec![b'x'; chunk];
     let mut parser = Parser::default();
+    let resident = || child::resident("self").unwrap_or(f64::NAN);
     let before = resident();
     let mut taken = 0;
     while parser.feed(&piece).next_event().is_ok() {
         taken += chunk;
     }
-    Endless { limit: LIMIT, taken, memory: resident().saturating_sub(before) }
-}
-
-/// Resident memory of this process in bytes, or 0 where the system does not tell.
-fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).unwrap_or(0) * 1024
+    Endless { limit: LIMIT, taken, memory: resident() - before }
 }
 
 /// What the parser reads differently from the reference: all cases of the table and `inputs` random

@@ -5,10 +5,10 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, StepState};
 use talaria::session::TurnId;
-use talaria_platform::{AccountId, Show};
+use talaria_platform::{AccountId, MediaKind, Show};
 
 use crate::support::gateway::{Setup, TestGateway};
-use crate::support::room::Room;
+use crate::support::room::{Room, file};
 
 const BUSY: AgentErrorKind = AgentErrorKind::NothingRan { after: Some(Duration::from_secs(60)) };
 const UNREACHABLE: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
@@ -201,6 +201,27 @@ async fn an_edited_question_is_asked_as_it_is_now_after_a_restart_too() {
 
     let heard = gateway.agent_itself().heard();
     assert!(heard[1].request.ends_with("what is Rust?"), "{}", heard[1].request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_attached_to_an_edited_question_goes_along_even_after_a_restart() {
+    let mut gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().then_fails(BUSY, "The agent is busy.");
+    let long = Some(Duration::from_secs(300));
+    gateway.agent().then_fails(AgentErrorKind::NothingRan { after: long }, "The agent is busy.");
+
+    let asked = room.brings("@ann", "summarise tihs", vec![file("f1", MediaKind::File, "notes.pdf")]).await;
+    room.shows("Trying again").await;
+    gateway.restart().await;
+    // The next process has tried too, and waits.
+    room.settled().await;
+    room.edits("@ann", &asked, "summarise this").await;
+    room.shows("bot   ok").await;
+
+    let heard = gateway.agent_itself().heard();
+    let request = &heard[2].request;
+    assert!(request.contains("summarise this") && request.contains("notes.pdf"), "{request}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,55 @@
+//! Gate R5: what the real program takes when nobody talks to it, and then for each stream.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::child::resident;
+use crate::relay;
+use crate::table::Row;
+
+const MB: f64 = 1024.0 * 1024.0;
+
+/// Both rows.
+pub fn memory() -> anyhow::Result<Vec<Row>> {
+    Ok(vec![Row::at_most("R5", "memory of an idle gateway (MB)", idle()? / MB, 15.0), relay::memory()?])
+}
+
+/// Starts the program with nobody at its input, and looks when it has come to rest.
+fn idle() -> anyhow::Result<f64> {
+    let home = crate::scratch()?;
+    let program = Command::new(env!("CARGO_BIN_EXE_talaria"))
+        .env_clear()
+        .env("TALARIA_HOME", home.path())
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut program = Ended(program);
+    let log = BufReader::new(program.0.stderr.take().context("no pipe")?);
+    let said: Vec<String> =
+        log.lines().map_while(Result::ok).take_while(|line| !line.contains("running")).collect();
+    let mut memory = f64::NAN;
+    loop {
+        sleep(Duration::from_millis(500));
+        let now = resident(program.0.id()).with_context(|| format!("it did not stay: {said:?}"))?;
+        if now == memory {
+            return Ok(memory);
+        }
+        memory = now;
+    }
+}
+
+/// A process that does not outlive the measurement.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

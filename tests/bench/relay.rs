@@ -1,0 +1,97 @@
+//! Gate R1 and the second half of R5: what relaying a delta costs beside merely receiving it, and what
+//! an open stream takes.
+//!
+//! A server process streams N answers at ten deltas a second each. The floor is a process that reads
+//! the bytes from N connections and throws them away; ours is the whole gateway with N rooms, whose
+//! answers are edited once a second and kept in a database. Both stay connected for all rounds, each
+//! with a server of its own, and only the one that is measured is sent anything.
+
+mod consumers;
+mod server;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Scale;
+use crate::child::Child;
+use crate::count::role;
+use crate::rounds::ratio;
+use crate::table::Row;
+
+pub use consumers::{raw, relay};
+pub use server::server;
+
+/// How long a stream runs before it is measured.
+const WARM_UP: Duration = Duration::from_millis(1500);
+
+/// How long opening all streams may take.
+const OPENING: Duration = Duration::from_secs(60);
+
+/// R1.
+pub fn cost(scale: Scale) -> anyhow::Result<Vec<Row>> {
+    let streams: &[usize] = match scale {
+        Scale::Quick | Scale::Usual => &[1, 100, 1000],
+        Scale::Full => &[1, 100, 1000, 5000],
+    };
+    let mut rows = Vec::new();
+    for &streams in streams {
+        crate::say(&format!("R1: {streams} streams"));
+        // Few streams bring few deltas, so they are watched for longer.
+        let window = Duration::from_secs(if streams < 10 { 10 } else { 4 });
+        let mut raw = Pair::open("raw", streams)?;
+        let mut relay = Pair::open("relay", streams)?;
+        let ratio = ratio("µs", || raw.cpu_per_delta(window), || relay.cpu_per_delta(window))?;
+        let edits = relay.consumer.number("edits")?;
+        anyhow::ensure!(edits >= streams as f64, "the rooms show nothing");
+        let what = format!("CPU per delta, relay / raw TCP, {streams} streams ({})", ratio.noise);
+        rows.push(Row::at_most("R1", what, ratio.median, 1.35));
+    }
+    Ok(rows)
+}
+
+/// The second half of R5: what a thousand more streams take. Beside a process that has some already,
+/// because caches and code that the first ones bring into memory are not theirs alone.
+pub fn memory() -> anyhow::Result<Row> {
+    const MORE: usize = 1000;
+    let taken = |streams: usize| {
+        let mut relay = Pair::open("relay", streams)?;
+        relay.cpu_per_delta(Duration::from_secs(5))?;
+        relay.consumer.number("memory")
+    };
+    let each = (taken(100 + MORE)? - taken(100)?) / MORE as f64 / 1024.0;
+    Ok(Row::at_most("R5", format!("memory per stream, {MORE} more beside 100 (KB)"), each, 32.0))
+}
+
+/// A server and what reads from it.
+struct Pair {
+    server: Child,
+    consumer: Child,
+}
+
+impl Pair {
+    /// Starts both and waits until all streams are open.
+    fn open(consumer: &str, streams: usize) -> anyhow::Result<Self> {
+        let (server, port) = Child::start(&role(&[&"server"]))?;
+        let (consumer, _) = Child::start(&role(&[&consumer, &port, &streams]))?;
+        let mut pair = Self { server, consumer };
+        pair.consumer.ask("begin")?;
+        let deadline = Instant::now() + OPENING;
+        while pair.server.number("open")? < streams as f64 {
+            anyhow::ensure!(Instant::now() < deadline, "not all streams could be opened");
+            sleep(Duration::from_millis(50));
+        }
+        Ok(pair)
+    }
+
+    /// Lets all streams run for a while; CPU time of the consumer for each delta, in µs.
+    fn cpu_per_delta(&mut self, window: Duration) -> anyhow::Result<f64> {
+        self.server.ask("go")?;
+        sleep(WARM_UP);
+        let before = (self.consumer.number("cpu")?, self.server.number("sent")?);
+        sleep(window);
+        let after = (self.consumer.number("cpu")?, self.server.number("sent")?);
+        self.server.ask("pause")?;
+        anyhow::ensure!(after.1 > before.1, "the server sent nothing");
+        Ok((after.0 - before.0) / (after.1 - before.1) * 1e6)
+    }
+}

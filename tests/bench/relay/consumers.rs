@@ -1,0 +1,91 @@
+//! The two processes that read from the server: the floor, and the whole gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use talaria::agent::proxy::Proxy;
+use talaria::config::{AgentChoice, Config, Sources, Timeouts, Upstream};
+use talaria_platform::Show;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use crate::child;
+use crate::room::{self, Rooms};
+use crate::rounds::process_cpu;
+
+/// Reads the bytes of all streams and throws them away.
+pub fn raw(words: &[String]) -> anyhow::Result<()> {
+    allow_many_files();
+    let (port, streams) = port_and_streams(words)?;
+    let runtime = Runtime::new()?;
+    child::serve("ready", |question| match question {
+        "begin" => {
+            for _ in 0..streams {
+                runtime.spawn(read(port));
+            }
+            String::from("yes")
+        }
+        _ => process_cpu().to_string(),
+    })
+}
+
+async fn read(port: u16) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(request.as_bytes()).await?;
+    let mut buffer = vec![0; 4096];
+    while stream.read(&mut buffer).await? > 0 {}
+    Ok(())
+}
+
+/// Relays every stream into a room of its own.
+pub fn relay(words: &[String]) -> anyhow::Result<()> {
+    allow_many_files();
+    let (port, streams) = port_and_streams(words)?;
+    let (folder, runtime) = (crate::scratch()?, Runtime::new()?);
+    let rooms = Rooms::new(streams, Show::Edit { pause: Duration::from_secs(1) });
+    let agent = proxy(port)?;
+    let running = runtime.block_on(room::gateway(folder.path(), rooms.clone(), |_| Ok(Arc::new(agent))))?;
+    child::serve("ready", |question| match question {
+        "begin" => {
+            rooms.ask.cancel();
+            String::from("yes")
+        }
+        "edits" => rooms.edits.load(Ordering::Relaxed).to_string(),
+        "memory" => child::resident("self").map_or_else(|error| error.to_string(), |bytes| bytes.to_string()),
+        _ => process_cpu().to_string(),
+    })?;
+    drop(running);
+    Ok(())
+}
+
+/// The real proxy agent, with patience for the rounds in which nothing is sent to it.
+fn proxy(port: u16) -> anyhow::Result<Proxy> {
+    let env = |name: &str| match name {
+        "GATEWAY_PROXY_URL" => Some(format!("http://127.0.0.1:{port}")),
+        "TALARIA_HOME" => Some("/nonexistent".to_owned()),
+        _ => None,
+    };
+    let sources = Sources { folder: "/nonexistent".into(), ..Sources::default() };
+    let config = Config::load(&sources, &env).map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+    let AgentChoice::Proxy(mut proxy) = config.agent else { anyhow::bail!("no proxy is configured") };
+    let hour = Duration::from_secs(3600);
+    proxy.upstream = Upstream::Plain;
+    proxy.timeouts = Timeouts { connect: hour, first_byte: hour, idle: hour, keepalive_idle: hour };
+    Ok(Proxy::new(proxy)?)
+}
+
+fn port_and_streams(words: &[String]) -> anyhow::Result<(u16, usize)> {
+    let [_, port, streams] = words else { anyhow::bail!("a port and a number of streams are needed") };
+    Ok((port.parse().context("the port")?, streams.parse().context("the streams")?))
+}
+
+/// Each stream is an open file, and the usual limit is a thousand.
+pub fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

@@ -1,0 +1,93 @@
+//! An agent server that streams the same kind of delta to everybody who asks, when it is told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::{child, sse};
+
+/// Between two deltas of one stream.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct Counts {
+    open: AtomicUsize,
+    sent: AtomicUsize,
+}
+
+/// Answers with its port; then to `open` and `sent` with how many, and to `go` and `pause` by doing so.
+pub fn server() -> anyhow::Result<()> {
+    super::consumers::allow_many_files();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
+    let port = listener.local_addr()?.port();
+    let (running, run) = watch::channel(false);
+    let counts = Arc::new(Counts::default());
+    runtime.spawn(accept(listener, run, counts.clone()));
+    child::serve(&port.to_string(), |question| match question {
+        "open" => counts.open.load(Ordering::Relaxed).to_string(),
+        "sent" => counts.sent.load(Ordering::Relaxed).to_string(),
+        other => {
+            running.send_replace(other == "go");
+            String::from("yes")
+        }
+    })
+}
+
+async fn accept(listener: TcpListener, run: watch::Receiver<bool>, counts: Arc<Counts>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (run, counts) = (run.clone(), counts.clone());
+        tokio::spawn(async move {
+            // A consumer that goes away is the usual end.
+            let _ = answer(stream, run, &counts).await;
+        });
+    }
+}
+
+async fn answer(stream: TcpStream, mut run: watch::Receiver<bool>, counts: &Counts) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    read_request(&mut stream).await?;
+    let mut stream = stream.into_inner();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    let number = counts.open.fetch_add(1, Ordering::Relaxed);
+    // Streams do not tick all at one moment: 37 is prime to the milliseconds of an interval.
+    let phase = Duration::from_millis(number as u64 * 37 % 100);
+    let mut deltas = (0..1000).cycle();
+    loop {
+        run.wait_for(|&running| running).await?;
+        tokio::time::sleep(phase).await;
+        let mut ticks = tokio::time::interval(INTERVAL);
+        while *run.borrow() {
+            ticks.tick().await;
+            stream.write_all(&chunk(&sse::delta(deltas.next().unwrap_or_default()))).await?;
+            counts.sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One chunk of the transfer encoding, as servers flush each delta.
+fn chunk(delta: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", delta.len()).as_bytes(), delta, b"\r\n"].concat()
+}
+
+/// Reads a request to its end, which its length says.
+async fn read_request(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
+    let (mut line, mut length) = (String::new(), 0);
+    loop {
+        line.clear();
+        anyhow::ensure!(stream.read_line(&mut line).await? > 0, "no request");
+        match line.trim().to_ascii_lowercase().split_once(':') {
+            Some(("content-length", value)) => length = value.trim().parse()?,
+            _ if line.trim().is_empty() => break,
+            _ => {}
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).await?;
+    Ok(())
+}

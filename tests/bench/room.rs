@@ -1,0 +1,132 @@
+//! A platform in memory, and the real core around it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use talaria::agent::SharedAgent;
+use talaria::delivery::Display;
+use talaria::gateway::{Gateway, Parts};
+use talaria::pace::EDITS;
+use talaria::store::{Store, StoreThreads};
+use talaria::turns::Settings;
+use talaria_platform::{
+    AccountId, Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event,
+    EventId, EventKind, Inbox, Message, MessageId, Place, Platform, Room, SendKey, Show, Trust, UserId,
+};
+
+/// About what fits into one message of a network with encryption.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Rooms with one person in each, who asks once. Sends and edits succeed at once and are only counted.
+pub struct Rooms {
+    count: usize,
+    show: Show,
+    /// Fired to let everybody ask, all in one batch.
+    pub ask: CancellationToken,
+    /// Edits of growing answers so far.
+    pub edits: AtomicUsize,
+    /// Bytes of finished answers so far, spaces not counted: a split may take some away.
+    pub finished: AtomicUsize,
+}
+
+impl Rooms {
+    pub fn new(count: usize, show: Show) -> Arc<Self> {
+        let ask = CancellationToken::new();
+        Arc::new(Self { count, show, ask, edits: AtomicUsize::new(0), finished: AtomicUsize::new(0) })
+    }
+
+    fn shown(&self, body: &Body) {
+        match body.done {
+            true => self.finished.fetch_add(inked(&body.markdown), Ordering::Relaxed),
+            false => self.edits.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+impl Platform for Rooms {
+    fn about(&self) -> Capabilities {
+        let max_text = if self.show == Show::Append { usize::MAX / 2 } else { MAX_TEXT };
+        Capabilities {
+            show: self.show,
+            delete: false,
+            react: false,
+            threads: false,
+            media: false,
+            max_text,
+            rate: None,
+        }
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, _stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ask.cancelled().await;
+            let events = (0..self.count).map(question).collect();
+            let accepted = inbox.accept(Batch { events, ..Batch::default() }).await;
+            accepted.map_err(|error| Error::new(ErrorKind::Fatal, error))
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        _: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        self.shown(body);
+        Box::pin(async { Ok(MessageId::new(key.as_str())) })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a MessageId,
+        _: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.shown(body);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Bytes that are no spaces.
+pub fn inked(text: &str) -> usize {
+    text.split_whitespace().map(str::len).sum()
+}
+
+fn question(room: usize) -> Event {
+    Event {
+        id: EventId::new("question"),
+        place: Place::room(format!("room {room}")),
+        room: Room { name: None, direct: true },
+        author: Author { id: UserId::new("ann"), name: None, trust: Trust::Verified },
+        secure: true,
+        kind: EventKind::Message(Message::text("plan my week")),
+    }
+}
+
+/// Starts the real core around the rooms, with its database in `folder`.
+pub async fn gateway(
+    folder: &Path,
+    rooms: Arc<Rooms>,
+    agent: impl FnOnce(&Store) -> anyhow::Result<SharedAgent>,
+) -> anyhow::Result<(Gateway, StoreThreads)> {
+    let (store, threads) = Store::open(&folder.join("talaria.db"))?;
+    let parts = Parts {
+        agent: agent(&store)?,
+        store,
+        platforms: vec![(AccountId::new("rooms"), rooms)],
+        settings: Settings {
+            context: String::new(),
+            history_messages: 50,
+            history_bytes: 1 << 20,
+            retry_for: Duration::ZERO,
+            turn_bytes: 16 << 20,
+            stop_grace: Duration::from_secs(1),
+        },
+        display: Display { steps: true, edits: EDITS },
+    };
+    let gateway = Gateway::start(parts).await.map_err(|refused| refused.error)?;
+    Ok((gateway, threads))
+}

@@ -1,0 +1,65 @@
+//! Ratios on a machine that others use too: A, B, A, B, and the median of what stood still.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Rounds that a ratio is the median of.
+const ROUNDS: usize = 5;
+
+/// A round counts only if the floor before it and the floor after it differ by less than this.
+const MOVED: f64 = 0.2;
+
+/// A ratio, and how quiet the machine was.
+pub struct Ratio {
+    /// Not a number, which holds no limit, if the machine never was quiet enough.
+    pub median: f64,
+    /// For the row: the floor, and the rounds that were discarded.
+    pub noise: String,
+}
+
+/// Measures `floor`, `ours`, `floor`, … and divides ours by the floors around it. `unit` is the floor's.
+pub fn ratio(
+    unit: &str,
+    mut floor: impl FnMut() -> anyhow::Result<f64>,
+    mut ours: impl FnMut() -> anyhow::Result<f64>,
+) -> anyhow::Result<Ratio> {
+    let (mut ratios, mut floors, mut discarded) = (Vec::new(), Vec::new(), 0);
+    let mut before = floor()?;
+    while ratios.len() < ROUNDS && discarded < 2 * ROUNDS {
+        let value = ours()?;
+        let after = floor()?;
+        if (after / before - 1.0).abs() <= MOVED {
+            ratios.push(value / before.midpoint(after));
+            floors.push(before.midpoint(after));
+        } else {
+            discarded += 1;
+        }
+        before = after;
+    }
+    let quiet = ratios.len() == ROUNDS;
+    if !quiet {
+        let noise = format!("too noisy: {discarded} rounds discarded");
+        return Ok(Ratio { median: f64::NAN, noise });
+    }
+    let noise = format!("floor {:.1} {unit}, {discarded} rounds discarded", median(floors));
+    Ok(Ratio { median: median(ratios), noise })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// CPU time of this process so far, in seconds: all its threads, and the kernel's work for them.
+pub fn process_cpu() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+/// The same for this thread alone.
+pub fn thread_cpu() -> f64 {
+    seconds(ClockId::ThreadCPUTime)
+}
+
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,136 @@
+//! The rows of the table, and how it is printed.
+
+use std::fmt::Write as _;
+
+/// One line: a measured value and what it must be.
+pub struct Row {
+    gate: &'static str,
+    what: String,
+    value: f64,
+    limit: Limit,
+    known: Option<Known>,
+}
+
+/// What a value must be.
+#[derive(Clone, Copy)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+    Between(f64, f64),
+}
+
+/// A limit that is missed for a reason that was accepted. The limit stays in the table as it is.
+struct Known {
+    /// Beyond this it is no longer what was accepted.
+    worst: f64,
+    reason: &'static str,
+}
+
+/// How a row came out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Pass,
+    Known,
+    Fail,
+}
+
+/// Values come from sums of rounded numbers; this much is not a difference.
+const ROUNDING: f64 = 1e-6;
+
+impl Row {
+    pub fn at_most(gate: &'static str, what: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self::new(gate, what.into(), value, Limit::AtMost(limit))
+    }
+
+    pub fn at_least(gate: &'static str, what: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self::new(gate, what.into(), value, Limit::AtLeast(limit))
+    }
+
+    pub fn between(gate: &'static str, what: impl Into<String>, value: f64, from: f64, to: f64) -> Self {
+        Self::new(gate, what.into(), value, Limit::Between(from, to))
+    }
+
+    fn new(gate: &'static str, what: String, value: f64, limit: Limit) -> Self {
+        Self { gate, what, value, limit, known: None }
+    }
+
+    /// Says that missing the limit is accepted up to `worst`, and why.
+    pub fn known(self, worst: f64, reason: &'static str) -> Self {
+        Self { known: Some(Known { worst, reason }), ..self }
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.limit.holds(self.value) {
+            return Verdict::Pass;
+        }
+        let accepted =
+            self.known.as_ref().is_some_and(|known| self.limit.moved(known.worst).holds(self.value));
+        if accepted { Verdict::Known } else { Verdict::Fail }
+    }
+}
+
+impl Limit {
+    /// A value that could not be computed holds no limit.
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit + ROUNDING,
+            Self::AtLeast(limit) => value >= limit - ROUNDING,
+            Self::Between(from, to) => value >= from - ROUNDING && value <= to + ROUNDING,
+        }
+    }
+
+    fn moved(self, worst: f64) -> Self {
+        match self {
+            Self::AtMost(_) => Self::AtMost(worst),
+            Self::AtLeast(_) => Self::AtLeast(worst),
+            Self::Between(from, _) => Self::Between(from, worst),
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::AtMost(limit) => format!("≤ {}", number(limit)),
+            Self::AtLeast(limit) => format!("≥ {}", number(limit)),
+            Self::Between(from, to) => format!("{} – {}", number(from), number(to)),
+        }
+    }
+}
+
+/// The table as text, and whether nothing in it failed.
+pub fn render(rows: &[Row]) -> (String, bool) {
+    let head = ["gate", "what", "value", "limit", "pass"].map(str::to_owned);
+    let lines: Vec<[String; 5]> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
+    let widths: [usize; 5] = std::array::from_fn(|column| {
+        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    });
+    let mut text = String::new();
+    for [gate, what, value, limit, pass] in &lines {
+        let [a, b, c, d, _] = widths;
+        let _ = writeln!(text, "{gate:a$}  {what:b$}  {value:>c$}  {limit:d$}  {pass}");
+    }
+    let failed = rows.iter().filter(|row| row.verdict() == Verdict::Fail).count();
+    let known = rows.iter().filter(|row| row.verdict() == Verdict::Known).count();
+    let _ = writeln!(text, "\n{} rows, {failed} failed, {known} missed for a known reason", rows.len());
+    (text, failed == 0)
+}
+
+fn cells(row: &Row) -> [String; 5] {
+    let verdict = match (row.verdict(), &row.known) {
+        (Verdict::Pass, _) => "pass".to_owned(),
+        (Verdict::Known, Some(known)) => {
+            format!("known: {} (fails at {})", known.reason, number(known.worst))
+        }
+        (Verdict::Known | Verdict::Fail, _) => "FAIL".to_owned(),
+    };
+    [row.gate.to_owned(), row.what.clone(), number(row.value), row.limit.text(), verdict]
+}
+
+/// Three digits are all that these measurements are good for, whole numbers excepted.
+fn number(value: f64) -> String {
+    match value.abs() {
+        _ if value.fract() == 0.0 => format!("{value}"),
+        size if size < 10.0 => format!("{value:.3}"),
+        size if size < 1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
