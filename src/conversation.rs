@@ -53,6 +53,8 @@ struct Conversation<'a> {
     /// Bytes of text that the store holds. Begins with what an earlier process kept.
     kept: usize,
     kept_at: Instant,
+    /// Before this time no look at the text could show people anything new.
+    next_look: Instant,
     /// What the room shows.
     shown: String,
     /// When the oldest event came that the room does not show; `None` if it shows all.
@@ -86,6 +88,7 @@ impl<'a> Conversation<'a> {
             reply: Reply::new(floor),
             style,
             kept_at: Instant::now(),
+            next_look: Instant::now(),
             shown: String::new(),
             unshown_since: None,
             unshown_line: false,
@@ -106,6 +109,7 @@ impl<'a> Conversation<'a> {
             self.say();
             let wait = match (self.unshown_since, &mut growing) {
                 (None, _) => None,
+                (Some(_), Some(_)) if self.next_look > Instant::now() => Some(self.next_look),
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
                     Next::Now => {
                         self.show_now(message).await?;
@@ -189,8 +193,13 @@ impl<'a> Conversation<'a> {
     async fn show_now(&mut self, message: &mut Growing) -> store::Result<()> {
         let snapshot = self.reply.snapshot(self.style).into_owned();
         if snapshot.trim().is_empty() || snapshot == self.shown {
-            self.unshown_since = None;
-            self.unshown_line = false;
+            if self.reply.text().len() > self.account.about().max_text {
+                // The message is full. What comes now is kept, and seen when the answer has ended.
+                self.next_look = Instant::now() + CHECKPOINT;
+            } else {
+                self.unshown_since = None;
+                self.unshown_line = false;
+            }
             return Ok(());
         }
         // A terminal cannot take back what it printed, so keeping it once a second is enough there.

@@ -248,13 +248,19 @@ impl Account {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pause between two edits, for platforms that show growing answers.
-    fn pause(&self) -> Option<Duration> {
+    /// The pause before the next edit of an answer that shows `shown` bytes, for platforms that show
+    /// growing answers.
+    fn pause(&self, shown: usize) -> Option<Duration> {
         /// A terminal needs no rest, but a frame each 30 ms looks as smooth as every single delta.
         const FRAME: Duration = Duration::from_millis(30);
+        /// Each frame hands over the whole text. The pause grows with it, by one frame for so many
+        /// bytes, so that the work of a second does not: a long answer costs linear work.
+        const FRAME_TEXT: usize = 8 * 1024;
         match self.about.show {
             Show::Edit { pause } => Some(pause),
-            Show::Append => Some(FRAME),
+            Show::Append => {
+                Some(FRAME.saturating_mul(u32::try_from(1 + shown / FRAME_TEXT).unwrap_or(u32::MAX)))
+            }
             Show::Once => None,
         }
     }

@@ -141,10 +141,13 @@ impl StoreThreads {
 }
 
 fn in_savepoint<T>(conn: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-    conn.execute_batch("SAVEPOINT job")?;
+    // Cached: every edit of every growing answer comes through here.
+    conn.prepare_cached("SAVEPOINT job")?.execute([])?;
     let outcome = catch_unwind(AssertUnwindSafe(|| job(&Tx { conn }))).unwrap_or(Err(StoreError::Panicked));
-    let end = if outcome.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
-    conn.execute_batch(end)?;
+    if outcome.is_err() {
+        conn.execute_batch("ROLLBACK TO job")?;
+    }
+    conn.prepare_cached("RELEASE job")?.execute([])?;
     outcome
 }
 

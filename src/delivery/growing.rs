@@ -41,7 +41,7 @@ pub struct Checkpoint {
 impl Growing {
     /// Opens the answer of a turn; `None` where the platform shows only finished answers.
     pub async fn open(account: &Arc<Account>, turn: &TurnRow) -> store::Result<Option<Self>> {
-        let Some(pause) = account.pause() else { return Ok(None) };
+        let Some(pause) = account.pause(0) else { return Ok(None) };
         let row = turn.clone();
         let (anchor, held) =
             account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
@@ -106,6 +106,9 @@ impl Growing {
         let started: Instant = now();
         let ticket = self.account.governor().started(started);
         self.pace.started(started, unshown);
+        if let Some(pause) = self.account.pause(markdown.len()) {
+            self.pace.set_pause(pause);
+        }
         let first = self.anchor.is_none();
         if first || checkpoint.is_some() {
             let id = self.turn.id.clone();

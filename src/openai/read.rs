@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use talaria_platform::CancellationToken;
 use tokio::time::Instant;
@@ -56,7 +56,9 @@ impl Reader<'_> {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let response = self.check(response).await?;
+        let mut response = self.check(response).await?;
+        // They would hold the connection's first read buffer, 8 KB, for as long as the stream runs.
+        *response.headers_mut() = HeaderMap::new();
         self.follow(response, out, stop).await
     }
 

@@ -77,6 +77,11 @@ impl EditPace {
         Self { pause, budget, made: 0, run: None }
     }
 
+    /// From now on at least this long between the starts of two requests.
+    pub fn set_pause(&mut self, pause: Duration) {
+        self.pause = pause;
+    }
+
     /// What the next request would be.
     pub fn class(&self) -> Class {
         if self.run.is_some() { Class::Partial } else { Class::Anchor }

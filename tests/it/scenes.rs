@@ -7,6 +7,7 @@ mod conformance;
 mod delivery;
 mod failures;
 mod limits;
+mod long;
 mod media;
 mod memory;
 mod regressions;
