@@ -33,7 +33,7 @@ pub enum Command {
 /// Every command with its name and what it is for, as `/help` shows it.
 const COMMANDS: [(Command, &str, &str); 6] = [
     (Command::Help, "help", "shows this list"),
-    (Command::New, "new", "begins a new conversation, with the words behind it if there are any"),
+    (Command::New, "new", "ends what runs and begins a new conversation; words behind it are asked there"),
     (Command::Stop, "stop", "ends the running answer and whatever waits behind it"),
     (Command::Retry, "retry", "asks the last question again"),
     (Command::Undo, "undo", "takes the last question and its answer back"),

@@ -7,10 +7,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{AgentChoice, Config};
 
-/// Starts logging. In a chat on a terminal only warnings are shown unless more was asked for, because
-/// the log shares the screen with the conversation.
+/// Starts logging. In a chat on a terminal only errors are shown unless more was asked for, because the log
+/// shares the screen with the conversation, which says itself what a person should know.
 pub fn start(config: &Config, terminal: bool) {
-    let level = if terminal && config.log == "info" { "warn" } else { &config.log };
+    let level = if terminal && config.log == "info" { "error" } else { &config.log };
     let secrets = secrets(config);
     let writer = move || Redacting { secrets: secrets.clone() };
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();

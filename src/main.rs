@@ -39,6 +39,11 @@ fn main() -> ExitCode {
     };
     gateway::harden();
     logging::start(&config, platforms.terminal);
+    if platforms.deaf {
+        tracing::warn!(
+            "standard input is closed, so nothing is read; run talaria in a terminal, or pipe prompts into it"
+        );
+    }
     match gateway::run(&config, platforms) {
         Ok(gateway::Ended::Well) => ExitCode::SUCCESS,
         Ok(gateway::Ended::NoPlatformLeft) => ExitCode::from(EX_CONFIG),

@@ -14,11 +14,13 @@ pub struct Platforms {
     pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
     /// A person chats on this process' terminal.
     pub terminal: bool,
+    /// There is a console, but nothing that it could read.
+    pub deaf: bool,
 }
 
 /// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
 pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
-    let mut platforms = Platforms { accounts: Vec::new(), terminal: false };
+    let mut platforms = Platforms { accounts: Vec::new(), terminal: false, deaf: false };
     if chat || config.platforms.is_empty() {
         platforms.add_console("console".into())?;
         return Ok(platforms);
@@ -39,6 +41,7 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
 impl Platforms {
     fn add_console(&mut self, name: AccountId) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
+        self.deaf = stdin_kind() == StdinKind::Nothing;
         let console =
             Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
         self.accounts.push((name, Arc::new(console)));

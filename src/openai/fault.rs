@@ -36,7 +36,7 @@ fn reason(error: &reqwest::Error) -> &'static str {
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<io::Error>() {
             match io.kind() {
-                io::ErrorKind::ConnectionRefused => return "connection refused; is the server running",
+                io::ErrorKind::ConnectionRefused => return "connection refused; nothing listens there",
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                     return "the connection was reset";
                 }
@@ -70,7 +70,7 @@ pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) ->
     let after = retry_after(headers);
     let kind = match status.as_u16() {
         429 | 503 => AgentErrorKind::NothingRan { after },
-        // It failed inside, or somebody in between gave up: the turn may have run.
+        // It failed, or somebody in between gave up: the turn may have run.
         408 | 500..=599 => AgentErrorKind::Unknown { after },
         _ => AgentErrorKind::Refused,
     };
@@ -78,16 +78,19 @@ pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) ->
         403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => {
             "it takes sessions only with a key. Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here"
         }
-        401 | 403 => "it does not accept the key, or wants one; set the same key at both ends",
+        401 | 403 if who == "Proxy" => {
+            "it does not accept the key, or wants one; set the same key at both ends"
+        }
+        401 | 403 => "it does not accept the key, or wants one; set OPENAI_API_KEY",
         400 | 422 => "it did not understand the request",
-        404 | 405 => "there is no such service at this address",
+        404 | 405 => "there is no such service at this address, or no such model",
         413 => "the conversation is too long for it; /new begins another one",
         429 => "it is busy",
         503 => "it is not available right now",
         408 => "it got tired of waiting",
         502 | 504 => "the server behind it did not answer",
         300..=399 => "it redirects, which is not followed; set its final address",
-        500..=599 => "it failed inside",
+        500..=599 => "it failed",
         _ => "it refused the request",
     };
     AgentError::new(kind, format!("⚠️ {who} error ({}): {reason}.", status.as_u16()))

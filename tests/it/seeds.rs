@@ -91,7 +91,7 @@ async fn a_server_that_is_not_there_is_a_connection_error() {
     let talaria =
         Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url()).config("gateway:\n  retry_for: 0s\n");
     let ended = talaria.reads("hi\n").await;
-    ended.showed("").said("⚠️ Proxy connection error: connection refused; is the server running.");
+    ended.showed("").said("⚠️ Proxy connection error: connection refused; nothing listens there.");
     assert_eq!(result(&talaria).2, 0, "no call was made");
 }
 

@@ -71,7 +71,13 @@ impl Inbound {
             if self.in_turns {
                 self.floor.free().await;
             }
-            let Some(text) = self.prompt().await? else { return Ok(()) };
+            let Some(text) = self.prompt().await? else {
+                if !self.floor.is_free() {
+                    // The core ends when the answer has; whoever cannot wait should know how not to.
+                    let _ = self.outbound.notice("Leaving when this is answered; Ctrl-C leaves now.").await;
+                }
+                return Ok(());
+            };
             let event = event(self.room.clone(), text);
             self.floor.ask(event.id.clone());
             self.pending = Some(event);

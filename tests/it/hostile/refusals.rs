@@ -13,10 +13,10 @@ async fn a_refusal_is_said_once_and_not_repeated() {
         (400, "it did not understand the request"),
         (401, "it does not accept the key, or wants one; set the same key at both ends"),
         (403, "it does not accept the key, or wants one; set the same key at both ends"),
-        (404, "there is no such service at this address"),
+        (404, "there is no such service at this address, or no such model"),
         (413, "the conversation is too long for it; /new begins another one"),
         (418, "it refused the request"),
-        (500, "it failed inside. It may have run all the same; /retry runs it again"),
+        (500, "it failed. It may have run all the same; /retry runs it again"),
     ] {
         let upstream = Upstream::plain().await;
         upstream.answers(Answer::reply(code, &[("content-type", "text/html")], page));

@@ -14,7 +14,7 @@ async fn help_lists_what_can_be_said() {
     @ann  /help
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
-          - `/new` begins a new conversation, with the words behind it if there are any
+          - `/new` ends what runs and begins a new conversation; words behind it are asked there
           - `/stop` ends the running answer and whatever waits behind it
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back

@@ -145,7 +145,7 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
     @ann  /help
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
-          - `/new` begins a new conversation, with the words behind it if there are any
+          - `/new` ends what runs and begins a new conversation; words behind it are asked there
     note  - `/stop` ends the running answer and whatever waits behind it
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
