@@ -27,8 +27,8 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `floor` is the text that was kept of it by an earlier process.
-pub async fn show(account: &Arc<Account>, turn: &TurnRow, log: &TurnLog, floor: String) {
-    if let Err(error) = (Conversation::new(account, turn, log, floor)).run().await {
+pub async fn show(account: Arc<Account>, turn: TurnRow, log: Arc<TurnLog>, floor: String) {
+    if let Err(error) = Conversation::new(&account, &turn, &log, floor).run().await {
         // The turn itself meets the same error and says so; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
     }

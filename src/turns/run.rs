@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use talaria_platform::{Body, BodyKind, Show};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::judge::{Facts, Verdict, judge};
 use super::log::TurnLog;
@@ -38,6 +39,15 @@ pub(super) struct Before {
     pub history: usize,
 }
 
+/// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
+struct EndOfLog<'a>(&'a TurnLog);
+
+impl Drop for EndOfLog<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// How a drive of a turn came out.
 enum Drive {
     /// It is over.
@@ -54,32 +64,40 @@ impl Turns {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         };
-        let log = TurnLog::new(self.settings.turn_bytes);
-        let floor = before.floor.clone();
-
-        let work = async {
-            let mut asked = turn.clone();
-            let drive = self.drive(&mut asked, &session, history, &log, running).await?;
-            match drive {
-                Drive::Over(outcome) => {
-                    failpoint("turn.ended");
-                    self.finish(&asked, &log, before, outcome).await?;
-                    failpoint("turn.finished");
-                    log.end();
-                }
-                Drive::Suspended => log.suspend(),
-            }
-            Ok(())
+        let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
+        // A task of its own, so that a delta does not wake it; it ends with the log.
+        let shown = conversation::show(account.clone(), turn.clone(), log.clone(), before.floor.clone());
+        let shown = tokio::spawn(shown.in_current_span());
+        let result = {
+            let _end = EndOfLog(&log);
+            self.run_and_keep(turn, session, before, history, &log, running).await
         };
-        // On an error of the store the log must end too, or the conversation would wait for ever.
-        let work = async {
-            let result = work.await;
-            log.end();
-            result
-        };
-        let (result, ()) = tokio::join!(work, conversation::show(&account, &turn, &log, floor));
+        if let Err(error) = shown.await {
+            tracing::error!(%error, "showing a turn broke; the room gets its end all the same");
+        }
         account.wake();
         result
+    }
+
+    /// Drives a turn and stores what it comes to.
+    async fn run_and_keep(
+        &self,
+        mut turn: TurnRow,
+        session: Session,
+        before: Before,
+        history: Vec<Message>,
+        log: &TurnLog,
+        running: &Running,
+    ) -> store::Result<()> {
+        match self.drive(&mut turn, &session, history, log, running).await? {
+            Drive::Over(outcome) => {
+                failpoint("turn.ended");
+                self.finish(&turn, log, before, outcome).await?;
+                failpoint("turn.finished");
+            }
+            Drive::Suspended => log.suspend(),
+        }
+        Ok(())
     }
 
     async fn load(
