@@ -4,17 +4,23 @@
 //! the outbox in the same transaction: a crash repeats nothing and loses nothing. What must happen
 //! outside the store afterwards is returned as [`After`].
 
+pub mod asks;
+mod sessions;
+
 use std::fmt::Write as _;
 
 use talaria_platform::{AccountId, Event};
 
+use crate::access::{Action, Decision, Policy, Where};
 use crate::agent::AgentInfo;
 use crate::reply::one_line;
-use crate::session::{SessionId, TurnId, idempotency_key, session_key};
+use crate::rules::AccountRules;
+use crate::session::{SessionId, SessionKey, TurnId, idempotency_key};
 use crate::store::{OpenTurn, Result, State, TurnRow, Tx};
+use crate::words::{Phrase, Text, Words};
 
 /// What a person asks of the gateway itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// What can be said.
     Help,
@@ -28,17 +34,59 @@ pub enum Command {
     Undo,
     /// What is going on.
     Status,
+    /// The sessions of this place.
+    Sessions,
+    /// Go back to an earlier session.
+    Resume,
+    /// Name this session.
+    Title,
+    /// Who the person is to us.
+    Whoami,
+    /// What was used.
+    Usage,
+    /// Allow what an agent asks for.
+    Approve,
+    /// Refuse what an agent asks for.
+    Deny,
 }
 
 /// Every command with its name and what it is for, as `/help` shows it.
-const COMMANDS: [(Command, &str, &str); 6] = [
-    (Command::Help, "help", "shows this list"),
-    (Command::New, "new", "ends what runs and begins a new conversation; words behind it are asked there"),
-    (Command::Stop, "stop", "ends the running answer and whatever waits behind it"),
-    (Command::Retry, "retry", "asks the last question again"),
-    (Command::Undo, "undo", "takes the last question and its answer back"),
-    (Command::Status, "status", "says what is running and what waits"),
+const COMMANDS: [(Command, &str, Text); 13] = [
+    (Command::Help, "help", Text::HelpHelp),
+    (Command::New, "new", Text::HelpNew),
+    (Command::Stop, "stop", Text::HelpStop),
+    (Command::Retry, "retry", Text::HelpRetry),
+    (Command::Undo, "undo", Text::HelpUndo),
+    (Command::Status, "status", Text::HelpStatus),
+    (Command::Sessions, "sessions", Text::HelpSessions),
+    (Command::Resume, "resume", Text::HelpResume),
+    (Command::Title, "title", Text::HelpTitle),
+    (Command::Whoami, "whoami", Text::HelpWhoami),
+    (Command::Usage, "usage", Text::HelpUsage),
+    (Command::Approve, "approve", Text::HelpApprove),
+    (Command::Deny, "deny", Text::HelpDeny),
 ];
+
+impl Command {
+    /// Every command.
+    pub fn all() -> impl Iterator<Item = Self> {
+        COMMANDS.iter().map(|(command, ..)| *command)
+    }
+
+    /// As people write it, without the slash.
+    pub fn name(self) -> &'static str {
+        COMMANDS.iter().find(|(command, ..)| *command == self).map_or("help", |(_, name, _)| name)
+    }
+
+    /// What a person does who sends it with these words behind it.
+    pub fn action(self, behind: &str) -> Action {
+        match self {
+            Self::Approve => Action::Approve(asks::wanted(behind)),
+            Self::Deny => Action::Deny,
+            other => Action::Command(other),
+        }
+    }
+}
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +96,7 @@ pub enum Parsed {
     /// Words for us, and what stands behind the command.
     Command(Command, String),
     /// It looks like a command, but there is none of that name; with what to say about it.
-    Unknown(String),
+    Unknown(Phrase),
 }
 
 /// What must happen once the transaction is committed.
@@ -56,11 +104,38 @@ pub enum Parsed {
 pub enum After {
     /// A turn waits in this session's line.
     Run(SessionId, TurnId),
-    /// This session's turns were asked to stop.
-    Stop(SessionId),
     /// This turn was asked to stop.
     StopTurn(SessionId, TurnId),
 }
+
+/// What a command has before it: the open transaction, and who sent it where.
+pub struct Desk<'a> {
+    /// Everything that the command changes, it changes here.
+    pub tx: &'a Tx<'a>,
+    /// The account it came to.
+    pub account: &'a AccountId,
+    /// The message it is.
+    pub event: &'a Event,
+    /// How this account behaves.
+    pub rules: &'a AccountRules,
+    /// What rooms are told.
+    pub words: &'a Words,
+    /// Who answers.
+    pub agent: &'a AgentInfo,
+    /// Why its author may send it.
+    pub decision: Decision,
+}
+
+impl Desk<'_> {
+    /// The session that is talked about here.
+    pub fn key(&self) -> SessionKey {
+        let Event { place, room, author, .. } = self.event;
+        SessionKey::new(self.account, place, room.direct, &author.id, self.rules.session)
+    }
+}
+
+/// What a command comes to: what to do after the commit, and what to answer, if anything.
+pub type Done = (Vec<After>, Option<Phrase>);
 
 /// Tells commands from prompts. Only `/` and letters, at the very start, can be a command: a path or a
 /// date is a prompt.
@@ -76,71 +151,68 @@ pub fn parse(text: &str) -> Parsed {
         return Parsed::Command(*command, behind.to_owned());
     }
     let word = one_line(&word, 32);
-    let near = COMMANDS.iter().map(|(_, name, _)| name).find(|name| strsim::osa_distance(name, &word) <= 2);
+    let near = COMMANDS.iter().map(|(_, name, _)| *name).find(|name| strsim::osa_distance(name, &word) <= 2);
     Parsed::Unknown(match near {
-        Some(name) => format!("There is no command /{word}. Did you mean /{name}?"),
-        None => format!(
-            "There is no command /{word}; /help lists what there is. To send it to the agent, put a space before it."
-        ),
+        Some(name) => Text::UnknownCommandNear.with("word", word).with("near", name),
+        None => Text::UnknownCommand.with("word", word),
     })
 }
 
-/// Carries a command out. Returns what to do after the commit and what to answer, if anything.
-pub fn apply(
-    tx: &Tx<'_>,
-    command: Command,
-    behind: &str,
-    account: &AccountId,
-    event: &Event,
-    agent: &AgentInfo,
-) -> Result<(Vec<After>, Option<String>)> {
-    let key = session_key(account, &event.place);
+/// Carries a command out.
+pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
+    let tx = desk.tx;
+    let key = desk.key();
     let session = tx.session_for(&key)?;
     let open = tx.open_turns(&session.id)?;
-    let say = |words: &str| Ok((Vec::new(), Some(words.to_owned())));
     match command {
-        Command::Help => say(&help()),
-        Command::Status => say(&status(tx, &session.id, &open, agent)?),
+        Command::Help => say(Phrase::Said(help(desk))),
+        Command::Status => say(status(desk, &session.id, &open)?),
         // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
-        Command::Retry | Command::Undo if !behind.is_empty() => say(
-            "This command takes no words after it, so nothing was done. Send it alone, or ask in your own words.",
-        ),
-        Command::Stop if open.is_empty() => say("Nothing is running."),
+        Command::Retry | Command::Undo if !behind.is_empty() => say(Text::NoWordsAfter),
+        Command::Stop if open.is_empty() => say(Text::NothingRunning),
         // The stopped answers say so themselves.
-        Command::Stop => Ok((vec![stop_all(tx, &session.id, &open)?], None)),
+        Command::Stop => Ok((stop_all(tx, &session.id, &open)?, None)),
         Command::New => {
-            let after = if open.is_empty() { Vec::new() } else { vec![stop_all(tx, &session.id, &open)?] };
+            let after = stop_all(tx, &session.id, &open)?;
             tx.begin_session(&key)?;
             // The hub asks what stands behind it; the answer to that is answer enough.
-            let words = behind.is_empty().then(|| "A new conversation begins here.".to_owned());
-            Ok((after, words))
+            Ok((after, behind.is_empty().then(|| Text::NewSession.into())))
         }
-        Command::Retry | Command::Undo if !open.is_empty() => {
-            say("An answer is still running. /stop ends it; then try again.")
-        }
-        Command::Retry | Command::Undo if !agent.rewind => {
-            say("This agent cannot change what it remembers. /new begins a new conversation.")
-        }
+        Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
+        Command::Retry | Command::Undo if !desk.agent.rewind => say(Text::CannotRewind),
         Command::Undo => match tx.last_turn(&session.id)? {
-            None => say("There is nothing to take back."),
+            None => say(Text::NothingToUndo),
             Some(last) => {
                 tx.take_back(&last)?;
-                say("The last question and its answer are taken back.")
+                say(Text::Undone)
             }
         },
         Command::Retry => match tx.last_turn(&session.id)? {
-            None => say("There is nothing to ask again."),
+            None => say(Text::NothingToRetry),
             Some(last) => {
                 tx.take_back(&last)?;
-                let turn = again(last, event);
+                let turn = again(last, desk.event);
                 tx.add_turn(&turn)?;
                 Ok((vec![After::Run(turn.session, turn.id)], None))
             }
         },
+        Command::Sessions => sessions::list(desk, &key),
+        Command::Resume => sessions::resume(desk, &key, behind),
+        Command::Title => sessions::title(desk, &session, behind),
+        Command::Whoami => sessions::whoami(desk),
+        Command::Usage => sessions::usage(desk, &session),
+        Command::Approve => asks::approve(desk, behind),
+        Command::Deny => asks::deny(desk, behind),
     }
 }
 
-/// The same question as another attempt: another turn, with another key, that answers the `/retry`.
+/// Only an answer.
+fn say(phrase: impl Into<Phrase>) -> Result<Done> {
+    Ok((Vec::new(), Some(phrase.into())))
+}
+
+/// The same question as another attempt: another turn, with another key, that answers the `/retry` of
+/// whoever sent it.
 fn again(last: TurnRow, event: &Event) -> TurnRow {
     let attempt = last.attempt + 1;
     let (account, room) = (&last.account, &last.place.room);
@@ -156,32 +228,52 @@ fn again(last: TurnRow, event: &Event) -> TurnRow {
     }
 }
 
-fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<After> {
+/// Asks all of these turns to stop.
+pub fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Vec<After>> {
+    let mut after = Vec::new();
     for turn in open {
         tx.ask_to_stop(&turn.id)?;
+        after.push(After::StopTurn(session.clone(), turn.id.clone()));
     }
-    Ok(After::Stop(session.clone()))
+    Ok(after)
 }
 
-fn help() -> String {
-    let mut text = "Write to talk to the agent. Commands:\n".to_owned();
-    for (_, name, meaning) in COMMANDS {
-        let _ = write!(text, "\n- `/{name}` {meaning}");
+/// The commands that this person may use here.
+fn help(desk: &Desk<'_>) -> String {
+    let mut text = desk.words.say(&Text::Help.into());
+    text.push('\n');
+    for (command, name, meaning) in COMMANDS {
+        if may(desk, command) {
+            let _ = write!(text, "\n- `/{name}` {}", desk.words.say(&meaning.into()));
+        }
     }
     text
 }
 
-fn status(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn], agent: &AgentInfo) -> Result<String> {
+/// Whether the person at this desk may use a command here.
+fn may(desk: &Desk<'_>, command: Command) -> bool {
+    let Event { author, room, .. } = desk.event;
+    let paired = desk.decision.rule == crate::access::Rule::Paired;
+    let actor =
+        crate::access::Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
+    let policy: &Policy = &desk.rules.access;
+    policy.authorize(actor, Where::from(room.direct), command.action("")).allowed
+}
+
+fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phrase> {
     let running = match open {
-        [] => "Nothing is running.".to_owned(),
-        [one] => format!("One answer is running (turn {}).", one.id.short()),
-        [first, _] => format!("One answer is running (turn {}), one message waits.", first.id.short()),
+        [] => Text::StatusIdle.into(),
+        [one] => Text::StatusRunning.with("turn", one.id.short()),
+        [first, _] => Text::StatusRunningOne.with("turn", first.id.short()),
         [first, rest @ ..] => {
-            format!("One answer is running (turn {}), {} messages wait.", first.id.short(), rest.len())
+            Text::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
         }
     };
-    let messages = tx.message_count(session)?;
-    Ok(format!("{running}\nAgent: {}. Session {session}, {messages} messages.", agent.name))
+    Ok(Text::Status
+        .with("running", running)
+        .with("agent", desk.agent.name.clone())
+        .with("session", session.0.as_str())
+        .with("messages", desk.tx.message_count(session)?))
 }
 
 #[cfg(test)]
@@ -209,8 +301,18 @@ mod tests {
 
     #[test]
     fn an_unknown_command_is_explained() {
-        let Parsed::Unknown(words) = parse("/stpo") else { panic!() };
-        assert_eq!(words, "There is no command /stpo. Did you mean /stop?");
-        assert!(matches!(parse("/dance"), Parsed::Unknown(words) if words.contains("/help")));
+        let words = |text: &str| match parse(text) {
+            Parsed::Unknown(phrase) => Words::default().say(&phrase),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words("/stpo"), "There is no command /stpo. Did you mean /stop?");
+        assert!(words("/dance").contains("/help"));
+    }
+
+    #[test]
+    fn every_command_has_a_name_of_its_own() {
+        for command in Command::all() {
+            assert_eq!(parse(&format!("/{}", command.name())), Parsed::Command(command, String::new()));
+        }
     }
 }

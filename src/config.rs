@@ -15,6 +15,7 @@ mod explain;
 mod file;
 mod hint;
 mod locate;
+mod people;
 mod platform;
 mod resolve;
 mod secret;
@@ -23,6 +24,7 @@ mod test_platform;
 mod url;
 mod value;
 mod walk;
+mod wording;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,7 @@ pub use platform::{KINDS, PlatformConfig};
 pub use secret::Secret;
 pub use url::{BaseUrl, is_private};
 
+use crate::rules::Rules;
 use env::Env;
 
 /// Where a configuration may come from, besides the environment.
@@ -73,6 +76,8 @@ pub struct Config {
     pub platforms: BTreeMap<AccountId, PlatformConfig>,
     /// How answers look in rooms.
     pub display: DisplayConfig,
+    /// What may change while we run: who may do what, and the words.
+    pub rules: Rules,
     /// The filter of the log, checked.
     pub log: String,
     /// What is allowed but probably not meant; one sentence each, for the log and for `talaria check`.
@@ -188,6 +193,7 @@ impl Config {
                 turns: resolved.turns,
                 platforms: resolved.platforms,
                 display: resolved.display,
+                rules: resolved.rules,
                 log: resolved.log,
                 warnings: resolved.warnings,
             }),

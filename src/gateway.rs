@@ -22,6 +22,7 @@ use crate::config::{AgentChoice, Config, Steps};
 use crate::delivery::{Account, Delivery, Display, outbox};
 use crate::hub::Hub;
 use crate::platforms::Platforms;
+use crate::rules::{AccountRules, Live};
 use crate::store::{self, Store};
 use crate::tasks::{self, Run, supervise};
 use crate::testing::failpoint;
@@ -87,6 +88,8 @@ pub struct Parts {
     pub settings: Settings,
     /// About how answers are shown.
     pub display: Display,
+    /// Who may do what, and the words.
+    pub live: Arc<Live>,
 }
 
 /// Runs the gateway in a runtime of its own until it has ended.
@@ -96,6 +99,11 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }
     })?;
+    let mut rules = config.rules.clone();
+    for account in platforms.owned {
+        // Also where nobody configured it, as in a chat that was asked for on the command line.
+        rules.accounts.insert(account, Arc::new(AccountRules::owner()));
+    }
     let parts = Parts {
         store,
         agent: agent(&config.agent)?,
@@ -105,6 +113,7 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
             steps: config.display.steps == Steps::Line,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
         },
+        live: Live::new(rules),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -134,7 +143,13 @@ impl Gateway {
                 delivery.add(id.clone(), platform.clone(), parts.store.clone(), parts.display).await?;
             accounts.push(account);
         }
-        let turns = Turns::new(parts.store.clone(), parts.agent, Arc::new(delivery), parts.settings);
+        let turns = Turns::new(
+            parts.store.clone(),
+            parts.agent,
+            Arc::new(delivery),
+            parts.settings,
+            parts.live.clone(),
+        );
         let mut gateway = Self {
             turns,
             accounts,
@@ -144,12 +159,13 @@ impl Gateway {
             sending: JoinSet::new(),
         };
         gateway.start_outboxes();
+        parts.store.write(|tx| tx.prune_audit()).await?;
         let recovered = gateway.turns.recover().await?;
         if recovered > 0 {
             tracing::info!(turns = recovered, "turns of the last run are taken up again");
         }
         failpoint("gateway.recovered");
-        gateway.start_platforms(&parts.store);
+        gateway.start_platforms(&parts.store, &parts.live);
         Ok(gateway)
     }
 
@@ -171,9 +187,9 @@ impl Gateway {
         }
     }
 
-    fn start_platforms(&mut self, store: &Store) {
+    fn start_platforms(&mut self, store: &Store, live: &Arc<Live>) {
         for account in &self.accounts {
-            let inbox = Hub::inbox(account.clone(), store.clone(), self.turns.clone());
+            let inbox = Hub::inbox(account.clone(), store.clone(), self.turns.clone(), live.clone());
             let (account, stop) = (account.clone(), self.stop_reading.clone());
             self.reading.spawn(async move {
                 supervise("platform", &stop, || async {

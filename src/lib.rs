@@ -3,7 +3,8 @@
 //! This page is the map. A message travels like this:
 //!
 //! 1. A **platform** (`talaria_platform`, built in [`platforms`]) reads it and hands it to its inbox.
-//! 2. The [`hub`] takes it: one transaction makes it a waiting turn or a [`command`].
+//! 2. The [`hub`] takes it: one transaction asks [`access`] whether it may be, and makes it a waiting turn
+//!    or a [`command`].
 //! 3. [`turns`], the one engine, runs it when its session has come to it: the only caller of an
 //!    [`agent`]. Agents that speak the chat-completions protocol share [`openai`].
 //! 4. A [`conversation`] watches the turn and folds its events into a [`reply`]: always the whole text
@@ -11,10 +12,12 @@
 //! 5. [`delivery`] makes the platform show it, as often as the [`pace`] permits, and keeps what must
 //!    arrive until it has.
 //!
-//! Around that: [`config`] is complete and checked before anything starts, the [`store`] holds all that
+//! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
+//! may change while we run, [`words`] is the catalogue of all that rooms are told, the [`store`] holds all that
 //! is durable and is the only place with SQL, [`session`] makes ids, [`media`] judges attached files,
 //! and the [`gateway`] builds, supervises ([`tasks`]) and drains it all.
 
+pub mod access;
 pub mod agent;
 pub mod cli;
 pub mod command;
@@ -29,8 +32,10 @@ pub mod openai;
 pub mod pace;
 pub mod platforms;
 pub mod reply;
+pub mod rules;
 pub mod session;
 pub mod store;
 pub mod tasks;
 pub mod testing;
 pub mod turns;
+pub mod words;

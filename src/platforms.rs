@@ -14,13 +14,15 @@ pub struct Platforms {
     pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
     /// A person chats on this process' terminal.
     pub terminal: bool,
+    /// Those that belong to whoever started the process.
+    pub owned: Vec<AccountId>,
     /// There is a console, but nothing that it could read.
     pub deaf: bool,
 }
 
 /// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
 pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
-    let mut platforms = Platforms { accounts: Vec::new(), terminal: false, deaf: false };
+    let mut platforms = Platforms { accounts: Vec::new(), terminal: false, owned: Vec::new(), deaf: false };
     if chat || config.platforms.is_empty() {
         platforms.add_console("console".into())?;
         return Ok(platforms);
@@ -44,6 +46,7 @@ impl Platforms {
         self.deaf = stdin_kind() == StdinKind::Nothing;
         let console =
             Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
+        self.owned.push(name.clone());
         self.accounts.push((name, Arc::new(console)));
         Ok(())
     }

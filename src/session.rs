@@ -1,4 +1,4 @@
-//! Ids of sessions and turns, and the key that finds a session from a place.
+//! Ids of sessions and turns, and the key that finds the session of what is said in a place.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey};
+use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey, UserId};
+
+use crate::rules::SessionRules;
 
 /// What an agent remembers: `YYYYMMDD_HHMMSS_<8 hex>` in UTC, perhaps with `.<n>` for the nth time
 /// that its history was changed after the fact.
@@ -65,14 +67,40 @@ pub fn idempotency_key(account: &AccountId, room: &RoomId, event: &EventId, atte
     hash([account.as_str(), room.as_str(), event.as_str(), &attempt.to_string()])
 }
 
-/// Finds the session of a place. Every part is length-prefixed, so that no two places share a key.
-pub fn session_key(account: &AccountId, place: &Place) -> String {
-    // Threads share their room's session until a setting says otherwise.
-    hash([account.as_str(), place.room.as_str()])
+/// What finds the session of something said in a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionKey {
+    /// A hash of all that tells one session from another.
+    pub digest: String,
+    /// The account it belongs to.
+    pub account: AccountId,
+    /// The room it belongs to.
+    pub room: RoomId,
+}
+
+impl SessionKey {
+    /// The key of what `person` says in a place. Every part is length-prefixed, so that no two places share
+    /// a key. In a direct chat there is one person, so no setting can tell people apart there.
+    pub fn new(
+        account: &AccountId,
+        place: &Place,
+        direct: bool,
+        person: &UserId,
+        rules: SessionRules,
+    ) -> Self {
+        let mut parts = vec![account.as_str(), place.room.as_str()];
+        if let (true, Some(thread)) = (rules.threads, &place.thread) {
+            parts.extend(["thread", thread.as_str()]);
+        }
+        if rules.people && !direct {
+            parts.extend(["person", person.as_str()]);
+        }
+        Self { digest: hash(parts), account: account.clone(), room: place.room.clone() }
+    }
 }
 
 /// SHA-256 over length-prefixed parts, in hex.
-pub fn hash<const N: usize>(parts: [&str; N]) -> String {
+pub fn hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Sha256::new();
     for part in parts {
         digest.update((part.len() as u64).to_le_bytes());
@@ -144,8 +172,16 @@ impl From<SystemTime> for Utc {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use talaria_platform::ThreadId;
 
     use super::*;
+
+    type Parts = (String, String, Option<String>, String);
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        // Few letters, so that equal parts are common.
+        ("[ab]{0,2}", "[ab]{0,2}", prop::option::of("[ab]{0,2}"), "[ab]{0,2}")
+    }
 
     #[test]
     fn session_ids_carry_the_utc_time_they_began() {
@@ -170,12 +206,20 @@ mod tests {
     }
 
     proptest! {
-        /// Different (account, room) pairs never share a session, whatever the ids contain.
+        /// Different accounts, rooms, threads and people never share a session, whatever the ids contain;
+        /// threads and people only where a setting tells them apart.
         #[test]
-        fn session_keys_are_injective(a in ".{0,8}", b in ".{0,8}", c in ".{0,8}", d in ".{0,8}") {
-            let one = session_key(&AccountId::new(a.clone()), &Place::room(b.clone()));
-            let two = session_key(&AccountId::new(c.clone()), &Place::room(d.clone()));
-            prop_assert_eq!(one == two, (a, b) == (c, d));
+        fn session_keys_are_injective(one in parts(), two in parts(), threads: bool, people: bool) {
+            let rules = SessionRules { threads, people, ..SessionRules::default() };
+            let key = |(account, room, thread, person): &Parts| {
+                let place = Place { room: RoomId::new(room.clone()), thread: thread.clone().map(ThreadId::new) };
+                let person = UserId::new(person.clone());
+                SessionKey::new(&AccountId::new(account.clone()), &place, false, &person, rules).digest
+            };
+            let same = one.0 == two.0 && one.1 == two.1
+                && (!threads || one.2 == two.2)
+                && (!people || one.3 == two.3);
+            prop_assert_eq!(key(&one) == key(&two), same);
         }
 
         #[test]

@@ -6,9 +6,11 @@
 //! That only one connection writes and checkpoints also keeps us clear of the WAL-reset bug of the
 //! bundled SQLite.
 
+mod audit;
 mod inbox;
 mod open;
 mod outbox;
+mod people;
 mod schema;
 mod sessions;
 mod turns;
@@ -20,6 +22,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+pub use audit::{AuditFilter, AuditRow, Refused, room_hash};
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use sessions::Session;

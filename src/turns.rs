@@ -24,6 +24,7 @@ use tracing::Instrument as _;
 use crate::agent::SharedAgent;
 use crate::delivery::Delivery;
 use crate::reply::Outcome;
+use crate::rules::Live;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError};
 use log::TurnLog;
@@ -38,6 +39,7 @@ pub struct Turns {
     agent: SharedAgent,
     delivery: Arc<Delivery>,
     settings: Settings,
+    live: Arc<Live>,
     lines: Mutex<HashMap<SessionId, Line>>,
     /// Told whenever a line ends, for [`Turns::idle`].
     ended: Notify,
@@ -81,12 +83,19 @@ struct Running {
 
 impl Turns {
     /// An engine with nothing to do.
-    pub fn new(store: Store, agent: SharedAgent, delivery: Arc<Delivery>, settings: Settings) -> Arc<Self> {
+    pub fn new(
+        store: Store,
+        agent: SharedAgent,
+        delivery: Arc<Delivery>,
+        settings: Settings,
+        live: Arc<Live>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store,
             agent,
             delivery,
             settings,
+            live,
             lines: Mutex::default(),
             ended: Notify::new(),
             draining: CancellationToken::new(),
@@ -117,15 +126,8 @@ impl Turns {
         self.tasks.spawn(async move { turns.work(session).await });
     }
 
-    /// Asks a session's running turn to end. The store knows already, so those that wait end by
-    /// themselves when their time comes.
-    pub fn stop(&self, session: &SessionId) {
-        if let Some(running) = self.lines().get(session).and_then(|line| line.running.as_ref()) {
-            running.stop.cancel();
-        }
-    }
-
-    /// Asks one turn to end, if it is the one that runs.
+    /// Asks one turn to end, if it is the one that runs. The store knows already, so one that waits ends by
+    /// itself when its time comes.
     pub fn stop_turn(&self, session: &SessionId, turn: &TurnId) {
         let lines = self.lines();
         let running = lines.get(session).and_then(|line| line.running.as_ref());
@@ -230,7 +232,7 @@ impl Turns {
         }
         let words = format!("Something went wrong inside the gateway (turn {}).", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
-        let before = Before { floor, anchored: false, history: 0 };
+        let before = Before { floor, anchored: false, history: 0, permitted: true };
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }

@@ -28,6 +28,11 @@ pub struct File {
     /// How answers look in rooms.
     #[serde(deserialize_with = "section")]
     pub display: Display,
+    /// The language of what is said in rooms. Default: `en`.
+    pub language: Option<String>,
+    /// Other words for what is said in rooms, by the keys of the catalogue. Default: none.
+    #[serde(deserialize_with = "section")]
+    pub words: BTreeMap<String, Option<String>>,
     /// What is logged.
     #[serde(deserialize_with = "section")]
     pub log: Log,

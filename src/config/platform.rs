@@ -9,7 +9,10 @@ use super::ConfigError;
 use super::document::Document;
 use super::hint::did_you_mean;
 #[cfg(feature = "testing")]
+use super::people;
+#[cfg(feature = "testing")]
 pub use super::test_platform::TestConfig;
+use crate::rules::AccountRules;
 
 /// One chat account.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +38,15 @@ impl PlatformConfig {
             Self::Console => "console",
             #[cfg(feature = "testing")]
             Self::Test(_) => "test",
+        }
+    }
+
+    /// What `platforms.<name>` says about people. A terminal belongs to whoever sits there.
+    pub(super) fn people(&self, document: &Document, name: &str) -> Result<AccountRules, ConfigError> {
+        match self {
+            Self::Console => Ok(AccountRules::owner()),
+            #[cfg(feature = "testing")]
+            Self::Test(_) => people::read(document, name, super::test_platform::is_id),
         }
     }
 

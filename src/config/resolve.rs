@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_platform::AccountId;
@@ -18,10 +19,12 @@ use super::hint::closest;
 use super::platform::is_name;
 use super::value::Span;
 use super::walk::Keys;
+use super::wording;
 use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ProxyConfig, Secret,
     Timeouts, TurnConfig,
 };
+use crate::rules::Rules;
 
 /// The longest file that a key is read from; the rest of a larger one would not be a key.
 const LARGEST_KEY_FILE: u64 = 64 * 1024;
@@ -36,6 +39,7 @@ pub(super) struct Resolved {
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) display: DisplayConfig,
+    pub(super) rules: Rules,
     pub(super) log: String,
     pub(super) warnings: Vec<String>,
 }
@@ -63,10 +67,12 @@ pub(super) fn resolve(
         edits: file.display.edits.map_or(200, |edits| edits.0),
     };
     let agent = resolver.agent(file.gateway, file.agent);
-    let platforms = resolver.platforms(file.platforms);
+    let mut rules = Rules::default();
+    let platforms = resolver.platforms(file.platforms, &mut rules);
+    rules.words = wording::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
-        Ok(Resolved { agent, turns, platforms, display, log, warnings: resolver.warnings })
+        Ok(Resolved { agent, turns, platforms, display, rules, log, warnings: resolver.warnings })
     } else {
         Err(resolver.errors)
     }
@@ -173,6 +179,7 @@ impl Resolver<'_> {
     fn platforms(
         &mut self,
         written: BTreeMap<String, Option<Keys<file::Platform>>>,
+        rules: &mut Rules,
     ) -> BTreeMap<AccountId, PlatformConfig> {
         let mut platforms = BTreeMap::new();
         // Platforms are only ever written in a file.
@@ -187,9 +194,12 @@ impl Resolver<'_> {
                 continue;
             }
             let kind = entry.and_then(|Keys(entry)| filled(entry.kind));
-            match PlatformConfig::read(document, &name, kind.as_deref()) {
-                Ok(platform) => {
-                    platforms.insert(AccountId::new(name), platform);
+            let read = PlatformConfig::read(document, &name, kind.as_deref());
+            match read.and_then(|platform| Ok((platform.people(document, &name)?, platform))) {
+                Ok((people, platform)) => {
+                    let account = AccountId::new(name);
+                    rules.accounts.insert(account.clone(), Arc::new(people));
+                    platforms.insert(account, platform);
                 }
                 Err(error) => self.errors.push(error),
             }

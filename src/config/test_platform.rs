@@ -31,6 +31,17 @@ pub struct TestConfig {
 struct Written {
     #[serde(rename = "kind")]
     _kind: Option<IgnoredAny>,
+    // Read by `people`.
+    #[serde(rename = "access")]
+    _access: Option<IgnoredAny>,
+    #[serde(rename = "session")]
+    _session: Option<IgnoredAny>,
+    #[serde(rename = "busy")]
+    _busy: Option<IgnoredAny>,
+    #[serde(rename = "places")]
+    _places: Option<IgnoredAny>,
+    #[serde(rename = "limits")]
+    _limits: Option<IgnoredAny>,
     /// No default: needed.
     socket: Option<PathBuf>,
     /// Default: 4000.
@@ -90,4 +101,13 @@ pub(super) fn read(document: &Document, name: &str) -> Result<TestConfig, Config
 
 fn is_positive(number: f64) -> bool {
     number.is_finite() && number > 0.0
+}
+
+/// An id of the test network: `@name:server`, as Matrix has them.
+pub(super) fn is_id(id: &str) -> bool {
+    let plain =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+    id.strip_prefix('@')
+        .and_then(|rest| rest.split_once(':'))
+        .is_some_and(|(name, server)| plain(name) && plain(server))
 }

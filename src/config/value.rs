@@ -58,6 +58,41 @@ impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
     }
 }
 
+/// A time of the day: `04:00`. Since midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOfDay(pub Duration);
+
+impl TimeOfDay {
+    fn parse(text: &str) -> Option<Self> {
+        let (hours, minutes) = text.trim().split_once(':')?;
+        let number = |text: &str, below: u64| {
+            let plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<u64>().ok().filter(|number| plain && *number < below)
+        };
+        Some(Self(Duration::from_secs(number(hours, 24)? * 3600 + number(minutes, 60)? * 60)))
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeOfDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = TimeOfDay;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time of the day such as `04:00`, from `00:00` to `23:59`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TimeOfDay, E> {
+                TimeOfDay::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
 /// A whole number from `LEAST` to `MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole<const LEAST: usize, const MOST: usize>(pub usize);

@@ -4,7 +4,8 @@
 pub const APPLICATION_ID: i32 = 0x5461_6c61;
 
 /// Each entry takes the schema one version further; `PRAGMA user_version` counts them.
-pub const MIGRATIONS: &[&str] = &[r"
+pub const MIGRATIONS: &[&str] = &[
+    r"
 -- Every event that was ever taken, for ever: what makes a second delivery harmless.
 CREATE TABLE inbox (
     account TEXT NOT NULL, room TEXT NOT NULL, event TEXT NOT NULL, at INTEGER NOT NULL,
@@ -92,4 +93,62 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_pending ON outbox (account, seq) WHERE state = 'pending';
 CREATE INDEX outbox_turn ON outbox (turn);
-"];
+",
+    r"
+-- Sessions know where they belong and what they are called; they are found again by /sessions.
+ALTER TABLE sessions ADD COLUMN account TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN room TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN title TEXT;
+ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;  -- when the last prompt came
+ALTER TABLE sessions ADD COLUMN away INTEGER NOT NULL DEFAULT 0;  -- 1 while the stand-in answers, as the room was told
+CREATE INDEX sessions_key ON sessions (key, used);
+
+ALTER TABLE turns ADD COLUMN stand_in INTEGER NOT NULL DEFAULT 0; -- the request is for the stand-in
+ALTER TABLE turns ADD COLUMN ended INTEGER;                       -- when its end was stored
+CREATE INDEX turns_room ON turns (account, room, seq);
+
+-- Every decision about somebody: who, where, what, how it was decided and why. Never what was said.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL, account TEXT NOT NULL, actor TEXT NOT NULL,
+    room TEXT NOT NULL,                    -- a hash
+    place TEXT NOT NULL,                   -- direct, room
+    action TEXT NOT NULL, allowed INTEGER NOT NULL, rule TEXT NOT NULL
+);
+CREATE INDEX audit_actor ON audit (account, actor, at);
+
+-- Who has left which room, until they are back.
+CREATE TABLE departed (
+    account TEXT NOT NULL, room TEXT NOT NULL, person TEXT NOT NULL, PRIMARY KEY (account, room, person)
+) WITHOUT ROWID;
+
+-- Strangers who asked to be let in, and those who were.
+CREATE TABLE pairings (
+    account TEXT NOT NULL, person TEXT NOT NULL, name TEXT, room TEXT NOT NULL,
+    code TEXT,                             -- salted hash; NULL once they are let in
+    salt TEXT NOT NULL,
+    asked INTEGER NOT NULL, expires INTEGER NOT NULL,
+    PRIMARY KEY (account, person)
+) WITHOUT ROWID;
+
+-- Questions of agents that a person must answer. None of them outlives its process.
+CREATE TABLE asks (
+    id TEXT PRIMARY KEY, code TEXT NOT NULL, turn TEXT NOT NULL, session TEXT NOT NULL,
+    account TEXT NOT NULL, room TEXT NOT NULL, thread TEXT,
+    title TEXT NOT NULL, digest TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open',    -- open, approved, denied
+    scope TEXT, by TEXT, rule TEXT,        -- how it was decided
+    asked INTEGER NOT NULL, expires INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX asks_open ON asks (account, room) WHERE state = 'open';
+
+-- What need not be asked again.
+CREATE TABLE grants (
+    id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL,
+    session TEXT,                          -- for this session only; NULL for the whole place
+    account TEXT NOT NULL, room TEXT NOT NULL,
+    by TEXT NOT NULL, granted INTEGER NOT NULL, expires INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX grants_place ON grants (account, room, digest);
+",
+];

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{Result, Tx, unix_now};
 use crate::agent::{Message, Role};
-use crate::session::{SessionId, TurnId};
+use crate::session::{SessionId, SessionKey, TurnId};
 
 /// A session as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ impl Session {
 }
 
 impl Tx<'_> {
-    /// The current session of a place, begun now if there is none.
-    pub fn session_for(&self, key: &str) -> Result<Session> {
+    /// The current session of a key, begun now if there is none.
+    pub fn session_for(&self, key: &SessionKey) -> Result<Session> {
         let found = self
             .conn
             .prepare_cached("SELECT id, forks FROM sessions WHERE key = ?1 AND current = 1")?
-            .query_row([key], read_session)
+            .query_row([&key.digest], read_session)
             .optional()?;
         match found {
             Some(session) => Ok(session),
@@ -41,15 +41,17 @@ impl Tx<'_> {
         }
     }
 
-    /// Ends the place's current session, which stays stored, and begins another one.
-    pub fn begin_session(&self, key: &str) -> Result<Session> {
+    /// Ends the current session of a key, which stays stored, and begins another one.
+    pub fn begin_session(&self, key: &SessionKey) -> Result<Session> {
         self.conn
             .prepare_cached("UPDATE sessions SET current = 0 WHERE key = ?1 AND current = 1")?
-            .execute([key])?;
+            .execute([&key.digest])?;
         let session = Session { id: SessionId::new(SystemTime::now()), forks: 0 };
         self.conn
-            .prepare_cached("INSERT INTO sessions (id, key, created) VALUES (?1, ?2, ?3)")?
-            .execute(params![session.id.0, key, unix_now()])?;
+            .prepare_cached(
+                "INSERT INTO sessions (id, key, account, room, created, used) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+            )?
+            .execute(params![session.id.0, key.digest, key.account.as_str(), key.room.as_str(), unix_now()])?;
         Ok(session)
     }
 

@@ -280,7 +280,7 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
-                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9 WHERE id = ?1",
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10 WHERE id = ?1",
             )?
             .execute(params![
                 turn.id.0,
@@ -292,6 +292,7 @@ impl Tx<'_> {
                 i64::try_from(finish.history_offset).unwrap_or(i64::MAX),
                 i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
                 i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
+                unix_now(),
             ])?;
         for message in &finish.messages {
             self.record(&turn.session, &turn.id, message)?;

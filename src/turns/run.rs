@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use talaria_platform::{Body, BodyKind, Show};
+use talaria_platform::{Body, BodyKind, Show, Trust, UserId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -12,13 +12,15 @@ use super::judge::{Facts, Verdict, judge};
 use super::log::TurnLog;
 use super::sink::Sink;
 use super::{Running, Turns};
+use crate::access::{Action, Actor, Where};
 use crate::agent::{
     AgentError, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
 };
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
+use crate::rules::Rules;
 use crate::session::Utc;
-use crate::store::{self, Finish, Session, State, StoreError, TurnRow, unix_now};
+use crate::store::{self, Finish, Session, State, StoreError, TurnRow, Tx, unix_now};
 use crate::testing::failpoint;
 use crate::{conversation, media};
 
@@ -37,6 +39,8 @@ pub(super) struct Before {
     pub anchored: bool,
     /// How many messages of history go along.
     pub history: usize,
+    /// Whether whoever asked for it may still ask.
+    pub permitted: bool,
 }
 
 /// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
@@ -89,7 +93,13 @@ impl Turns {
         log: &TurnLog,
         running: &Running,
     ) -> store::Result<()> {
-        match self.drive(&mut turn, &session, history, log, running).await? {
+        let drive = match before.permitted {
+            true => self.drive(&mut turn, &session, history, log, running).await?,
+            // Nobody is left who may be answered; what people could already read says that it ended.
+            false if before.floor.is_empty() => Drive::Over(Outcome::Cancelled { words: String::new() }),
+            false => Drive::Over(Outcome::Stopped),
+        };
+        match drive {
             Drive::Over(outcome) => {
                 failpoint("turn.ended");
                 self.finish(&turn, log, before, outcome).await?;
@@ -104,7 +114,7 @@ impl Turns {
         &self,
         running: &Running,
     ) -> store::Result<Option<(TurnRow, Session, Before, Vec<Message>)>> {
-        let (id, settings) = (running.id.clone(), self.settings.clone());
+        let (id, settings, rules) = (running.id.clone(), self.settings.clone(), self.live.now());
         self.store
             .read(move |tx| {
                 let Some(turn) = tx.turn(&id)? else { return Ok(None) };
@@ -117,6 +127,7 @@ impl Turns {
                     floor: tx.checkpointed(&id)?,
                     anchored: tx.anchor(&id)?.is_some(),
                     history: history.len(),
+                    permitted: permitted(tx, &rules, &turn)?,
                 };
                 Ok(Some((turn, session, before, history)))
             })
@@ -325,8 +336,12 @@ impl Turns {
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
         let again = before.anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
-        let parts = reply::split(&reply::finished(&text, &outcome), max)
+        let shown = reply::finished(&text, &outcome);
+        let parts = Some(shown)
+            .filter(|shown| !shown.is_empty())
+            .map(|shown| reply::split(&shown, max))
             .into_iter()
+            .flatten()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();
         let said = |role, content: String| Message { role, content };
@@ -370,6 +385,22 @@ impl Turns {
             }
         }
     }
+}
+
+/// Whether the author of a turn may still ask. It was decided when the question came; since then they may have
+/// left, or the rules may have changed.
+fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    let author = UserId::new(turn.author.clone());
+    let actor = Actor {
+        id: &author,
+        // What was known of the message itself was judged then, and does not change.
+        trust: Trust::Verified,
+        bot: false,
+        paired: tx.is_paired(&turn.account, &turn.author)?,
+        left: tx.has_left(&turn.account, &turn.place.room, &turn.author)?,
+    };
+    let policy = &rules.account(&turn.account).access;
+    Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
 }
 
 /// What the person wrote, and in rooms shared by several people also who it was.

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use talaria::agent::{Message, Role};
-use talaria::session::{SessionId, TurnId};
+use talaria::session::{SessionId, SessionKey, TurnId};
 use talaria::store::{self, Store, StoreThreads};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -77,7 +77,7 @@ impl Bench {
 
     /// A session with so many messages.
     fn session(&self, key: &str, messages: usize) -> anyhow::Result<SessionId> {
-        let key = key.to_owned();
+        let key = SessionKey { digest: key.to_owned(), account: "bench".into(), room: key.into() };
         let session = self.store()?.write(move |tx| {
             let session = tx.session_for(&key)?.id;
             (0..messages).try_for_each(|_| append(tx, &session))?;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use talaria::access::Lists;
 use talaria::agent::SharedAgent;
 use talaria::delivery::Display;
 use talaria::gateway::{Gateway, Parts};
 use talaria::pace::EDITS;
+use talaria::rules::{AccountRules, Live, Rules};
 use talaria::store::{Store, StoreThreads};
 use talaria::turns::Settings;
 use talaria_platform::{
@@ -100,7 +102,7 @@ fn question(room: usize) -> Event {
         id: EventId::new("question"),
         place: Place::room(format!("room {room}")),
         room: Room { name: None, direct: true },
-        author: Author { id: UserId::new("ann"), name: None, trust: Trust::Verified },
+        author: Author { id: UserId::new("ann"), name: None, trust: Trust::Verified, bot: false },
         secure: true,
         kind: EventKind::Message(Message::text("plan my week")),
     }
@@ -113,6 +115,7 @@ pub async fn gateway(
     agent: impl FnOnce(&Store) -> anyhow::Result<SharedAgent>,
 ) -> anyhow::Result<(Gateway, StoreThreads)> {
     let (store, threads) = Store::open(&folder.join("talaria.db"))?;
+    let everybody = AccountRules::listed(Lists { allow_all: true, ..Lists::default() });
     let parts = Parts {
         agent: agent(&store)?,
         store,
@@ -126,6 +129,10 @@ pub async fn gateway(
             stop_grace: Duration::from_secs(1),
         },
         display: Display { steps: true, edits: EDITS },
+        live: Live::new(Rules {
+            accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
+            ..Rules::default()
+        }),
     };
     let gateway = Gateway::start(parts).await.map_err(|refused| refused.error)?;
     Ok((gateway, threads))

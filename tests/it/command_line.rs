@@ -155,7 +155,10 @@ async fn with_another_platform_standard_input_is_never_read() {
     let talaria = Talaria::to(&upstream);
     let socket = talaria.home().join("network");
     let network = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let talaria = talaria.config(&format!("platforms:\n  test:\n    socket: {}\n", socket.display()));
+    let talaria = talaria.config(&format!(
+        "platforms:\n  test:\n    socket: {}\n    access: {{allow_all: true}}\n",
+        socket.display()
+    ));
     let input = file("secret plans\n");
     let process = talaria.starts_with(input.try_clone().unwrap());
     // It reads from the network, and so would read from anywhere else it reads from.

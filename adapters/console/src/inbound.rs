@@ -176,7 +176,7 @@ fn event(room: RoomId, text: String) -> Event {
         place: Place { room, thread: None },
         room: Room { name: None, direct: true },
         // Whoever holds the terminal of this process could as well read its memory.
-        author: Author { id: UserId::from(OWNER), name: None, trust: Trust::Verified },
+        author: Author { id: UserId::from(OWNER), name: None, trust: Trust::Verified, bot: false },
         secure: true,
         kind: EventKind::Message(Message::text(text)),
     }

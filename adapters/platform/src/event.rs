@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EventId, MediaId, MessageId, Place, UserId};
+use crate::{EventId, MediaId, MessageId, Place, RoomId, UserId};
 
 /// Something that happened in a room.
 ///
@@ -48,8 +48,10 @@ pub enum EventKind {
         /// The reaction as shown, usually an emoji.
         mark: String,
     },
-    /// The author left the room, or was made to.
+    /// The author left the room, or was made to. Until `Joined` comes, nothing they did is obeyed.
     Left,
+    /// The author came into the room, or came back.
+    Joined,
     /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
     Missed {
         /// How many, as far as the adapter knows.
@@ -115,6 +117,9 @@ pub struct Author {
     pub name: Option<String>,
     /// How sure the adapter is that `id` really wrote this.
     pub trust: Trust,
+    /// Whether the network marks the author, or the kind of message, as a program's. Programs are not
+    /// answered: two of them would never end.
+    pub bot: bool,
 }
 
 /// How sure an adapter is of an author. Ordered: more trust is greater.
@@ -128,6 +133,19 @@ pub enum Trust {
     CrossSigned,
     /// Verified by a person.
     Verified,
+}
+
+/// Somebody wants us in a room.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invite {
+    /// The network's id of the invitation.
+    pub id: EventId,
+    /// The room.
+    pub room: RoomId,
+    /// What is known about it from outside.
+    pub about: Room,
+    /// Who invites us.
+    pub author: Author,
 }
 
 /// What is known about a room.

@@ -1,6 +1,6 @@
 //! The adapter's only durable friend.
 
-use crate::{BoxFuture, Event};
+use crate::{BoxFuture, Event, Invite};
 
 /// What one response of the network brought.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,10 @@ pub trait Inbox: Send + Sync {
     ///
     /// Waits while the core is behind, which slows the adapter's reading down; that is intended.
     fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>>;
+
+    /// Whether to follow an invitation. The adapter joins only after `true`; after `false` it declines or
+    /// leaves it be, without a word. The decision is on record when this returns.
+    fn may_join(&self, invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>>;
 
     /// Everything that is still parked, oldest first.
     fn parked(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, InboxError>>;

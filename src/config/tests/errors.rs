@@ -249,14 +249,17 @@ mod test_platform {
             rate: None,
             show: Show::Edit { pause: Duration::from_millis(50) },
         };
-        assert_eq!(read("platforms: {test: {socket: /tmp/s}}"), PlatformConfig::Test(expected.clone()));
+        assert_eq!(
+            read("platforms: {test: {socket: /tmp/s, access: {people: []}}}"),
+            PlatformConfig::Test(expected.clone())
+        );
         expected.max_text = 500;
         expected.rate = Some(Rate { per_second: 0.2, burst: 10.0 });
         expected.show = Show::Append;
         assert_eq!(
             read(
                 "platforms:\n  test:\n    socket: /tmp/s\n    max_text: 500\n    show: append\n    \
-                 rate: {per_second: 0.2, burst: 10}\n    pause_ms: 1\n"
+                 rate: {per_second: 0.2, burst: 10}\n    pause_ms: 1\n    access: {people: []}\n"
             ),
             PlatformConfig::Test(expected)
         );

@@ -109,7 +109,8 @@ impl Trial {
         let server = AgentServer::listen(self.kind, self.pause(), answer).await;
         let start = |death| Life::begin(home.path(), &self.environment(&server, death));
         let config = format!(
-            "platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n",
+            "platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n    \
+             access: {{allow_all: true}}\n    limits: {{per_minute: 10000, per_hour: 100000}}\n",
             network.socket().display(),
         );
         std::fs::write(home.path().join("talaria.yaml"), config).expect("the test's own folder");

@@ -19,6 +19,13 @@ async fn help_lists_what_can_be_said() {
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
           - `/status` says what is running and what waits
+          - `/sessions` lists the conversations of this place
+          - `/resume` goes back to an earlier conversation, by its number in /sessions
+          - `/title` names this conversation
+          - `/whoami` says who you are here and what you may do
+          - `/usage` says how much was used
+          - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+          - `/deny` refuses what the agent asks for: `/deny [code]`
     ");
 }
 

@@ -1,12 +1,15 @@
 //! A whole gateway in the test's process: the real store and the real core, between a room in memory
 //! and a scripted agent. Made for `#[tokio::test(start_paused = true)]`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria::access::Lists;
 use talaria::delivery::Display;
 use talaria::gateway::{Ended, Gateway, Parts};
 use talaria::pace::EDITS;
+use talaria::rules::{AccountRules, Live, Rules};
 use talaria::store::{Store, StoreThreads};
 use talaria::turns::Settings;
 use talaria_platform::{AccountId, Capabilities, Rate, Show};
@@ -33,6 +36,8 @@ pub struct Setup {
     pub rewind: bool,
     /// Whether the agent's turns can be repeated without running twice.
     pub resumable: bool,
+    /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
+    pub rules: AccountRules,
 }
 
 impl Default for Setup {
@@ -47,6 +52,10 @@ impl Default for Setup {
             turn_bytes: 16 * 1024 * 1024,
             rewind: true,
             resumable: false,
+            rules: AccountRules {
+                limits: None,
+                ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+            },
         }
     }
 }
@@ -57,6 +66,8 @@ pub struct TestGateway {
     setup: Setup,
     chat: Chat,
     agent: Scripted,
+    /// Who may do what, as of now.
+    live: Arc<Live>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -86,6 +97,7 @@ impl TestGateway {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new(setup.rewind, setup.resumable),
+            live: Live::new(rules(setup.rules.clone())),
             setup,
             running: None,
         };
@@ -119,6 +131,11 @@ impl TestGateway {
     /// The agent itself: what it heard.
     pub fn agent_itself(&self) -> &Scripted {
         &self.agent
+    }
+
+    /// Other rules hold from now on, as after a reload.
+    pub fn reload(&self, account: AccountRules) {
+        self.live.replace(rules(account));
     }
 
     /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.
@@ -167,8 +184,13 @@ impl TestGateway {
                 stop_grace: Duration::from_secs(4),
             },
             display: Display { steps: true, edits: self.setup.edits },
+            live: self.live.clone(),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         self.running = Some(Running { gateway, store, threads });
     }
+}
+
+fn rules(account: AccountRules) -> Rules {
+    Rules { accounts: HashMap::from([(AccountId::from("test"), Arc::new(account))]), ..Rules::default() }
 }

@@ -93,7 +93,12 @@ impl Network {
             id: id.clone(),
             place: Place::room(room),
             room: Room { name: None, direct: true },
-            author: Author { id: "@ann".into(), name: Some("Ann".to_owned()), trust: Trust::Network },
+            author: Author {
+                id: "@ann".into(),
+                name: Some("Ann".to_owned()),
+                trust: Trust::Network,
+                bot: false,
+            },
             secure: false,
             kind: EventKind::Message(Message::text(text)),
         });

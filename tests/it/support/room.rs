@@ -148,6 +148,7 @@ impl Room {
                 id: UserId::new(format!("{who}:test")),
                 name: Some(who.trim_start_matches('@').to_owned()),
                 trust: Trust::Network,
+                bot: false,
             },
             secure: false,
             kind,

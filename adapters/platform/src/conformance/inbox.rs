@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError};
+use crate::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError, Invite};
 
 /// An [`Inbox`] for tests: takes batches whole or not at all, keeps each event once, and can be told
 /// to fail. Keep it over a restart of the platform, as the store outlives the process.
@@ -124,6 +124,10 @@ impl Inbox for MemoryInbox {
 
     fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>> {
         Box::pin(async { self.take(batch) })
+    }
+
+    fn may_join(&self, _invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>> {
+        Box::pin(async { Ok(true) })
     }
 
     fn parked(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, InboxError>> {

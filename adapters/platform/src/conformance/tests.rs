@@ -182,7 +182,7 @@ impl Adapter {
                 id: EventId::new(id),
                 place: Place::room(room),
                 room: Room::default(),
-                author: Author { id: "@ann".into(), name: None, trust: Trust::Network },
+                author: Author { id: "@ann".into(), name: None, trust: Trust::Network, bot: false },
                 secure: false,
                 kind: EventKind::Message(message),
             };

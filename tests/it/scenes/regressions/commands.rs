@@ -150,5 +150,12 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
     note  - `/status` says what is running and what waits
+          - `/sessions` lists the conversations of this place
+          - `/resume` goes back to an earlier conversation, by its number in /sessions
+    note  - `/title` names this conversation
+          - `/whoami` says who you are here and what you may do
+          - `/usage` says how much was used
+    note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+          - `/deny` refuses what the agent asks for: `/deny [code]`
     ");
 }

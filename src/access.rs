@@ -1,0 +1,272 @@
+//! Who may do what, where: the one place that decides it. Pure.
+//!
+//! Nobody may do anything unless a list names them by their full, immutable id, byte for byte. Direct chats
+//! and rooms have lists of their own, because what a person may say to us alone says nothing about a room
+//! that others read. The rule that decided is part of the answer: it is what the audit keeps.
+
+use std::collections::BTreeSet;
+
+use talaria_platform::{Trust, UserId};
+
+use crate::command::Command;
+
+/// Who may do what on one account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Whoever reaches the account owns it: a person at the terminal of this very process.
+    Owner,
+    /// Those who are listed.
+    Listed(Lists),
+}
+
+/// The lists of an account. Empty means nobody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// May do everything everywhere.
+    pub admins: BTreeSet<UserId>,
+    /// May talk to us in direct chats and in rooms.
+    pub people: BTreeSet<UserId>,
+    /// May talk to us in direct chats.
+    pub direct: BTreeSet<UserId>,
+    /// May talk to us in rooms.
+    pub rooms: BTreeSet<UserId>,
+    /// Everybody may talk to us, as if listed in `people`.
+    pub allow_all: bool,
+    /// Strangers may ask to be let in, in direct chats.
+    pub pairing: bool,
+    /// Commands that only admins may use.
+    pub admin_commands: BTreeSet<Command>,
+    /// How sure we must be of an author; `None` takes the network's word.
+    pub trust: Option<Trust>,
+}
+
+/// Somebody who does something.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// The immutable id.
+    pub id: &'a UserId,
+    /// How sure the adapter is of it.
+    pub trust: Trust,
+    /// Marked as a program by the network.
+    pub bot: bool,
+    /// Let in by the operator through pairing.
+    pub paired: bool,
+    /// Has left the room.
+    pub left: bool,
+}
+
+/// What kind of place something is done in. A thread is as its room is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// A chat between one person and us.
+    Direct,
+    /// A room that others read.
+    Room,
+}
+
+/// What somebody does. Every entry into the gateway is one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Asks the agent something.
+    Message,
+    /// Asks the gateway something.
+    Command(Command),
+    /// Changes what they asked.
+    Edit,
+    /// Takes back what they asked.
+    Delete,
+    /// Puts a mark on a message of ours.
+    Reaction,
+    /// Allows what an agent asks for.
+    Approve(Grant),
+    /// Refuses what an agent asks for.
+    Deny,
+    /// Wants us in a room.
+    Invite,
+}
+
+/// How far an approval reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Grant {
+    /// This once.
+    Once,
+    /// The same again in this session.
+    Session,
+    /// The same again in this place, until it is revoked or expires.
+    Always,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it may happen.
+    pub allowed: bool,
+    /// What decided it.
+    pub rule: Rule,
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The account's owner.
+    Owner,
+    /// An admin.
+    Admin,
+    /// A list names them.
+    Listed,
+    /// The operator let them in.
+    Paired,
+    /// Everybody may.
+    Everybody,
+    /// A stranger's direct chat, where pairing is switched on.
+    Pairing,
+    /// The keys contradict the author.
+    Violated,
+    /// A program.
+    Bot,
+    /// Has left the room.
+    Left,
+    /// We are not sure enough of the author.
+    Untrusted,
+    /// Only admins may.
+    AdminsOnly,
+    /// No list names them.
+    NotListed,
+}
+
+impl Policy {
+    /// Decides. What speaks against somebody comes before what speaks for them.
+    pub fn authorize(&self, actor: Actor<'_>, place: Where, action: Action) -> Decision {
+        if actor.trust == Trust::Violated {
+            return deny(Rule::Violated);
+        }
+        let lists = match self {
+            Self::Owner => return allow(Rule::Owner),
+            Self::Listed(lists) => lists,
+        };
+        if actor.bot {
+            return deny(Rule::Bot);
+        }
+        if actor.left {
+            return deny(Rule::Left);
+        }
+        if lists.trust.is_some_and(|least| actor.trust < least) {
+            return deny(Rule::Untrusted);
+        }
+        if lists.admins.contains(actor.id) {
+            return allow(Rule::Admin);
+        }
+        match lists.admits(actor, place) {
+            Some(_) if lists.is_for_admins(action) => deny(Rule::AdminsOnly),
+            Some(rule) => allow(rule),
+            // To ask for a code a stranger must be able to open a direct chat with us.
+            None if action == Action::Invite && place == Where::Direct && lists.pairing => {
+                allow(Rule::Pairing)
+            }
+            None => deny(Rule::NotListed),
+        }
+    }
+
+    /// Whether a stranger may ask to be let in.
+    pub fn pairs(&self) -> bool {
+        matches!(self, Self::Listed(Lists { pairing: true, .. }))
+    }
+}
+
+impl Lists {
+    /// The rule that lets an ordinary person in.
+    fn admits(&self, actor: Actor<'_>, place: Where) -> Option<Rule> {
+        let here = match place {
+            Where::Direct => &self.direct,
+            Where::Room => &self.rooms,
+        };
+        if self.people.contains(actor.id) || here.contains(actor.id) {
+            Some(Rule::Listed)
+        } else if actor.paired && self.pairing && place == Where::Direct {
+            Some(Rule::Paired)
+        } else if self.allow_all {
+            Some(Rule::Everybody)
+        } else {
+            None
+        }
+    }
+
+    fn is_for_admins(&self, action: Action) -> bool {
+        match action {
+            Action::Command(command) => self.admin_commands.contains(&command),
+            // It outlives the conversation, and is nobody's in particular.
+            Action::Approve(Grant::Always) => true,
+            Action::Approve(Grant::Once | Grant::Session) => self.admin_commands.contains(&Command::Approve),
+            Action::Deny => self.admin_commands.contains(&Command::Deny),
+            Action::Message | Action::Edit | Action::Delete | Action::Reaction | Action::Invite => false,
+        }
+    }
+}
+
+impl Action {
+    /// Its name in the audit.
+    pub fn name(self) -> String {
+        match self {
+            Self::Message => "message".to_owned(),
+            Self::Command(command) => format!("command {}", command.name()),
+            Self::Edit => "edit".to_owned(),
+            Self::Delete => "delete".to_owned(),
+            Self::Reaction => "reaction".to_owned(),
+            Self::Approve(grant) => format!("approve {}", grant.name()),
+            Self::Deny => "deny".to_owned(),
+            Self::Invite => "invite".to_owned(),
+        }
+    }
+}
+
+impl Grant {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Once, Self::Session, Self::Always];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "session",
+            Self::Always => "always",
+        }
+    }
+}
+
+impl Rule {
+    /// Its name in the audit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Admin => "admin",
+            Self::Listed => "listed",
+            Self::Paired => "paired",
+            Self::Everybody => "everybody",
+            Self::Pairing => "pairing",
+            Self::Violated => "violated",
+            Self::Bot => "bot",
+            Self::Left => "left",
+            Self::Untrusted => "untrusted",
+            Self::AdminsOnly => "admins only",
+            Self::NotListed => "not listed",
+        }
+    }
+}
+
+impl From<bool> for Where {
+    /// From the network's own mark of a direct chat.
+    fn from(direct: bool) -> Self {
+        if direct { Self::Direct } else { Self::Room }
+    }
+}
+
+fn allow(rule: Rule) -> Decision {
+    Decision { allowed: true, rule }
+}
+
+fn deny(rule: Rule) -> Decision {
+    Decision { allowed: false, rule }
+}
+
+#[cfg(test)]
+mod tests;

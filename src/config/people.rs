@@ -1,0 +1,215 @@
+//! `platforms.<name>` as far as it is about people: `access`, `session`, `busy`, `places`, `limits`.
+//!
+//! Every kind of chat network has these keys. Its own struct names them too, so that it knows them and
+//! suggests them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde::Deserialize;
+use talaria_platform::{RoomId, UserId};
+
+use super::ConfigError;
+use super::document::Document;
+use super::hint::did_you_mean;
+use super::value::{Span, TimeOfDay, Whole};
+use super::walk::Keys;
+use crate::access::{Lists, Policy};
+use crate::command::Command;
+use crate::rules::{AccountRules, Busy, Limits, Reset, SessionRules};
+
+/// As written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Written {
+    /// Who may talk to the agent. No default: needed.
+    access: Option<Keys<Access>>,
+    /// What belongs to one conversation.
+    session: Option<Keys<Session>>,
+    /// What a prompt does that comes while an answer runs. Default: `queue`.
+    busy: Option<WrittenBusy>,
+    /// Rooms, by their ids, where something is different.
+    places: BTreeMap<String, Option<Keys<Place>>>,
+    /// How much one person may ask.
+    limits: Option<Keys<WrittenLimits>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Access {
+    /// May do everything everywhere. Default: nobody.
+    admins: Option<Vec<String>>,
+    /// May talk to the agent in direct chats and in rooms. Default: nobody.
+    people: Option<Vec<String>>,
+    /// May talk to the agent in direct chats. Default: nobody.
+    direct: Option<Vec<String>>,
+    /// May talk to the agent in rooms. Default: nobody.
+    rooms: Option<Vec<String>>,
+    /// Everybody may talk to the agent. Default: `false`.
+    allow_all: Option<bool>,
+    /// Strangers may ask to be let in, in direct chats. Default: `false`.
+    pairing: Option<bool>,
+    /// Commands that only admins may use. Default: none.
+    admin_commands: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Session {
+    /// Each thread is a conversation of its own. Default: `false`.
+    threads: Option<bool>,
+    /// Each person of a shared room has a conversation of their own. Default: `false`.
+    people: Option<bool>,
+    /// When another conversation begins by itself. Default: `none`.
+    reset: Option<WrittenReset>,
+    /// The time of the day for `daily`, in UTC. Default: `04:00`.
+    reset_at: Option<TimeOfDay>,
+    /// The pause for `idle`. Default: `24h`.
+    idle: Option<Span<60_000>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenReset {
+    None,
+    Daily,
+    Idle,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenBusy {
+    Queue,
+    Interrupt,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Place {
+    busy: Option<WrittenBusy>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WrittenLimits {
+    /// Messages in a minute. Default: 10.
+    per_minute: Option<Whole<1, 10_000>>,
+    /// Messages in an hour. Default: 100.
+    per_hour: Option<Whole<1, 100_000>>,
+}
+
+/// Reads what `platforms.<name>` says about people. `is_id` knows a full, immutable id of this network.
+pub(super) fn read(
+    document: &Document,
+    name: &str,
+    is_id: fn(&str) -> bool,
+) -> Result<AccountRules, ConfigError> {
+    let path = ["platforms", name];
+    let written: Written = document.parse_at(&path)?;
+    let Keys(limits) = written.limits.unwrap_or_default();
+    let standard = Limits::default();
+    Ok(AccountRules {
+        access: Policy::Listed(access(document, name, written.access, is_id)?),
+        session: session(written.session.unwrap_or_default().0),
+        busy: written.busy.map_or(Busy::Queue, Busy::from),
+        places: places(written.places),
+        limits: Some(Limits {
+            per_minute: limits.per_minute.map_or(standard.per_minute, |count| count.0),
+            per_hour: limits.per_hour.map_or(standard.per_hour, |count| count.0),
+        }),
+    })
+}
+
+fn access(
+    document: &Document,
+    name: &str,
+    written: Option<Keys<Access>>,
+    is_id: fn(&str) -> bool,
+) -> Result<Lists, ConfigError> {
+    let Keys(written) = written.unwrap_or_default();
+    let listed = [&written.admins, &written.people, &written.direct, &written.rooms];
+    let allow_all = written.allow_all.unwrap_or(false);
+    if !allow_all && listed.iter().all(|list| list.is_none()) {
+        let place = document.place(&["platforms", name]);
+        return Err(ConfigError::new(format!(
+            "`platforms.{name}` does not say who may talk to the agent {place}"
+        ))
+        .hint(format!(
+            "list people by their full ids in `platforms.{name}.access.people`; or write \
+             `access: {{allow_all: true}}` to let everybody in"
+        )));
+    }
+    let ids = |key: &str, list: Option<Vec<String>>| -> Result<BTreeSet<UserId>, ConfigError> {
+        let list = list.unwrap_or_default();
+        match list.iter().find(|id| !is_id(id)) {
+            None => Ok(list.into_iter().map(UserId::new).collect()),
+            Some(wrong) => {
+                let place = document.place(&["platforms", name, "access", key]);
+                Err(ConfigError::new(format!(
+                    "`platforms.{name}.access.{key}` holds `{}`, which is not a full id {place}",
+                    crate::reply::one_line(wrong, 60)
+                ))
+                .hint(
+                    "write the whole id such as `@ann:example.org`; names and patterns can belong to anybody",
+                ))
+            }
+        }
+    };
+    Ok(Lists {
+        admins: ids("admins", written.admins)?,
+        people: ids("people", written.people)?,
+        direct: ids("direct", written.direct)?,
+        rooms: ids("rooms", written.rooms)?,
+        allow_all,
+        pairing: written.pairing.unwrap_or(false),
+        admin_commands: commands(document, name, written.admin_commands.unwrap_or_default())?,
+        trust: None,
+    })
+}
+
+fn commands(document: &Document, name: &str, written: Vec<String>) -> Result<BTreeSet<Command>, ConfigError> {
+    let known = |word: &str| Command::all().find(|command| command.name() == word.trim_start_matches('/'));
+    let mut commands = BTreeSet::new();
+    for word in written {
+        let Some(command) = known(&word) else {
+            let place = document.place(&["platforms", name, "access", "admin_commands"]);
+            let message = format!("`platforms.{name}.access.admin_commands` names no command {place}");
+            let near = did_you_mean(&word, Command::all().map(Command::name));
+            let hint = near.unwrap_or_else(|| "`/help` in a chat lists the commands".to_owned());
+            return Err(ConfigError::new(message).hint(hint));
+        };
+        commands.insert(command);
+    }
+    Ok(commands)
+}
+
+fn session(written: Session) -> SessionRules {
+    const MORNING: Duration = Duration::from_secs(4 * 60 * 60);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    SessionRules {
+        threads: written.threads.unwrap_or(false),
+        people: written.people.unwrap_or(false),
+        reset: match written.reset.unwrap_or(WrittenReset::None) {
+            WrittenReset::None => Reset::None,
+            WrittenReset::Daily => Reset::Daily { at: written.reset_at.map_or(MORNING, |time| time.0) },
+            WrittenReset::Idle => Reset::Idle { after: written.idle.map_or(DAY, |span| span.0) },
+        },
+    }
+}
+
+fn places(written: BTreeMap<String, Option<Keys<Place>>>) -> HashMap<RoomId, Busy> {
+    let busy = |(room, place): (String, Option<Keys<Place>>)| {
+        let Keys(place) = place?;
+        Some((RoomId::new(room), place.busy?.into()))
+    };
+    written.into_iter().filter_map(busy).collect()
+}
+
+impl From<WrittenBusy> for Busy {
+    fn from(written: WrittenBusy) -> Self {
+        match written {
+            WrittenBusy::Queue => Self::Queue,
+            WrittenBusy::Interrupt => Self::Interrupt,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `language` and `words`: what rooms are told.
+
+use std::collections::BTreeMap;
+
+use super::ConfigError;
+use super::document::Document;
+use super::hint::{closest, did_you_mean};
+use crate::words::{DEFAULT_LANGUAGE, Text, WordingError, Words};
+
+/// The words that hold; what is wrong with them is added to `errors`.
+pub(super) fn read(
+    language: Option<&str>,
+    written: &BTreeMap<String, Option<String>>,
+    document: Option<&Document>,
+    errors: &mut Vec<ConfigError>,
+) -> Words {
+    let place = |path: &[&str]| document.map(|document| document.place(path)).unwrap_or_default();
+    let language = language.unwrap_or(DEFAULT_LANGUAGE);
+    let mut words = Words::of(language).unwrap_or_else(|| {
+        let known = Words::languages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        errors.push(
+            ConfigError::new(format!("`language` is not one of those there are {}", place(&["language"])))
+                .hint(format!("known languages: {known}")),
+        );
+        Words::default()
+    });
+    for (key, wording) in written {
+        let Err(error) = words.reword(key, wording.as_deref().unwrap_or_default()) else { continue };
+        let place = place(&["words", key]);
+        let keys = || Text::ALL.iter().map(|text| text.key());
+        errors.push(match error {
+            WordingError::Unknown => {
+                let near = closest(key, keys()).and_then(|_| did_you_mean(key, keys()));
+                ConfigError::new(format!("`words` has a key that is no text of ours {place}"))
+                    .hint(near.unwrap_or_else(|| "`talaria words` lists every key with its text".to_owned()))
+            }
+            WordingError::Gap(_, []) => {
+                ConfigError::new(format!("`words.{key}` has a gap in braces, but nothing fills it {place}"))
+                    .hint("write `{{` for a brace")
+            }
+            WordingError::Gap(_, gaps) => {
+                let gaps = gaps.iter().map(|gap| format!("`{{{gap}}}`")).collect::<Vec<_>>().join(", ");
+                ConfigError::new(format!("`words.{key}` has a gap that nothing fills {place}"))
+                    .hint(format!("it can have {gaps}; write `{{{{` for a brace"))
+            }
+            WordingError::Brace => {
+                ConfigError::new(format!("`words.{key}` has a brace that is not closed {place}"))
+                    .hint("write `{{` for a brace")
+            }
+            WordingError::Empty => ConfigError::new(format!(
+                "`words.{key}` cannot be left empty: other texts are made of it {place}"
+            ))
+            .hint("only notices can be silenced; give it other words"),
+        });
+    }
+    words
+}

@@ -1,0 +1,352 @@
+//! What happens to an event, all of it inside one transaction.
+
+use std::sync::Arc;
+
+use talaria_platform::{
+    AccountId, Batch, Body, BodyKind, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
+};
+
+use super::{limits, pairing};
+use crate::access::{Action, Actor, Decision, Rule, Where};
+use crate::agent::AgentInfo;
+use crate::command::{self, After, Command, Desk, Parsed};
+use crate::reply;
+use crate::rules::{AccountRules, Busy, Rules};
+use crate::session::{SessionId, SessionKey, TurnId, hash, idempotency_key, random_hex};
+use crate::store::{OutboxKind, OutboxRow, Result, State, TurnRow, Tx};
+use crate::words::{Phrase, Text};
+
+/// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
+pub const WAITING: usize = 16;
+
+/// What a transaction needs to know.
+pub(super) struct Taking {
+    pub account: AccountId,
+    pub rules: Arc<Rules>,
+    pub agent: AgentInfo,
+    pub max_text: usize,
+}
+
+/// What a transaction came to.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub after: Vec<After>,
+    pub strangers: Vec<Stranger>,
+}
+
+/// Somebody on no list, for the operator.
+pub(super) struct Stranger {
+    pub id: String,
+    pub place: &'static str,
+    /// What would let them in.
+    pub hint: String,
+}
+
+impl Taking {
+    /// Takes a whole batch.
+    pub fn accept(&self, tx: &Tx<'_>, batch: &Batch) -> Result<Taken> {
+        let mut taken = Taken::default();
+        let rules = self.rules.account(&self.account);
+        for event in &batch.events {
+            if tx.see(&self.account, &event.place.room, &event.id)? {
+                let taking = One { all: self, tx, rules: &rules, event };
+                taken.after.extend(taking.event(&mut taken.strangers)?);
+            }
+        }
+        for (key, value) in &batch.parked {
+            tx.park(&self.account, key, value)?;
+        }
+        if let Some(cursor) = &batch.cursor {
+            tx.set_cursor(&self.account, cursor)?;
+        }
+        Ok(taken)
+    }
+
+    /// Whether to follow an invitation.
+    pub fn invite(&self, tx: &Tx<'_>, invite: &Invite) -> Result<bool> {
+        let Invite { room, about, author, .. } = invite;
+        let place = Where::from(about.direct);
+        let paired = tx.is_paired(&self.account, author.id.as_str())?;
+        // Whoever invites us is in the room.
+        let actor = Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
+        let policy = &self.rules.account(&self.account).access;
+        let Decision { allowed, rule } = policy.authorize(actor, place, Action::Invite);
+        tx.audit(&self.account, &author.id, room, place, Action::Invite, allowed, rule.name())?;
+        Ok(allowed)
+    }
+}
+
+/// One event.
+pub struct One<'a> {
+    pub(super) all: &'a Taking,
+    /// Everything that happens to it happens here.
+    pub tx: &'a Tx<'a>,
+    /// How this account behaves.
+    pub rules: &'a AccountRules,
+    /// What happened.
+    pub event: &'a Event,
+}
+
+impl One<'_> {
+    fn event(&self, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
+        let (tx, event) = (self.tx, self.event);
+        let (account, room, author) = (self.account(), &event.place.room, &event.author.id);
+        match &event.kind {
+            EventKind::Message(message) if message.addressed => self.message(message, strangers),
+            EventKind::Message(_) => Ok(Vec::new()),
+            // Only a question that still waits can change, and only by its author.
+            EventKind::Edited { of, text } => {
+                if let Some(turn) = self.waiting(of, Action::Edit)? {
+                    tx.set_prompt(&turn.id, text)?;
+                }
+                Ok(Vec::new())
+            }
+            EventKind::Deleted { of } => {
+                let Some(turn) = self.waiting(of, Action::Delete)? else { return Ok(Vec::new()) };
+                tx.ask_to_stop(&turn.id)?;
+                Ok(vec![After::StopTurn(turn.session, turn.id)])
+            }
+            EventKind::Reacted { to, mark } => command::asks::reaction(self, to, mark),
+            // What somebody asked who is gone must not be shown to those who stay.
+            EventKind::Left => {
+                tx.depart(account, room, author)?;
+                stop_turns_of(tx, account, Some(room), author)
+            }
+            EventKind::Joined => {
+                tx.arrive(account, room, author)?;
+                Ok(Vec::new())
+            }
+            EventKind::Missed { count } => {
+                // A room where nobody was ever answered is a room of strangers.
+                if tx.is_served(account, room)? {
+                    self.notice(&Text::Missed.with("count", *count))?;
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The account it came to.
+    pub fn account(&self) -> &AccountId {
+        &self.all.account
+    }
+
+    /// Decides about an action of the event's author, and keeps the decision.
+    pub fn authorize(&self, action: Action) -> Result<Decision> {
+        let decision = self.decide(action)?;
+        self.audit(action, decision.allowed, decision.rule.name())?;
+        Ok(decision)
+    }
+
+    fn decide(&self, action: Action) -> Result<Decision> {
+        let Event { author, room, place, .. } = self.event;
+        let actor = Actor {
+            id: &author.id,
+            trust: author.trust,
+            bot: author.bot,
+            paired: self.tx.is_paired(self.account(), author.id.as_str())?,
+            left: self.tx.has_left(self.account(), &place.room, author.id.as_str())?,
+        };
+        Ok(self.rules.access.authorize(actor, Where::from(room.direct), action))
+    }
+
+    /// Keeps a decision.
+    fn audit(&self, action: Action, allowed: bool, rule: &str) -> Result<()> {
+        let Event { author, room, place, .. } = self.event;
+        let kind = Where::from(room.direct);
+        self.tx.audit(self.account(), &author.id, &place.room, kind, action, allowed, rule)
+    }
+
+    /// The turn that the author of the event started with `of`, if nothing was sent for it yet and the author
+    /// may still change it.
+    fn waiting(&self, of: &EventId, action: Action) -> Result<Option<TurnRow>> {
+        let turn = self.tx.waiting_turn_of(self.account(), &self.event.place.room, of)?;
+        let Some(turn) = turn.filter(|turn| turn.author == self.event.author.id.as_str()) else {
+            return Ok(None);
+        };
+        Ok(self.authorize(action)?.allowed.then_some(turn))
+    }
+
+    fn message(&self, message: &Message, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
+        let parsed = command::parse(&message.text);
+        let action = match &parsed {
+            Parsed::Command(command, behind) => command.action(behind),
+            Parsed::Prompt | Parsed::Unknown(_) => Action::Message,
+        };
+        let decision = self.decide(action)?;
+        let too_much = if decision.allowed { limits::check(self, action)? } else { None };
+        let rule = too_much.as_ref().map_or(decision.rule.name(), |too_much| too_much.rule);
+        self.audit(action, decision.allowed && too_much.is_none(), rule)?;
+        if let Some(too_much) = too_much {
+            too_much.notice.iter().try_for_each(|phrase| self.notice(phrase))?;
+            return Ok(Vec::new());
+        }
+        if !decision.allowed {
+            return self.refuse(decision.rule, &parsed, strangers);
+        }
+        match parsed {
+            Parsed::Prompt => self.prompt(message),
+            Parsed::Unknown(words) => {
+                self.notice(&words)?;
+                Ok(Vec::new())
+            }
+            Parsed::Command(command, behind) => {
+                let (mut after, answer) = command::apply(&self.desk(decision), command, &behind)?;
+                if let Some(phrase) = answer {
+                    self.notice(&phrase)?;
+                }
+                if command == Command::New && !behind.is_empty() {
+                    after.extend(self.prompt(&Message { text: behind, ..message.clone() })?);
+                }
+                Ok(after)
+            }
+        }
+    }
+
+    /// What a command has before it.
+    pub fn desk(&self, decision: Decision) -> Desk<'_> {
+        Desk {
+            tx: self.tx,
+            account: self.account(),
+            event: self.event,
+            rules: self.rules,
+            words: &self.all.rules.words,
+            agent: &self.all.agent,
+            decision,
+        }
+    }
+
+    /// Strangers get nothing at all, unless they may ask to be let in; the operator hears of them.
+    fn refuse(&self, rule: Rule, parsed: &Parsed, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
+        match rule {
+            Rule::AdminsOnly => {
+                if let Parsed::Command(command, _) = parsed {
+                    self.notice(&Text::AdminsOnly.with("command", command.name()))?;
+                }
+            }
+            Rule::NotListed => {
+                let direct = self.event.room.direct;
+                if direct && self.rules.access.pairs() {
+                    pairing::ask(self)?;
+                }
+                let (account, id) = (self.account(), self.event.author.id.as_str());
+                strangers.push(Stranger {
+                    id: id.to_owned(),
+                    place: if direct { "a direct chat" } else { "a room" },
+                    hint: format!("to let them in, add {id:?} to platforms.{account}.access.people"),
+                });
+            }
+            Rule::Violated | Rule::Bot | Rule::Left | Rule::Untrusted => {}
+            // These allow; none of them comes here.
+            Rule::Owner | Rule::Admin | Rule::Listed | Rule::Paired | Rule::Everybody | Rule::Pairing => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn prompt(&self, message: &Message) -> Result<Vec<After>> {
+        if message.text.trim().is_empty() && message.media.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tx, room) = (self.tx, &self.event.place.room);
+        let session = tx.session_for(&self.key())?;
+        let open = tx.open_turns(&session.id)?;
+        let before = open.iter().filter(|turn| !turn.stopping).count();
+        let mut after = Vec::new();
+        match self.rules.busy_in(room) {
+            Busy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            Busy::Queue if before > WAITING => {
+                self.notice(&Text::LineFull.with("limit", WAITING))?;
+                return Ok(Vec::new());
+            }
+            Busy::Queue => match before {
+                0 => {}
+                1 => self.notice(&Text::QueuedOne.into())?,
+                ahead => self.notice(&Text::QueuedMany.with("ahead", ahead))?,
+            },
+        }
+        let turn = self.turn(session.id, message);
+        if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
+            return doubled(tx, turn);
+        }
+        tx.add_turn(&turn)?;
+        after.push(After::Run(turn.session, turn.id));
+        Ok(after)
+    }
+
+    /// The session that is talked in here.
+    fn key(&self) -> SessionKey {
+        let Event { place, room, author, .. } = self.event;
+        SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
+    }
+
+    fn turn(&self, session: SessionId, message: &Message) -> TurnRow {
+        let (account, event) = (self.account(), self.event);
+        let room = &event.place.room;
+        TurnRow {
+            id: TurnId::new(account, room, &event.id, 0),
+            session,
+            account: account.clone(),
+            place: event.place.clone(),
+            event: event.id.clone(),
+            author: event.author.id.as_str().to_owned(),
+            author_name: event.author.name.clone(),
+            room_name: event.room.name.clone(),
+            direct: event.room.direct,
+            prompt: message.text.clone(),
+            media: message.media.clone(),
+            attempt: 0,
+            key: idempotency_key(account, room, &event.id, 0),
+            state: State::Queued,
+            stop: false,
+            prepared: None,
+        }
+    }
+
+    /// Tells the room something about the event, once; nothing if the operator silenced it.
+    pub fn notice(&self, phrase: &Phrase) -> Result<()> {
+        let words = self.all.rules.words.say(phrase);
+        if words.trim().is_empty() {
+            return Ok(());
+        }
+        let (account, event) = (self.account(), self.event);
+        let digest = hash([account.as_str(), event.place.room.as_str(), event.id.as_str()]);
+        let digest = digest.get(..32).unwrap_or(&digest);
+        for (part, words) in reply::split(&words, self.all.max_text).into_iter().enumerate() {
+            let body = Body { reply_to: Some(event.id.clone()), ..Body::new(BodyKind::Notice, words) };
+            self.tx.add_outbox(&OutboxRow {
+                key: SendKey::new(format!("n.{digest}.{part}")),
+                account: account.clone(),
+                place: event.place.clone(),
+                turn: None,
+                kind: OutboxKind::Notice,
+                part,
+                body,
+                not_before: 0,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks every turn to stop that somebody started.
+pub fn stop_turns_of(
+    tx: &Tx<'_>,
+    account: &AccountId,
+    room: Option<&RoomId>,
+    person: &UserId,
+) -> Result<Vec<After>> {
+    let mut after = Vec::new();
+    for (session, turn) in tx.open_turns_by(account, room, person.as_str())? {
+        tx.ask_to_stop(&turn)?;
+        after.push(After::StopTurn(session, turn));
+    }
+    Ok(after)
+}
+
+/// What a gateway without dedupe would do; only for the self-test of the kill tests' checker.
+fn doubled(tx: &Tx<'_>, turn: TurnRow) -> Result<Vec<After>> {
+    let id = TurnId(random_hex(8));
+    let turn = TurnRow { key: random_hex(16), id, ..turn };
+    tx.add_turn(&turn)?;
+    Ok(vec![After::Run(turn.session, turn.id)])
+}

@@ -1,0 +1,172 @@
+//! Who did what and whether they might: every decision, never a word of what was said.
+
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+use talaria_platform::{AccountId, RoomId, UserId};
+
+use super::{Result, Tx, unix_now};
+use crate::access::{Action, Where};
+use crate::session::hash;
+
+/// Decisions that are kept; the oldest go first.
+const KEPT: i64 = 200_000;
+
+/// A decision as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct AuditRow {
+    pub seq: i64,
+    pub at: i64,
+    pub account: String,
+    pub actor: String,
+    pub room: String,
+    pub place: String,
+    pub action: String,
+    pub allowed: bool,
+    pub rule: String,
+}
+
+/// Which decisions somebody wants to see. Everything that is `None` does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuditFilter {
+    /// Only of this account.
+    pub account: Option<String>,
+    /// Only of this person.
+    pub actor: Option<String>,
+    /// Only of this room, by its hash.
+    pub room: Option<String>,
+    /// Only those that were allowed, or were not.
+    pub allowed: Option<bool>,
+    /// Only after this time, in seconds since 1970.
+    pub since: Option<i64>,
+    /// At most so many, the newest.
+    pub limit: Option<i64>,
+}
+
+/// Somebody no list names, who tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Refused {
+    pub account: String,
+    pub actor: String,
+    pub place: String,
+    pub times: usize,
+    pub last: i64,
+}
+
+/// How the audit names a room: enough to tell rooms apart and to look for a known one, no more.
+pub fn room_hash(account: &AccountId, room: &RoomId) -> String {
+    let mut digest = hash(["room", account.as_str(), room.as_str()]);
+    digest.truncate(16);
+    digest
+}
+
+impl Tx<'_> {
+    /// Keeps a decision. `rule` is what decided it.
+    #[expect(clippy::too_many_arguments, reason = "one row, written in one place of the hub and of turns")]
+    pub fn audit(
+        &self,
+        account: &AccountId,
+        actor: &UserId,
+        room: &RoomId,
+        place: Where,
+        action: Action,
+        allowed: bool,
+        rule: &str,
+    ) -> Result<()> {
+        let place = match place {
+            Where::Direct => "direct",
+            Where::Room => "room",
+        };
+        self.conn
+            .prepare_cached(
+                "INSERT INTO audit (at, account, actor, room, place, action, allowed, rule)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                unix_now(),
+                account.as_str(),
+                actor.as_str(),
+                room_hash(account, room),
+                place,
+                action.name(),
+                allowed,
+                rule,
+            ])?;
+        Ok(())
+    }
+
+    /// The newest decisions that fit, oldest first.
+    pub fn audited(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT seq, at, account, actor, room, place, action, allowed, rule FROM audit
+             WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR actor = ?2) AND (?3 IS NULL OR room = ?3)
+                 AND (?4 IS NULL OR allowed = ?4) AND (?5 IS NULL OR at >= ?5)
+             ORDER BY seq DESC LIMIT ?6",
+        )?;
+        let AuditFilter { account, actor, room, allowed, since, limit } = filter;
+        let rows = query.query_map(
+            params![account, actor, room, allowed, since, limit.unwrap_or(i64::MAX)],
+            |row| {
+                Ok(AuditRow {
+                    seq: row.get(0)?,
+                    at: row.get(1)?,
+                    account: row.get(2)?,
+                    actor: row.get(3)?,
+                    room: row.get(4)?,
+                    place: row.get(5)?,
+                    action: row.get(6)?,
+                    allowed: row.get(7)?,
+                    rule: row.get(8)?,
+                })
+            },
+        )?;
+        let mut newest_first = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        newest_first.reverse();
+        Ok(newest_first)
+    }
+
+    /// Those whom no list names and who tried since `since`, the latest first.
+    pub fn refused(&self, since: i64, limit: usize) -> Result<Vec<Refused>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT account, actor, place, count(*), max(at) FROM audit
+             WHERE rule = 'not listed' AND at >= ?1 GROUP BY account, actor, place ORDER BY 5 DESC LIMIT ?2",
+        )?;
+        let rows = query.query_map(params![since, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(Refused {
+                account: row.get(0)?,
+                actor: row.get(1)?,
+                place: row.get(2)?,
+                times: row.get(3)?,
+                last: row.get(4)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// How often somebody was heard with this decision after `since` and not after `now`, for the limits: a
+    /// clock that was set back must not shut anybody out.
+    pub fn heard(
+        &self,
+        account: &AccountId,
+        actor: &UserId,
+        rule: Option<&str>,
+        since: i64,
+    ) -> Result<usize> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
+                 AND (action = 'message' OR action LIKE 'command %')
+                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 ELSE rule = ?5 END",
+        )?;
+        Ok(query.query_row(params![account.as_str(), actor.as_str(), since, unix_now(), rule], |row| {
+            row.get(0)
+        })?)
+    }
+
+    /// Forgets the oldest decisions beyond what is kept. Called once at each start.
+    pub fn prune_audit(&self) -> Result<()> {
+        self.conn.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [KEPT])?;
+        Ok(())
+    }
+}

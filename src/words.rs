@@ -1,0 +1,256 @@
+//! Every text that a room is shown, in one catalogue.
+//!
+//! `words/en.yaml` holds the texts of one language under the keys listed in `texts`; another language is one more
+//! file. The rest of the code passes [`Phrase`]s around (which text, and what fills its gaps); only what puts
+//! something into a room asks [`Words`] for the sentence. So an operator can reword any of them by
+//! setting, and silence those that are notices of their own.
+
+mod texts;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use texts::{Kind, Text};
+
+/// The languages there are, each with its file.
+const LANGUAGES: &[(&str, &str)] = &[("en", include_str!("words/en.yaml"))];
+
+/// The language without any setting.
+pub const DEFAULT_LANGUAGE: &str = "en";
+
+/// A text and what fills its gaps, or words that somebody else wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phrase {
+    /// A text of the catalogue.
+    Text(Text, Vec<(String, Phrase)>),
+    /// Words as they are: a number, a name, what an agent said about itself.
+    Said(String),
+}
+
+/// The texts that hold: one language, and what the operator made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// By the number of the text.
+    texts: Vec<String>,
+}
+
+/// Why a wording of the operator's cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WordingError {
+    /// There is no text of that name.
+    Unknown,
+    /// It names a gap that the text does not have; with those it has.
+    Gap(String, &'static [&'static str]),
+    /// A brace is not closed.
+    Brace,
+    /// It is empty, and others are built from it.
+    Empty,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Self { texts: Vec::new() })
+    }
+}
+
+impl Words {
+    /// The texts of a language, if there is such a one.
+    pub fn of(language: &str) -> Option<Self> {
+        let (_, file) = LANGUAGES.iter().find(|(name, _)| *name == language)?;
+        // That every file reads and is complete is tested; a text that were missing would show its key.
+        let written: BTreeMap<String, String> = serde_yaml::from_str(file).unwrap_or_default();
+        let text = |text: &Text| written.get(text.key()).cloned().unwrap_or_else(|| text.key().to_owned());
+        Some(Self { texts: Text::ALL.iter().map(text).collect() })
+    }
+
+    /// The names of all languages.
+    pub fn languages() -> impl Iterator<Item = &'static str> {
+        LANGUAGES.iter().map(|(name, _)| *name)
+    }
+
+    /// Puts the operator's wording in the place of a text; an empty one silences a notice.
+    pub fn reword(&mut self, key: &str, wording: &str) -> Result<(), WordingError> {
+        let text = Text::ALL.iter().find(|text| text.key() == key).ok_or(WordingError::Unknown)?;
+        check(*text, wording)?;
+        if let Some(place) = self.texts.get_mut(*text as usize) {
+            wording.trim_end().clone_into(place);
+        }
+        Ok(())
+    }
+
+    /// The sentence; empty if the operator silenced it.
+    pub fn say(&self, phrase: &Phrase) -> String {
+        let (text, fill) = match phrase {
+            Phrase::Said(words) => return words.clone(),
+            Phrase::Text(text, fill) => (text, fill),
+        };
+        let template = self.texts.get(*text as usize).map_or(text.key(), String::as_str);
+        let mut sentence = String::with_capacity(template.len());
+        for piece in pieces(template).flatten() {
+            match piece {
+                Piece::Words(words) => sentence.push_str(words),
+                Piece::Gap(name) => {
+                    if let Some((_, value)) = fill.iter().find(|(known, _)| known == name) {
+                        sentence.push_str(&self.say(value));
+                    }
+                }
+            }
+        }
+        sentence
+    }
+}
+
+impl Text {
+    /// This text with one gap filled.
+    pub fn with(self, gap: &str, value: impl Into<Phrase>) -> Phrase {
+        Phrase::from(self).with(gap, value)
+    }
+}
+
+impl Phrase {
+    /// The same with one more gap filled.
+    #[must_use]
+    pub fn with(self, gap: &str, value: impl Into<Phrase>) -> Self {
+        match self {
+            Self::Text(text, mut fill) => {
+                debug_assert!(text.gaps().contains(&gap), "{} has no gap {gap}", text.key());
+                fill.push((gap.to_owned(), value.into()));
+                Self::Text(text, fill)
+            }
+            Self::Said(_) => self,
+        }
+    }
+}
+
+impl From<Text> for Phrase {
+    fn from(text: Text) -> Self {
+        Self::Text(text, Vec::new())
+    }
+}
+
+impl From<&str> for Phrase {
+    fn from(words: &str) -> Self {
+        Self::Said(words.to_owned())
+    }
+}
+
+impl From<String> for Phrase {
+    fn from(words: String) -> Self {
+        Self::Said(words)
+    }
+}
+
+impl From<usize> for Phrase {
+    fn from(number: usize) -> Self {
+        Self::Said(number.to_string())
+    }
+}
+
+impl From<u64> for Phrase {
+    fn from(number: u64) -> Self {
+        Self::Said(number.to_string())
+    }
+}
+
+/// Whether a wording fits a text.
+fn check(text: Text, wording: &str) -> Result<(), WordingError> {
+    if wording.trim().is_empty() && text.kind() == Kind::Part {
+        return Err(WordingError::Empty);
+    }
+    for piece in pieces(wording) {
+        if let Piece::Gap(name) = piece?
+            && !text.gaps().contains(&name)
+        {
+            return Err(WordingError::Gap(name.to_owned(), text.gaps()));
+        }
+    }
+    Ok(())
+}
+
+enum Piece<'a> {
+    Words(&'a str),
+    Gap(&'a str),
+}
+
+/// A template as words and gaps: `{name}` is a gap, `{{` an opening brace.
+fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, WordingError>> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        if let Some(behind) = rest.strip_prefix("{{") {
+            rest = behind;
+            return Some(Ok(Piece::Words("{")));
+        }
+        if let Some(behind) = rest.strip_prefix('{') {
+            let Some((name, behind)) = behind.split_once('}') else {
+                rest = "";
+                return Some(Err(WordingError::Brace));
+            };
+            rest = behind;
+            return Some(Ok(Piece::Gap(name)));
+        }
+        let (words, behind) = rest.split_at(rest.find('{').unwrap_or(rest.len()));
+        rest = behind;
+        Some(Ok(Piece::Words(words)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_language_has_every_text_and_only_those_with_only_their_gaps() {
+        for (language, file) in LANGUAGES {
+            let written: BTreeMap<String, String> = serde_yaml::from_str(file).unwrap();
+            for text in Text::ALL {
+                let words =
+                    written.get(text.key()).unwrap_or_else(|| panic!("{language} lacks {}", text.key()));
+                assert!(!words.trim().is_empty(), "{language}: {} is empty", text.key());
+                assert_eq!(check(*text, words), Ok(()), "{language}: {}", text.key());
+                for gap in text.gaps() {
+                    assert!(words.contains(&format!("{{{gap}}}")), "{language}: {} drops {gap}", text.key());
+                }
+            }
+            for key in written.keys() {
+                assert!(Text::ALL.iter().any(|text| text.key() == key), "{language} has an unused {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wording_is_checked_before_it_holds() {
+        let mut words = Words::default();
+        assert_eq!(words.reword("nothing_runing", "x"), Err(WordingError::Unknown));
+        assert_eq!(
+            words.reword("queued_many", "{behind}"),
+            Err(WordingError::Gap("behind".into(), &["ahead"]))
+        );
+        assert_eq!(words.reword("queued_many", "{ahead"), Err(WordingError::Brace));
+        assert_eq!(words.reword("stopped", " "), Err(WordingError::Empty));
+        words.reword("queued_many", "{{{ahead} first}").unwrap();
+        assert_eq!(words.say(&Text::QueuedMany.with("ahead", 3_usize)), "{3 first}");
+        words.reword("queued_many", "").unwrap();
+        assert_eq!(words.say(&Text::QueuedMany.with("ahead", 3_usize)), "");
+    }
+
+    #[test]
+    fn a_gap_may_hold_another_text_but_never_a_template() {
+        let words = Words::default();
+        let hostile = Text::CutShort.with("why", "{why} {{");
+        assert_eq!(words.say(&hostile), "(cut short: {why} {{)");
+        let nested = Text::CutShort.with("why", Text::NothingRunning);
+        assert_eq!(words.say(&nested), "(cut short: Nothing is running.)");
+    }
+
+    #[test]
+    fn a_phrase_can_be_stored() {
+        let phrase = Text::CutShort.with("why", "no");
+        let stored = serde_json::to_string(&phrase).unwrap();
+        assert_eq!(serde_json::from_str::<Phrase>(&stored).unwrap(), phrase);
+    }
+}

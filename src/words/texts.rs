@@ -1,0 +1,105 @@
+//! The list of texts: a name for the code, a key for the files, what it is and the gaps it has.
+
+use serde::{Deserialize, Serialize};
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message of its own. An operator may silence it.
+    Notice,
+    /// A part of a message, or the answer to a question: it may be reworded but not left out.
+    Part,
+}
+
+macro_rules! texts {
+    ($($name:ident $key:literal $kind:ident [$($gap:literal),*])*) => {
+        /// A text of the catalogue. `words/en.yaml` says each of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[expect(missing_docs, reason = "the catalogue itself says what each is")]
+        pub enum Text {
+            $(#[serde(rename = $key)] $name,)*
+        }
+
+        impl Text {
+            /// Every text, in the order of the list.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its name in the catalogue and in the configuration.
+            pub fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// What it is.
+            pub fn kind(self) -> Kind {
+                match self { $(Self::$name => Kind::$kind,)* }
+            }
+
+            /// What a wording may leave open.
+            pub fn gaps(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &[$($gap),*],)* }
+            }
+        }
+    };
+}
+
+texts! {
+    // Taking a message.
+    Missed "missed" Notice ["count"]
+    LineFull "line_full" Notice ["limit"]
+    QueuedOne "queued_one" Notice []
+    QueuedMany "queued_many" Notice ["ahead"]
+    LimitMinute "limit_minute" Notice ["limit"]
+    LimitHour "limit_hour" Notice ["limit"]
+    LoopGuard "loop_guard" Notice ["minutes"]
+    AdminsOnly "admins_only" Notice ["command"]
+
+    // Commands.
+    Help "help" Part []
+    HelpAdmins "help_admins" Part []
+    HelpHelp "help_help" Part []
+    HelpNew "help_new" Part []
+    HelpStop "help_stop" Part []
+    HelpRetry "help_retry" Part []
+    HelpUndo "help_undo" Part []
+    HelpStatus "help_status" Part []
+    HelpSessions "help_sessions" Part []
+    HelpResume "help_resume" Part []
+    HelpTitle "help_title" Part []
+    HelpWhoami "help_whoami" Part []
+    HelpUsage "help_usage" Part []
+    HelpApprove "help_approve" Part []
+    HelpDeny "help_deny" Part []
+    UnknownCommandNear "unknown_command_near" Notice ["word", "near"]
+    UnknownCommand "unknown_command" Notice ["word"]
+    NoWordsAfter "no_words_after" Notice []
+    NothingRunning "nothing_running" Notice []
+    NewSession "new_session" Notice []
+    StillRunning "still_running" Notice []
+    CannotRewind "cannot_rewind" Notice []
+    NothingToUndo "nothing_to_undo" Notice []
+    Undone "undone" Notice []
+    NothingToRetry "nothing_to_retry" Notice []
+    StatusIdle "status_idle" Part []
+    StatusRunning "status_running" Part ["turn"]
+    StatusRunningOne "status_running_one" Part ["turn"]
+    StatusRunningMany "status_running_many" Part ["turn", "count"]
+    Status "status" Part ["running", "agent", "session", "messages"]
+
+    // Pairing.
+    PairingCode "pairing_code" Part ["code", "minutes"]
+    Paired "paired" Notice []
+
+    // How a turn goes and ends.
+    Retrying "retrying" Part ["why", "time"]
+    NotRun "not_run" Part []
+    TurnBroken "turn_broken" Part ["turn"]
+    AnswerTooLong "answer_too_long" Part []
+    EmptyAnswer "empty_answer" Part []
+    Stopped "stopped" Part []
+    LengthLimit "length_limit" Part []
+    CutShort "cut_short" Part ["why"]
+    Interrupted "interrupted" Part []
+    UnknownNothing "unknown_nothing" Part ["why"]
+    UnknownSome "unknown_some" Part ["why"]
+    Unshown "unshown" Notice ["turn"]
+}
