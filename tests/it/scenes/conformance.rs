@@ -20,7 +20,9 @@ impl Memory {
             max_text: 4000,
             rate: None,
         };
-        Self { room: Room { chat: Chat::new(about, None), name: "!home".to_owned(), direct: true } }
+        Self {
+            room: Room { chat: Chat::new(about, None), name: "!home".to_owned(), direct: true, thread: None },
+        }
     }
 }
 

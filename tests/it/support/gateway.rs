@@ -111,12 +111,12 @@ impl TestGateway {
     }
 
     pub fn direct_room(&self, name: &str) -> Room {
-        Room { chat: self.chat.clone(), name: name.to_owned(), direct: true }
+        Room { chat: self.chat.clone(), name: name.to_owned(), direct: true, thread: None }
     }
 
     /// A room of several people.
     pub fn shared_room(&self) -> Room {
-        Room { chat: self.chat.clone(), name: "!all".to_owned(), direct: false }
+        Room { chat: self.chat.clone(), name: "!all".to_owned(), direct: false, thread: None }
     }
 
     pub fn chat(&self) -> &Chat {

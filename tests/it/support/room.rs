@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use talaria_platform::{
-    Author, Event, EventId, EventKind, Media, MediaId, MediaKind, Message, Place, Room as RoomFacts, Trust,
-    UserId,
+    Author, Event, EventId, EventKind, Invite, Media, MediaId, MediaKind, Message, MessageId, Place,
+    Room as RoomFacts, ThreadId, Trust, UserId,
 };
 
 pub use network::Chat;
@@ -31,6 +31,8 @@ pub struct Room {
     pub name: String,
     /// A chat between one person and us.
     pub direct: bool,
+    /// The thread that is spoken in.
+    pub thread: Option<String>,
 }
 
 /// One line of a room's timeline.
@@ -47,7 +49,12 @@ enum Line {
 impl Room {
     /// Where it is.
     pub fn place(&self) -> Place {
-        Place::room(self.name.clone())
+        Place { thread: self.thread.clone().map(ThreadId::new), ..Place::room(self.name.clone()) }
+    }
+
+    /// A thread in this room.
+    pub fn thread(&self, name: &str) -> Self {
+        Self { thread: Some(name.to_owned()), ..self.clone() }
     }
 
     /// A person writes something; returns when the gateway has it on disk.
@@ -76,6 +83,43 @@ impl Room {
         event.author.trust = Trust::Violated;
         self.chat.happens(event);
         self.chat.is_read().await;
+    }
+
+    /// A program writes something, and the network says that it is one.
+    pub async fn a_bot_says(&self, who: &str, text: &str) -> EventId {
+        self.chat.show_person(self, who, text);
+        let mut event = self.event(who, EventKind::Message(Message::text(text)));
+        event.author.bot = true;
+        self.does(event).await
+    }
+
+    /// A person puts a mark on a message of ours.
+    pub async fn reacts(&self, who: &str, to: &MessageId, mark: &str) {
+        self.does(self.event(who, EventKind::Reacted { to: to.clone(), mark: mark.to_owned() })).await;
+    }
+
+    /// A person leaves.
+    pub async fn leaves(&self, who: &str) {
+        self.does(self.event(who, EventKind::Left)).await;
+    }
+
+    /// A person comes, or comes back.
+    pub async fn joins(&self, who: &str) {
+        self.does(self.event(who, EventKind::Joined)).await;
+    }
+
+    /// A person invites us here; whether we come.
+    pub async fn invites(&self, who: &str) -> bool {
+        let Event { author, room: about, .. } = self.event(who, EventKind::Joined);
+        let invite = Invite { id: EventId::new(""), room: self.place().room, about, author };
+        self.chat.inbox().may_join(invite).await.unwrap()
+    }
+
+    /// Something happens here; returns when the gateway has it on disk.
+    pub async fn does(&self, event: Event) -> EventId {
+        let id = self.chat.happens(event);
+        self.chat.is_read().await;
+        id
     }
 
     /// A person changes an earlier message.
@@ -139,7 +183,8 @@ impl Room {
         self.chat.lose_first(&self.name);
     }
 
-    fn event(&self, who: &str, kind: EventKind) -> Event {
+    /// Something that a person of this network does here.
+    pub fn event(&self, who: &str, kind: EventKind) -> Event {
         Event {
             id: EventId::new(""),
             place: self.place(),

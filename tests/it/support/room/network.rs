@@ -2,10 +2,10 @@
 //! How a gateway sees it is in [`platform`](super::platform).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Capabilities, Event, EventId, MediaId, Rate, SendKey};
+use talaria_platform::{Body, BodyKind, Capabilities, Event, EventId, Inbox, MediaId, Rate, SendKey};
 use tokio::sync::watch;
 
 use super::requests::{Bucket, Fault, Request};
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub files: HashMap<MediaId, Vec<u8>>,
     pub typing: HashMap<String, bool>,
     pub violations: Vec<String>,
+    /// Of the gateway that reads now. Weak, because a gateway that has ended must let go of its store.
+    pub inbox: Option<Weak<dyn Inbox>>,
 }
 
 /// A message of ours.
@@ -78,6 +80,11 @@ impl Chat {
     /// Whether "is typing" is shown.
     pub fn is_typing(&self, room: &Room) -> bool {
         self.state().typing.get(&room.name).copied().unwrap_or_default()
+    }
+
+    /// The inbox of the gateway that reads now.
+    pub fn inbox(&self) -> Arc<dyn Inbox> {
+        self.state().inbox.as_ref().and_then(Weak::upgrade).unwrap()
     }
 
     /// Waits until a gateway has taken everything that happened.

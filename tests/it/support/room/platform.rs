@@ -22,6 +22,7 @@ impl Platform for Chat {
     }
 
     fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        self.state().inbox = Some(Arc::downgrade(&inbox));
         Box::pin(async move {
             tokio::select! {
                 ended = self.read(inbox) => ended,
