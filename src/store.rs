@@ -22,6 +22,8 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::testing::with_lead;
+
 pub use audit::{AuditFilter, AuditRow, Refused, room_hash};
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
@@ -103,9 +105,10 @@ impl Store {
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let _clock = crate::testing::hold_clock();
+        let lead = crate::testing::clock_lead();
         let (done, result) = oneshot::channel();
         let job: WriteJob = Box::new(move |conn| {
-            let outcome = conn.and_then(|conn| in_savepoint(conn, job));
+            let outcome = conn.and_then(|conn| with_lead(lead, || in_savepoint(conn, job)));
             Box::new(move |committed| {
                 // The caller may have been cancelled; the job has happened all the same.
                 let _ = done.send(outcome.and_then(|value| committed.map(|()| value)));
@@ -122,10 +125,11 @@ impl Store {
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let _clock = crate::testing::hold_clock();
+        let lead = crate::testing::clock_lead();
         let (done, result) = oneshot::channel();
         let job: ReadJob = Box::new(move |conn| {
             // A savepoint of nothing but reads is one view of the database, whatever is written meanwhile.
-            let _ = done.send(in_savepoint(conn, job));
+            let _ = done.send(with_lead(lead, || in_savepoint(conn, job)));
         });
         self.reader.send(job).await.map_err(|_| StoreError::Closed)?;
         result.await.map_err(|_| StoreError::Closed)?

@@ -69,7 +69,30 @@ pub fn hold_clock() -> HeldClock {
 /// is kept until a time of day comes due in such tests too.
 #[cfg(feature = "testing")]
 pub fn clock_lead() -> std::time::Duration {
-    tokio::time::Instant::now().into_std().saturating_duration_since(std::time::Instant::now())
+    LEAD.get().unwrap_or_else(|| {
+        tokio::time::Instant::now().into_std().saturating_duration_since(std::time::Instant::now())
+    })
+}
+
+#[cfg(feature = "testing")]
+thread_local! {
+    /// Set on a thread that no test clock runs on, while it works for somebody on whose thread one does.
+    static LEAD: std::cell::Cell<Option<std::time::Duration>> = const { std::cell::Cell::new(None) };
+}
+
+/// Runs `work` with the lead that the clock of whoever asked for it had.
+#[cfg(feature = "testing")]
+pub fn with_lead<T>(lead: std::time::Duration, work: impl FnOnce() -> T) -> T {
+    LEAD.set(Some(lead));
+    let done = work();
+    LEAD.set(None);
+    done
+}
+
+/// Runs `work`; only with the feature `testing` does the lead mean anything.
+#[cfg(not(feature = "testing"))]
+pub fn with_lead<T>(_lead: std::time::Duration, work: impl FnOnce() -> T) -> T {
+    work()
 }
 
 /// Nothing; only with the feature `testing`.

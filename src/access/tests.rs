@@ -49,3 +49,141 @@ fn each_list_counts_where_it_says() {
         assert_eq!(decide(lists(), id, Where::Room, Action::Message), room, "{id}");
     }
 }
+
+#[test]
+fn an_id_counts_byte_for_byte() {
+    for like in [
+        "@People:test",
+        "@people:TEST",
+        "@people:test.",
+        "@people:test:8448",
+        "people:test",
+        "@people",
+        "people",
+        "@people:test ",
+        " @people:test",
+        "@pe\u{43e}ple:test",
+        "@people:te\u{301}st",
+        "",
+    ] {
+        assert_eq!(decide(lists(), like, Where::Direct, Action::Message), deny(Rule::NotListed), "{like:?}");
+    }
+}
+
+#[test]
+fn the_owner_may_do_everything_but_a_contradicted_author_nothing() {
+    let id = UserId::from(ANN);
+    let everything = [Action::Message, Action::Approve(Grant::Always), Action::Invite];
+    for action in everything {
+        let owner = Policy::Owner.authorize(actor(&id), Where::Room, action);
+        assert_eq!(owner, allow(Rule::Owner));
+        let forged = Actor { trust: Trust::Violated, ..actor(&id) };
+        assert_eq!(Policy::Owner.authorize(forged, Where::Room, action), deny(Rule::Violated));
+    }
+}
+
+#[test]
+fn what_speaks_against_somebody_comes_first() {
+    let admin = UserId::from("@admin:test");
+    let with_trust = Lists { trust: Some(Trust::CrossSigned), ..lists() };
+    let decide = |lists: Lists, actor| Policy::Listed(lists).authorize(actor, Where::Room, Action::Message);
+    for (actor, rule) in [
+        (Actor { trust: Trust::Violated, ..actor(&admin) }, Rule::Violated),
+        (Actor { bot: true, ..actor(&admin) }, Rule::Bot),
+        (Actor { left: true, ..actor(&admin) }, Rule::Left),
+    ] {
+        assert_eq!(decide(lists(), actor), deny(rule));
+    }
+    assert_eq!(decide(with_trust.clone(), actor(&admin)), deny(Rule::Untrusted));
+    for enough in [Trust::CrossSigned, Trust::Verified] {
+        assert_eq!(decide(with_trust.clone(), Actor { trust: enough, ..actor(&admin) }), allow(Rule::Admin));
+    }
+}
+
+#[test]
+fn pairing_opens_direct_chats_and_nothing_else() {
+    let pairing = Lists { pairing: true, ..lists() };
+    let id = UserId::from(ANN);
+    let paired = Actor { paired: true, ..actor(&id) };
+    let decide =
+        |lists: &Lists, actor, place, action| Policy::Listed(lists.clone()).authorize(actor, place, action);
+    assert_eq!(decide(&pairing, paired, Where::Direct, Action::Message), allow(Rule::Paired));
+    assert_eq!(decide(&pairing, paired, Where::Room, Action::Message), deny(Rule::NotListed));
+    // Switched off, it no longer counts.
+    assert_eq!(decide(&lists(), paired, Where::Direct, Action::Message), deny(Rule::NotListed));
+    // A stranger may open a direct chat with us to ask for a code; that is all.
+    assert_eq!(decide(&pairing, actor(&id), Where::Direct, Action::Invite), allow(Rule::Pairing));
+    assert_eq!(decide(&pairing, actor(&id), Where::Room, Action::Invite), deny(Rule::NotListed));
+    assert_eq!(decide(&pairing, actor(&id), Where::Direct, Action::Message), deny(Rule::NotListed));
+    assert_eq!(decide(&lists(), actor(&id), Where::Direct, Action::Invite), deny(Rule::NotListed));
+}
+
+#[test]
+fn strangers_may_ask_for_a_code_only_where_that_is_switched_on() {
+    assert!(Policy::Listed(Lists { pairing: true, ..lists() }).pairs());
+    assert!(!Policy::Listed(lists()).pairs());
+    assert!(!Policy::Owner.pairs());
+}
+
+#[test]
+fn everybody_may_talk_where_that_is_written_but_is_no_admin() {
+    let open = || Lists { allow_all: true, ..lists() };
+    for place in [Where::Direct, Where::Room] {
+        assert_eq!(decide(open(), ANN, place, Action::Message), allow(Rule::Everybody));
+        assert_eq!(decide(open(), ANN, place, Action::Approve(Grant::Always)), deny(Rule::AdminsOnly));
+        assert_eq!(decide(open(), "@people:test", place, Action::Message), allow(Rule::Listed));
+    }
+}
+
+#[test]
+fn what_is_for_admins_is_for_nobody_else() {
+    let guarded = |command| Lists { admin_commands: BTreeSet::from([command]), ..lists() };
+    let as_people = |lists, action| decide(lists, "@people:test", Where::Room, action);
+    for command in Command::all() {
+        let action = Action::Command(command);
+        assert_eq!(as_people(lists(), action), allow(Rule::Listed));
+        assert_eq!(as_people(guarded(command), action), deny(Rule::AdminsOnly));
+        assert_eq!(decide(guarded(command), "@admin:test", Where::Room, action), allow(Rule::Admin));
+        // A stranger does not even learn that it is for admins.
+        assert_eq!(decide(guarded(command), ANN, Where::Room, action), deny(Rule::NotListed));
+    }
+    for grant in [Grant::Once, Grant::Session] {
+        assert_eq!(as_people(lists(), Action::Approve(grant)), allow(Rule::Listed));
+        assert_eq!(as_people(guarded(Command::Approve), Action::Approve(grant)), deny(Rule::AdminsOnly));
+        assert_eq!(as_people(guarded(Command::Deny), Action::Approve(grant)), allow(Rule::Listed));
+    }
+    assert_eq!(as_people(lists(), Action::Approve(Grant::Always)), deny(Rule::AdminsOnly));
+    assert_eq!(as_people(lists(), Action::Deny), allow(Rule::Listed));
+    assert_eq!(as_people(guarded(Command::Deny), Action::Deny), deny(Rule::AdminsOnly));
+    assert_eq!(as_people(guarded(Command::Approve), Action::Deny), allow(Rule::Listed));
+    for action in [Action::Message, Action::Edit, Action::Delete, Action::Reaction, Action::Invite] {
+        let all = Lists { admin_commands: Command::all().collect(), ..lists() };
+        assert_eq!(as_people(all, action), allow(Rule::Listed));
+    }
+}
+
+#[test]
+fn the_audit_tells_actions_and_rules_apart() {
+    let actions =
+        [Action::Message, Action::Edit, Action::Delete, Action::Reaction, Action::Deny, Action::Invite];
+    let actions =
+        actions.into_iter().chain(Grant::ALL.map(Action::Approve)).chain(Command::all().map(Action::Command));
+    let names: Vec<_> = actions.map(Action::name).collect();
+    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command approve, command deny");
+    let rules = [
+        Rule::Owner,
+        Rule::Admin,
+        Rule::Listed,
+        Rule::Paired,
+        Rule::Everybody,
+        Rule::Pairing,
+        Rule::Violated,
+        Rule::Bot,
+        Rule::Left,
+        Rule::Untrusted,
+        Rule::AdminsOnly,
+        Rule::NotListed,
+    ];
+    insta::assert_snapshot!(rules.map(Rule::name).join(", "), @"owner, admin, listed, paired, everybody, pairing, violated, bot, left, untrusted, admins only, not listed");
+    assert_eq!([true, false].map(Where::from), [Where::Direct, Where::Room]);
+}

@@ -40,6 +40,17 @@ impl Tx<'_> {
         Ok(paired.unwrap_or(false))
     }
 
+    /// Lets somebody in for good, as an approved pairing does.
+    pub fn let_in(&self, account: &AccountId, person: &UserId) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO pairings (account, person, room, salt, asked, expires) VALUES (?1, ?2, '', '', 0, 0)
+                 ON CONFLICT (account, person) DO UPDATE SET code = NULL, salt = ''",
+            )?
+            .execute(params![account.as_str(), person.as_str()])?;
+        Ok(())
+    }
+
     /// The turns that somebody started in a room and that have not ended; in any room for `None`.
     pub fn open_turns_by(
         &self,

@@ -1,10 +1,13 @@
 //! Scenes: a person, a room, an agent, and the whole core between them. One file per behaviour.
 
+mod access;
 mod asking;
+mod busy;
 mod clock;
 mod commands;
 mod conformance;
 mod delivery;
+mod deny_matrix;
 mod failures;
 mod limits;
 mod long;
@@ -16,4 +19,5 @@ mod restart;
 mod rooms;
 mod shows;
 mod stop;
+mod too_much;
 mod waiting;

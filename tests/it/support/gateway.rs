@@ -138,6 +138,11 @@ impl TestGateway {
         self.live.replace(rules(account));
     }
 
+    /// The same for every account.
+    pub fn reload_all(&self, rules: Rules) {
+        self.live.replace(rules);
+    }
+
     /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.
     pub fn store(&self) -> &Store {
         &self.running.as_ref().unwrap().store

@@ -110,9 +110,14 @@ impl Room {
 
     /// A person invites us here; whether we come.
     pub async fn invites(&self, who: &str) -> bool {
-        let Event { author, room: about, .. } = self.event(who, EventKind::Joined);
+        self.invites_as(self.event(who, EventKind::Joined)).await
+    }
+
+    /// The author of this event invites us here.
+    pub async fn invites_as(&self, event: Event) -> bool {
+        let Event { author, room: about, .. } = event;
         let invite = Invite { id: EventId::new(""), room: self.place().room, about, author };
-        self.chat.inbox().may_join(invite).await.unwrap()
+        self.chat.inbox().await.may_join(invite).await.unwrap()
     }
 
     /// Something happens here; returns when the gateway has it on disk.

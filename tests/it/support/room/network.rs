@@ -82,9 +82,10 @@ impl Chat {
         self.state().typing.get(&room.name).copied().unwrap_or_default()
     }
 
-    /// The inbox of the gateway that reads now.
-    pub fn inbox(&self) -> Arc<dyn Inbox> {
-        self.state().inbox.as_ref().and_then(Weak::upgrade).unwrap()
+    /// The inbox of the gateway that reads.
+    pub async fn inbox(&self) -> Arc<dyn Inbox> {
+        let inbox = || self.state().inbox.as_ref().and_then(Weak::upgrade);
+        self.until("a gateway reads", inbox).await
     }
 
     /// Waits until a gateway has taken everything that happened.

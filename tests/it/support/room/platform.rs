@@ -23,6 +23,7 @@ impl Platform for Chat {
 
     fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
         self.state().inbox = Some(Arc::downgrade(&inbox));
+        self.changed();
         Box::pin(async move {
             tokio::select! {
                 ended = self.read(inbox) => ended,

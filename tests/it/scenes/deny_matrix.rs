@@ -1,0 +1,229 @@
+//! Who may do what, where: every cell of {person} × {place} × {action}, through the whole hub.
+//!
+//! What is expected is written down once more in [`expected`], without a look at the code that decides. A cell
+//! acts if its effect is there and the audit says so; where it does not act, the room shows nothing at all
+//! (but that a command is for admins, to people who may talk).
+
+use std::collections::BTreeSet;
+
+use talaria::access::{Grant, Lists};
+use talaria::command::Command;
+use talaria::rules::AccountRules;
+use talaria::store::AuditFilter;
+use talaria_platform::{EventKind, Message, UserId};
+
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::Room;
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    Admin,
+    Allowed,
+    Paired,
+    Stranger,
+    /// An admin who has left the room.
+    Left,
+    /// An admin's own program.
+    Bot,
+}
+
+const PEOPLE: [Who; 6] = [Who::Admin, Who::Allowed, Who::Paired, Who::Stranger, Who::Left, Who::Bot];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spot {
+    Direct,
+    Room,
+    Thread,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Message,
+    Command(Command),
+    Edit,
+    Delete,
+    Approve(Grant),
+    Deny,
+    Invite,
+}
+
+/// Everything that can be done. A mark on a message counts only on an ask; that is a scene of `asks`.
+fn everything() -> Vec<Does> {
+    let plain = [Does::Message, Does::Edit, Does::Delete, Does::Deny, Does::Invite];
+    let commands = Command::all().filter(|command| !matches!(command, Command::Approve | Command::Deny));
+    plain.into_iter().chain(Grant::ALL.map(Does::Approve)).chain(commands.map(Does::Command)).collect()
+}
+
+/// The one command that is for admins in these scenes.
+const GUARDED: Command = Command::Undo;
+
+fn expected(who: Who, spot: Spot, does: Does) -> bool {
+    let for_admins = does == Does::Command(GUARDED) || does == Does::Approve(Grant::Always);
+    match who {
+        Who::Admin => true,
+        Who::Allowed => !for_admins,
+        Who::Paired => spot == Spot::Direct && !for_admins,
+        // Pairing is switched on, so a stranger may open a direct chat.
+        Who::Stranger => spot == Spot::Direct && does == Does::Invite,
+        // Whoever invites us is there: the invitation itself proves it.
+        Who::Left => does == Does::Invite,
+        Who::Bot => false,
+    }
+}
+
+fn id(who: Who) -> &'static str {
+    match who {
+        Who::Admin | Who::Left | Who::Bot => "@admin",
+        Who::Allowed => "@allowed",
+        Who::Paired => "@paired",
+        Who::Stranger => "@stranger",
+    }
+}
+
+fn rules() -> AccountRules {
+    let one = |id: &str| BTreeSet::from([UserId::from(id)]);
+    let lists = Lists {
+        admins: one("@admin:test"),
+        people: one("@allowed:test"),
+        pairing: true,
+        admin_commands: BTreeSet::from([GUARDED]),
+        ..Lists::default()
+    };
+    AccountRules { limits: None, ..AccountRules::listed(lists) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_allowed_cells_act_in_direct_chats() {
+    for who in PEOPLE {
+        row(who, Spot::Direct).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_allowed_cells_act_in_rooms() {
+    for who in PEOPLE {
+        row(who, Spot::Room).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_allowed_cells_act_in_threads() {
+    for who in PEOPLE {
+        row(who, Spot::Thread).await;
+    }
+}
+
+/// Does everything once as one person in one place.
+async fn row(who: Who, spot: Spot) {
+    for does in everything() {
+        let acted = cell(who, spot, does).await;
+        assert_eq!(acted, expected(who, spot, does), "{who:?} {spot:?} {does:?}");
+    }
+}
+
+/// Does one thing, and says whether it had its effect. Checks on the way that the audit tells the same, and
+/// that nothing is shown where nothing may be.
+async fn cell(who: Who, spot: Spot, does: Does) -> bool {
+    // Everybody may talk at first, so that there is something that can be edited and deleted.
+    let gateway = TestGateway::with(Setup::default()).await;
+    let room = match spot {
+        Spot::Direct => gateway.room(),
+        Spot::Room => gateway.shared_room(),
+        Spot::Thread => gateway.shared_room().thread("$thread"),
+    };
+    let first = gateway.agent().then_hangs();
+    room.says("@host", "hold the line").await;
+    first.is_hanging().await;
+    let asked = room.says(id(who), "mine").await;
+    room.settled().await;
+
+    gateway.reload(rules());
+    if who == Who::Paired {
+        gateway.store().write(|tx| tx.let_in(&"test".into(), &"@paired:test".into())).await.unwrap();
+    }
+    if who == Who::Left {
+        // Not `leaves`, which would end the question at once.
+        let place = room.place();
+        let left =
+            move |tx: &talaria::store::Tx<'_>| tx.depart(&"test".into(), &place.room, &"@admin:test".into());
+        gateway.store().write(left).await.unwrap();
+    }
+    let before = room.ours().len();
+    let effect = act(&gateway, &room, who, does, &asked).await;
+    room.settled().await;
+    let shown = room.ours().split_off(before);
+    let acted = match effect {
+        Effect::Known(acted) => acted,
+        Effect::Ended => gateway.store().read(|tx| tx.all_open_turns()).await.unwrap().is_empty(),
+        // It says something, and not that it may not be.
+        Effect::Answer => !shown.is_empty() && !shown.iter().any(|words| words.contains("is for admins")),
+    };
+
+    let audit = gateway.store().read(|tx| tx.audited(&AuditFilter::default())).await.unwrap();
+    let last = audit.last().unwrap();
+    assert_eq!(
+        (last.actor.as_str(), last.allowed),
+        (format!("{}:test", id(who)).as_str(), acted),
+        "{last:?}"
+    );
+    if !acted {
+        let code = who == Who::Stranger && spot == Spot::Direct;
+        let talks = matches!(who, Who::Allowed) || (who == Who::Paired && spot == Spot::Direct);
+        assert!(shown.is_empty() || talks || code, "{who:?} {spot:?} {does:?} was shown {shown:?}");
+    }
+    acted
+}
+
+enum Effect {
+    Known(bool),
+    /// What runs and waits has ended.
+    Ended,
+    /// What is shown tells.
+    Answer,
+}
+
+async fn act(
+    gateway: &TestGateway,
+    room: &Room,
+    who: Who,
+    does: Does,
+    asked: &talaria_platform::EventId,
+) -> Effect {
+    let text = match does {
+        Does::Invite => {
+            let mut event = room.event(id(who), EventKind::Joined);
+            event.author.bot = who == Who::Bot;
+            return Effect::Known(room.invites_as(event).await);
+        }
+        Does::Edit | Does::Delete => {
+            let kind = match does {
+                Does::Edit => EventKind::Edited { of: asked.clone(), text: "changed".to_owned() },
+                _ => EventKind::Deleted { of: asked.clone() },
+            };
+            say(room, who, kind).await;
+            let turns = gateway.store().read({
+                let place = room.place();
+                let asked = asked.clone();
+                move |tx| tx.waiting_turn_of(&"test".into(), &place.room, &asked)
+            });
+            let turn = turns.await.unwrap().unwrap();
+            return Effect::Known(turn.prompt == "changed" || turn.stop);
+        }
+        Does::Message => "a question".to_owned(),
+        Does::Command(command) => format!("/{}", command.name()),
+        Does::Approve(grant) => format!("/approve {}", grant.name()),
+        Does::Deny => "/deny".to_owned(),
+    };
+    say(room, who, EventKind::Message(Message::text(text))).await;
+    match does {
+        Does::Command(Command::Stop | Command::New) => Effect::Ended,
+        _ => Effect::Answer,
+    }
+}
+
+async fn say(room: &Room, who: Who, kind: EventKind) {
+    let mut event = room.event(id(who), kind);
+    event.author.bot = who == Who::Bot;
+    room.does(event).await;
+}
