@@ -3,6 +3,8 @@
 mod errors;
 mod example;
 mod keys;
+#[cfg(feature = "testing")]
+mod people;
 mod sources;
 mod torture;
 

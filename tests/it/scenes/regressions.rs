@@ -2,5 +2,6 @@
 
 mod commands;
 mod delivery;
+mod incidents;
 mod turns;
 mod upstream;

@@ -1,0 +1,134 @@
+//! Who may talk, and how places behave, as written.
+
+use std::time::Duration;
+
+use super::*;
+use crate::access::{Lists, Policy};
+use crate::command::Command;
+use crate::rules::{AccountRules, Busy, Limits, Reset};
+
+/// A platform of the test kind with these lines below it.
+fn scene(lines: &str) -> Scene {
+    let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
+    Scene::new().file(format!("platforms:\n  test:\n    socket: /tmp/s\n{lines}"))
+}
+
+fn rules(lines: &str) -> AccountRules {
+    let config = scene(lines).load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
+    (*config.rules.account(&"test".into())).clone()
+}
+
+fn lists(lines: &str) -> Lists {
+    match rules(lines).access {
+        Policy::Listed(lists) => lists,
+        Policy::Owner => panic!("a chat network has no owner"),
+    }
+}
+
+#[test]
+fn a_platform_without_a_list_is_refused() {
+    for lines in ["", "access:\n", "access:\n  pairing: true\n", "access:\n  allow_all: false\n"] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(scene(lines).errors(), @"
+            error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 3)
+
+            hint: list people by their full ids in `platforms.test.access.people`; or write `access: {allow_all: true}` to let everybody in
+            ");
+        }
+    }
+}
+
+#[test]
+fn an_empty_list_is_nobody_and_enough_to_start() {
+    assert_eq!(lists("access: {people: []}"), Lists::default());
+    assert!(lists("access: {allow_all: true}").allow_all);
+    assert!(lists("access: {people: [], pairing: true}").pairing);
+}
+
+#[test]
+fn lists_hold_full_ids_and_nothing_else() {
+    for id in [
+        "ann",
+        "@ann",
+        "ann:test",
+        "@ann:",
+        "@:test",
+        "*",
+        "@*:test",
+        "@ann:*",
+        "@ann: test",
+        "@ann:t\u{e9}st",
+        "",
+        "@a\u{430}nn:test",
+    ] {
+        for key in ["admins", "people", "direct", "rooms"] {
+            let errors = scene(&format!("access:\n  {key}: ['@bob:test', '{id}']\n")).errors();
+            assert!(errors.contains(&format!("`platforms.test.access.{key}` holds `")), "{id}: {errors}");
+            assert!(errors.contains("line 5") && errors.contains("hint: write the whole id"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn every_key_about_people_arrives() {
+    let rules = rules(
+        "access:\n  admins: ['@admin:test']\n  people: ['@ann:test']\n  direct: ['@bob:test']\n  \
+         rooms: ['@eve:test']\n  pairing: true\n  admin_commands: [undo, /new]\n\
+         session:\n  threads: true\n  people: true\n  reset: daily\n  reset_at: '05:30'\n\
+         busy: interrupt\nplaces:\n  '!quiet': {busy: queue}\n\
+         limits:\n  per_minute: 3\n  per_hour: 30\n",
+    );
+    let one = |id: &str| [id.into()].into();
+    assert_eq!(
+        rules.access,
+        Policy::Listed(Lists {
+            admins: one("@admin:test"),
+            people: one("@ann:test"),
+            direct: one("@bob:test"),
+            rooms: one("@eve:test"),
+            allow_all: false,
+            pairing: true,
+            admin_commands: [Command::Undo, Command::New].into(),
+            trust: None,
+        })
+    );
+    assert!(rules.session.threads && rules.session.people);
+    assert_eq!(rules.session.reset, Reset::Daily { at: Duration::from_secs(5 * 3600 + 30 * 60) });
+    assert_eq!(
+        (rules.busy_in(&"!quiet".into()), rules.busy_in(&"!other".into())),
+        (Busy::Queue, Busy::Interrupt)
+    );
+    assert_eq!(rules.limits, Some(Limits { per_minute: 3, per_hour: 30 }));
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let rules = rules("access: {people: []}");
+    assert_eq!(rules, AccountRules::listed(Lists::default()));
+    assert_eq!(rules.limits, Some(Limits { per_minute: 10, per_hour: 100 }));
+    let idle = self::rules("access: {people: []}\nsession: {reset: idle}").session.reset;
+    assert_eq!(idle, Reset::Idle { after: Duration::from_secs(24 * 3600) });
+    let daily = self::rules("access: {people: []}\nsession: {reset: daily}").session.reset;
+    assert_eq!(daily, Reset::Daily { at: Duration::from_secs(4 * 3600) });
+}
+
+#[test]
+fn slips_are_named_with_their_line() {
+    for (lines, expected) in [
+        ("acces: {people: []}", "unknown key `acces` in `platforms.test` (talaria.yaml, line 4)"),
+        ("acces: {people: []}", "did you mean `access`?"),
+        ("access: {peoples: []}", "unknown key `peoples` in `platforms.test.access`"),
+        ("access: {people: '@ann:test'}", "`platforms.test.access.people` must be"),
+        ("access: {people: [], admin_commands: [stpo]}", "did you mean `stop`?"),
+        ("access: {people: []}\nbusy: wait", "`platforms.test.busy`"),
+        ("access: {people: []}\nsession: {reset: weekly}", "`platforms.test.session.reset`"),
+        ("access: {people: []}\nsession: {reset_at: '24:00'}", "a time of the day such as `04:00`"),
+        ("access: {people: []}\nsession: {reset_at: '4:00'}", "a time of the day such as `04:00`"),
+        ("access: {people: []}\nsession: {idle: 59s}", "`platforms.test.session.idle`"),
+        ("access: {people: []}\nlimits: {per_minute: 0}", "a whole number from 1 to 10000"),
+        ("access: {people: []}\nplaces: {'!x': {buzy: queue}}", "unknown key `buzy`"),
+    ] {
+        let errors = scene(lines).errors();
+        assert!(errors.contains(expected), "{lines}\n{errors}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What attackers really did to programs of this kind (spec/reliability.md, 1.5), as far as it is about who
+//! somebody is and where one place ends: each incident once, by its name, tried on us.
+
+use std::collections::BTreeSet;
+
+use talaria::access::Lists;
+use talaria::command::Command;
+use talaria::rules::{AccountRules, Rules};
+use talaria_platform::{Author, EventKind, Message, Trust, UserId};
+
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::Room;
+
+async fn gateway(lists: Lists) -> TestGateway {
+    let rules = AccountRules::listed(lists);
+    TestGateway::with(Setup { rules, ..Setup::default() }).await
+}
+
+fn people(ids: &[&str]) -> BTreeSet<UserId> {
+    ids.iter().map(|id| UserId::from(*id)).collect()
+}
+
+/// Somebody with this id and name writes.
+async fn writes(room: &Room, id: &str, name: &str, text: &str) {
+    let mut event = room.event("@somebody", EventKind::Message(Message::text(text)));
+    event.author =
+        Author { id: UserId::from(id), name: Some(name.to_owned()), trust: Trust::Network, bot: false };
+    room.does(event).await;
+}
+
+/// Nothing was said to anybody, and the agent heard nothing.
+async fn nothing_happened(gateway: &TestGateway) {
+    gateway.room().settled().await;
+    assert!(gateway.chat().requests().is_empty());
+    assert!(gateway.agent_itself().heard().is_empty());
+}
+
+/// The list was compared with the display name, and with the name without its server.
+#[tokio::test(start_paused = true)]
+async fn cve_2026_28471_a_display_name_or_a_bare_name_is_nobody() {
+    let gateway = gateway(Lists { people: people(&["@ann:test"]), ..Lists::default() }).await;
+    for room in [gateway.room(), gateway.shared_room()] {
+        writes(&room, "@mallory:evil.test", "@ann:test", "it is me").await;
+        writes(&room, "@ann:evil.test", "Ann", "it is me").await;
+        writes(&room, "@ann", "Ann", "it is me").await;
+        writes(&room, "ann", "Ann", "it is me").await;
+    }
+    nothing_happened(&gateway).await;
+}
+
+/// The list held a name that people can change and that others can take over.
+#[tokio::test(start_paused = true)]
+async fn cve_2026_28480_a_name_that_changes_hands_gives_no_right() {
+    let gateway = gateway(Lists { people: people(&["@ann:test"]), ..Lists::default() }).await;
+    writes(&gateway.room(), "@1234567:test", "ann", "my name is ann now").await;
+    nothing_happened(&gateway).await;
+}
+
+/// An empty id, and one that only ends like a listed one, were let in.
+#[tokio::test(start_paused = true)]
+async fn cve_2026_28446_an_empty_id_or_a_part_of_one_is_nobody() {
+    let gateway = gateway(Lists { people: people(&["@ann:test", "@bob:test"]), ..Lists::default() }).await;
+    for id in [
+        "",
+        " ",
+        "@",
+        ":",
+        "nn:test",
+        "@ann:tes",
+        "@ann:test.evil",
+        "x@ann:test",
+        "@ann:test\0",
+        "@ann:test,@bob:test",
+    ] {
+        writes(&gateway.room(), id, "Ann", "let me in").await;
+    }
+    nothing_happened(&gateway).await;
+}
+
+/// Whoever was let into a direct chat ran the commands of rooms.
+#[tokio::test(start_paused = true)]
+async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_rooms() {
+    let gateway = gateway(Lists { people: people(&["@ann:test"]), pairing: true, ..Lists::default() }).await;
+    gateway.store().write(|tx| tx.let_in(&"test".into(), &"@eve:test".into())).await.unwrap();
+    let room = gateway.shared_room();
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+    room.says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+    let before = room.settled().await;
+
+    for command in Command::all() {
+        let mut event = room.event("@eve", EventKind::Message(Message::text(format!("/{}", command.name()))));
+        event.place = room.thread("$thread").place();
+        room.does(event.clone()).await;
+        event.place = room.place();
+        room.does(event).await;
+    }
+
+    assert_eq!(room.settled().await, before);
+    assert!(!agent.was_told_to_stop());
+    agent.goes_on();
+}
+
+/// Some commands were looked at before anybody asked who sent them.
+#[tokio::test(start_paused = true)]
+async fn hermes_44727_no_command_is_quicker_than_the_question_who_sent_it() {
+    let lists = Lists {
+        people: people(&["@ann:test"]),
+        admin_commands: Command::all().collect(),
+        ..Lists::default()
+    };
+    let gateway = gateway(lists).await;
+    let room = gateway.room();
+    for command in Command::all() {
+        room.says("@ann", &format!("/{}", command.name())).await;
+    }
+    room.settled().await;
+    let shown = room.ours();
+    assert_eq!(shown.len(), Command::all().count());
+    assert!(shown.iter().all(|words| words.contains("is for admins here")), "{shown:?}");
+}
+
+/// A platform without a list let everybody in.
+#[tokio::test(start_paused = true)]
+async fn hermes_37992_no_list_is_nobody() {
+    let gateway = gateway(Lists::default()).await;
+    gateway.room().says("@ann", "hello").await;
+    nothing_happened(&gateway).await;
+    gateway.reload_all(Rules::default());
+    gateway.shared_room().says("@ann", "hello").await;
+    nothing_happened(&gateway).await;
+}
+
+/// Allowed in one room or account said nothing about another.
+#[tokio::test(start_paused = true)]
+async fn what_one_place_remembers_no_other_place_hears() {
+    let gateway = gateway(Lists { allow_all: true, ..Lists::default() }).await;
+    gateway.direct_room("!ann").says("@ann", "my diary").await;
+    gateway.direct_room("!ann").settled().await;
+    gateway.direct_room("!bob").says("@bob", "what did ann say?").await;
+    gateway.direct_room("!bob").settled().await;
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(heard.len(), 2);
+    assert!(heard[1].history.is_empty());
+    assert_ne!(heard[0].session, heard[1].session);
+}
