@@ -179,3 +179,29 @@ fn file(text: &str) -> File {
     file.rewind().unwrap();
     file
 }
+
+/// The first signal waits for a message that does not arrive; the second does not.
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    let network = crate::support::network::Network::listen(talaria.home());
+    network.falls_silent();
+    let talaria = talaria.config(&format!(
+        "platforms:\n  test:\n    socket: {}\n    access: {{allow_all: true}}\n",
+        network.socket().display()
+    ));
+    let mut process = talaria.starts();
+    network.says("!home", "/help");
+    let shown = network.shows(std::time::Duration::from_secs(60), |messages| !messages.is_empty()).await;
+    assert!(shown, "the answer to the command is under way");
+
+    process.signal(Signal::TERM);
+    process.logs("ending").await;
+    process.signal(Signal::TERM);
+    let ended = process.ended().await;
+    assert_eq!(ended.code, 0);
+    ended.said("ended at once");
+    assert!(!ended.err.contains("not everything ended in time"), "{}", ended.err);
+}

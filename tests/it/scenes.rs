@@ -8,6 +8,7 @@ mod commands;
 mod conformance;
 mod delivery;
 mod deny_matrix;
+mod ending;
 mod failures;
 mod limits;
 mod long;

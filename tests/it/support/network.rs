@@ -61,6 +61,8 @@ struct State {
     edited: HashSet<String>,
     /// Keys of finished messages that were turned away once; `None` if none are.
     turned_away: Option<HashSet<String>>,
+    /// Sends and edits are never answered.
+    silent: bool,
 }
 
 impl Network {
@@ -112,6 +114,11 @@ impl Network {
         self.shared.state().turned_away = Some(HashSet::new());
     }
 
+    /// From now on no send and no edit is answered.
+    pub fn falls_silent(&self) {
+        self.shared.state().silent = true;
+    }
+
     /// Every message of the gateway's, in the order in which they were first posted.
     pub fn messages(&self) -> Vec<Shown> {
         self.shared.state().messages.clone()
@@ -152,6 +159,9 @@ async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
         Request::Edit { message, key, body, .. } => shared.state().edit(&message, key.as_str(), body),
     };
     shared.changed();
+    if shared.state().silent {
+        return std::future::pending().await;
+    }
     write_line(&mut stream, &answer).await
 }
 

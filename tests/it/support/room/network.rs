@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Capabilities, Event, EventId, Inbox, MediaId, Rate, SendKey};
+use talaria_platform::{
+    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, Rate, SendKey,
+};
 use tokio::sync::watch;
 
 use super::requests::{Bucket, Fault, Request};
@@ -39,6 +41,10 @@ pub(super) struct State {
     pub files: HashMap<MediaId, Vec<u8>>,
     pub typing: HashMap<String, bool>,
     pub violations: Vec<String>,
+    /// Reading fails so often, each time like this.
+    pub reading_fails: VecDeque<ErrorKind>,
+    /// How often reading was begun.
+    pub runs: usize,
     /// Of the gateway that reads now. Weak, because a gateway that has ended must let go of its store.
     pub inbox: Option<Weak<dyn Inbox>>,
 }
@@ -65,6 +71,17 @@ impl Chat {
     /// The next edit fails like this.
     pub fn next_edit(&self, fault: Fault) {
         self.state().faults.push_back((false, fault));
+    }
+
+    /// Reading breaks off like this, one time more.
+    pub fn reading_fails(&self, kind: ErrorKind) {
+        self.state().reading_fails.push_back(kind);
+        self.changed();
+    }
+
+    /// How often a gateway began to read.
+    pub fn runs(&self) -> usize {
+        self.state().runs
     }
 
     /// A file that can be fetched.

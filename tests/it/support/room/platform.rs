@@ -23,6 +23,7 @@ impl Platform for Chat {
 
     fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
         self.state().inbox = Some(Arc::downgrade(&inbox));
+        self.state().runs += 1;
         self.changed();
         Box::pin(async move {
             tokio::select! {
@@ -149,6 +150,9 @@ impl Chat {
         let mut next: usize = inbox.cursor().await.map_err(lost)?.and_then(|at| at.parse().ok()).unwrap_or(0);
         let mut changes = self.changes.subscribe();
         loop {
+            if let Some(kind) = self.state().reading_fails.pop_front() {
+                return Err(kind.into());
+            }
             let events: Vec<_> = self.state().events.get(next..).unwrap_or_default().to_vec();
             if events.is_empty() {
                 let _ = changes.changed().await;
