@@ -1,11 +1,18 @@
 //! The log on standard error, with a second net under the first: no secret that was loaded can
 //! appear in it, whoever logs it.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{AgentChoice, Config};
+
+/// What stands in the place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// What usually announces a key.
+const ANNOUNCED: [&str; 2] = ["Bearer ", "sk-"];
 
 /// Starts logging. In a chat on a terminal only errors are shown unless more was asked for, because the log
 /// shares the screen with the conversation, which says itself what a person should know.
@@ -41,22 +48,75 @@ struct Redacting {
 
 impl Write for Redacting {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let stderr = io::stderr();
-        let text = String::from_utf8_lossy(line);
-        match self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
-            false => stderr.lock().write_all(line)?,
-            true => {
-                let clean = self
-                    .secrets
-                    .iter()
-                    .fold(text.into_owned(), |text, secret| text.replace(secret, "[redacted]"));
-                stderr.lock().write_all(clean.as_bytes())?;
-            }
-        }
+        io::stderr().lock().write_all(&redact(line, &self.secrets))?;
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+/// The line without any of the secrets, and without what stands behind a word that announces one.
+fn redact<'a>(line: &'a [u8], secrets: &[String]) -> Cow<'a, [u8]> {
+    let text = String::from_utf8_lossy(line);
+    let known = secrets.iter().any(|secret| text.contains(secret.as_str()));
+    if !known && !ANNOUNCED.iter().any(|word| text.contains(word)) {
+        return Cow::Borrowed(line);
+    }
+    let text = secrets.iter().fold(text.into_owned(), |text, secret| text.replace(secret, REDACTED));
+    let text = ANNOUNCED.iter().fold(text, |text, word| without_what_follows(&text, word));
+    Cow::Owned(text.into_bytes())
+}
+
+/// Takes out the word of plain characters behind each `announced`.
+fn without_what_follows(text: &str, announced: &str) -> String {
+    let mut pieces = text.split(announced);
+    let mut clean = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let is_key = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=".contains(c);
+        let key = piece.find(|c| !is_key(c)).unwrap_or(piece.len());
+        // A task-list is no key.
+        let inside = clean.ends_with(|c: char| c.is_ascii_alphanumeric());
+        clean.push_str(announced);
+        if inside {
+            clean.push_str(piece);
+        } else {
+            clean.push_str(if key > 0 { REDACTED } else { "" });
+            clean.push_str(&piece[key..]);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redacted(line: &str) -> String {
+        let secrets = ["hunter2-hunter2".to_owned(), "\"quoted\"".to_owned()];
+        String::from_utf8(redact(line.as_bytes(), &secrets).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_loaded_secret_never_appears_wherever_it_stands() {
+        assert_eq!(redacted("key=hunter2-hunter2, hunter2-hunter2!"), "key=[redacted], [redacted]!");
+        assert_eq!(redacted("say \"quoted\""), "say [redacted]");
+    }
+
+    #[test]
+    fn what_is_announced_as_a_key_is_taken_out_though_nobody_loaded_it() {
+        assert_eq!(
+            redacted("authorization: Bearer abc.DEF-123 sent"),
+            "authorization: Bearer [redacted] sent"
+        );
+        assert_eq!(redacted("with sk-proj_4Xyz, then"), "with sk-[redacted], then");
+    }
+
+    #[test]
+    fn everything_else_is_as_it_was() {
+        for line in ["turn ended outcome=Done bytes=12\n", "disk-full, a task-list", "", "Grüße\n"] {
+            assert_eq!(redacted(line), line);
+        }
     }
 }
