@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::session::{SessionId, TurnId};
+use crate::words::Phrase;
 
 /// Something that turns a prompt into turn events.
 pub trait Agent: Send + Sync {
@@ -47,8 +48,8 @@ pub trait Out: Send + Sync {
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
-    /// For people: "proxy", "local (llama3)".
-    pub name: String,
+    /// For people: "remote agent server", "model llama3".
+    pub name: Phrase,
     /// Whether history can be changed after the fact (`/undo`, `/retry`). Where not, people are
     /// offered `/new`.
     pub rewind: bool,
@@ -153,7 +154,7 @@ pub enum TurnEvent<'a> {
     Step(Step),
     /// Something people should know now, such as "trying again until 14:05". Replaces the notice
     /// before; `None` takes it away.
-    Notice(Option<String>),
+    Notice(Option<Phrase>),
     /// What the turn cost.
     Usage(Usage),
 }
@@ -207,7 +208,7 @@ pub struct AgentError {
     /// What the engine does next.
     pub kind: AgentErrorKind,
     /// What the room is told.
-    pub words: String,
+    pub words: Phrase,
 }
 
 /// What the engine does about a failed turn.
@@ -232,7 +233,7 @@ pub enum AgentErrorKind {
 
 impl AgentError {
     /// An error with the words a room sees.
-    pub fn new(kind: AgentErrorKind, words: impl Into<String>) -> Self {
+    pub fn new(kind: AgentErrorKind, words: impl Into<Phrase>) -> Self {
         Self { kind, words: words.into() }
     }
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use talaria_platform::{Show, Signal};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::agent::TurnEvent;
+use crate::agent::{Step, TurnEvent};
 use crate::delivery::{Account, Checkpoint, Growing, now};
 use crate::pace::{Next, Unshown};
-use crate::reply::{Reply, Style};
+use crate::reply::{Reply, Style, one_line};
 use crate::session::this_process;
 use crate::store::{self, TurnRow};
 use crate::turns::log::{Position, TurnLog};
+use crate::words::Text;
 
 /// "is typing" is repeated this often while a turn runs; networks forget it after a few seconds.
 const TYPING: Duration = Duration::from_secs(4);
@@ -33,6 +34,14 @@ pub async fn show(account: Arc<Account>, turn: TurnRow, log: Arc<TurnLog>, floor
         tracing::error!(%error, "a growing answer could not be kept");
     }
     account.signal(&turn.place, Signal::Typing(false));
+}
+
+/// A step that people can be shown by name, whatever the agent calls it.
+fn named(account: &Account, mut step: Step) -> Step {
+    if one_line(&step.title, 1).is_empty() {
+        step.title = account.words(&Text::NamelessTool.into()).unwrap_or_default();
+    }
+    step
 }
 
 /// Waits until an answer that was held back may be shown.
@@ -146,18 +155,20 @@ impl<'a> Conversation<'a> {
 
     /// Folds what is new.
     fn read(&mut self) {
-        let (reply, steps) = (&mut self.reply, self.account.display().steps);
+        let (account, reply, steps) = (self.account, &mut self.reply, self.account.display().steps);
         let (said, apart) = (&mut self.said, !matches!(self.account.about().show, Show::Edit { .. }));
         let mut line = false;
         let news = self.log.read(&mut self.position, |event| match event {
             TurnEvent::Text(text) => reply.push_text(text),
             TurnEvent::Step(step) if steps => {
-                reply.step(step);
+                reply.step(named(account, step));
                 line = true;
             }
-            TurnEvent::Notice(words) if apart => said.waiting = words,
-            TurnEvent::Notice(words) => {
-                reply.notice(words);
+            TurnEvent::Notice(phrase) if apart => {
+                said.waiting = phrase.and_then(|phrase| account.words(&phrase))
+            }
+            TurnEvent::Notice(phrase) => {
+                reply.notice(phrase.and_then(|phrase| account.words(&phrase)));
                 line = true;
             }
             TurnEvent::Step(_) | TurnEvent::Thought(_) | TurnEvent::Usage(_) => {}

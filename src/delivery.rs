@@ -19,8 +19,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::pace::{Class, Governor, Next, Ticket};
+use crate::rules::Live;
 use crate::session::TurnId;
 use crate::store::{self, Store, unix_now};
+use crate::words::Phrase;
 
 pub use growing::{Checkpoint, Growing};
 
@@ -44,6 +46,8 @@ pub struct Account {
     store: Store,
     /// What an operator set about how answers are shown.
     display: Display,
+    /// In whose words the room is told something.
+    live: Arc<Live>,
     governor: Mutex<Governor>,
     /// Turns whose answer grows right now. Their rows in the outbox wait until the last edit is done.
     open: Mutex<HashSet<TurnId>>,
@@ -72,6 +76,7 @@ impl Delivery {
         platform: Arc<dyn Platform>,
         store: Store,
         display: Display,
+        live: Arc<Live>,
     ) -> store::Result<Arc<Account>> {
         let about = platform.about();
         let key = rate_key(&id);
@@ -81,6 +86,7 @@ impl Delivery {
             about,
             store,
             display,
+            live,
             governor: Mutex::new(Governor::new(now(), about.rate, learned)),
             open: Mutex::default(),
             work: Notify::new(),
@@ -122,6 +128,11 @@ impl Account {
     /// How answers are shown.
     pub fn display(&self) -> Display {
         self.display
+    }
+
+    /// A phrase in the words that hold now; `None` if the operator silenced it.
+    pub fn words(&self, phrase: &Phrase) -> Option<String> {
+        Some(self.live.now().words.say(phrase)).filter(|words| !words.trim().is_empty())
     }
 
     /// Where everything durable is.

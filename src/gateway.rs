@@ -104,16 +104,17 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
         // Also where nobody configured it, as in a chat that was asked for on the command line.
         rules.accounts.insert(account, Arc::new(AccountRules::owner()));
     }
+    let live = Live::new(rules);
     let parts = Parts {
         store,
-        agent: agent(&config.agent)?,
+        agent: agent(&config.agent, &live)?,
         platforms: platforms.accounts,
         settings: settings(config),
         display: Display {
             steps: config.display.steps == Steps::Line,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
         },
-        live: Live::new(rules),
+        live,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -124,7 +125,7 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
         // Before anything runs that would have to be drained.
         let signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = gateway.turns.agent().name, "running");
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
         gateway.until_the_end(signals).await
     });
     // Whatever still runs has had its time.
@@ -139,8 +140,9 @@ impl Gateway {
         let mut delivery = Delivery::default();
         let mut accounts = Vec::new();
         for (id, platform) in &parts.platforms {
-            let account =
-                delivery.add(id.clone(), platform.clone(), parts.store.clone(), parts.display).await?;
+            let account = delivery
+                .add(id.clone(), platform.clone(), parts.store.clone(), parts.display, parts.live.clone())
+                .await?;
             accounts.push(account);
         }
         let turns = Turns::new(
@@ -297,7 +299,7 @@ pub fn harden() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-fn agent(choice: &AgentChoice) -> anyhow::Result<SharedAgent> {
+fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> {
     Ok(match choice {
         AgentChoice::Proxy(config) => {
             Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?)
@@ -305,7 +307,7 @@ fn agent(choice: &AgentChoice) -> anyhow::Result<SharedAgent> {
         AgentChoice::Local(config) => {
             Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?)
         }
-        AgentChoice::Guide => Arc::new(Guide),
+        AgentChoice::Guide => Arc::new(Guide::new(live.clone())),
     })
 }
 

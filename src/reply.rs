@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Step, StepState};
+use crate::words::{Phrase, Text, Words};
 
 use self::fence::{Fence, FenceTracker};
 pub use self::split::split;
@@ -156,44 +157,47 @@ pub enum Outcome {
     /// It broke off after text had come.
     CutShort {
         /// Why, as part of a sentence.
-        words: String,
+        words: Phrase,
     },
     /// It failed.
     Failed {
         /// What happened and what to do, as one calm sentence.
-        words: String,
+        words: Phrase,
     },
     /// The process ended while it ran, and it cannot be run again safely.
     Interrupted,
     /// The connection was lost while it may have run, and it cannot be run again safely.
     Unknown {
         /// What happened, as part of a sentence or as one.
-        words: String,
+        words: Phrase,
     },
     /// It was taken out of the line before it began.
     Cancelled {
         /// Why, as one calm sentence.
-        words: String,
+        words: Phrase,
     },
 }
 
-/// The words that stay when a turn has ended. Never blank unless the outcome's own words are.
-pub fn finished(text: &str, outcome: &Outcome) -> String {
+/// The text that stays when a turn has ended. Never blank unless the outcome's own words are.
+pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
     let text = text.trim_end();
+    let say = |text: Text| words.say(&text.into());
     let line = match outcome {
-        Outcome::Done if text.is_empty() => "(No response from remote agent)".to_owned(),
+        Outcome::Done if text.is_empty() => say(Text::EmptyAnswer),
         Outcome::Done => return text.to_owned(),
-        Outcome::Stopped => "(stopped)".to_owned(),
-        Outcome::Limit => "(cut short: the length limit was reached)".to_owned(),
-        Outcome::CutShort { words } => format!("(cut short: {})", words.trim()),
-        Outcome::Failed { words } if words.starts_with('⚠') => words.trim_end().to_owned(),
-        Outcome::Failed { words } => format!("⚠️ {}", words.trim()),
-        Outcome::Interrupted => "(interrupted — /retry runs it again)".to_owned(),
-        Outcome::Unknown { words } if text.is_empty() => {
-            format!("⚠️ {}. It may have run all the same; /retry runs it again.", bare(words))
+        Outcome::Stopped => say(Text::Stopped),
+        Outcome::Limit => say(Text::LengthLimit),
+        Outcome::CutShort { words: why } => words.say(&Text::CutShort.with("why", words.say(why).trim())),
+        Outcome::Failed { words: why } => match words.say(why).trim() {
+            why if why.starts_with('⚠') => why.to_owned(),
+            why => format!("⚠️ {why}"),
+        },
+        Outcome::Interrupted => say(Text::Interrupted),
+        Outcome::Unknown { words: why } => {
+            let sentence = if text.is_empty() { Text::UnknownNothing } else { Text::UnknownSome };
+            words.say(&sentence.with("why", bare(&words.say(why))))
         }
-        Outcome::Unknown { words } => format!("(cut short: {} — /retry runs it again)", bare(words)),
-        Outcome::Cancelled { words } => return words.trim_end().to_owned(),
+        Outcome::Cancelled { words: why } => return words.say(why).trim_end().to_owned(),
     };
     if text.is_empty() {
         return line;
@@ -233,8 +237,7 @@ fn closed<'a>(text: &'a str, open: Option<&Fence>) -> Cow<'a, str> {
 /// A tool's name as it may stand in a line. The name comes from the agent: it must neither break the
 /// line nor turn the direction of what follows.
 fn tool_name(title: &str) -> String {
-    let name = one_line(title, STEP_CHARS);
-    if name.is_empty() { "tool".to_owned() } else { name }
+    one_line(title, STEP_CHARS)
 }
 
 /// Somebody else's words as a part of one line of ours: at most `chars` characters, nothing that breaks
@@ -315,7 +318,7 @@ mod tests {
         reply.step(step("1", "rm\u{202e}\n\t -rf\u{7}\u{200b}", StepState::Running));
         assert_eq!(reply.snapshot(EDIT), "⚙️ rm -rf…");
         reply.step(step("1", "\u{2066}", StepState::Running));
-        assert_eq!(reply.snapshot(EDIT), "⚙️ tool…");
+        assert_eq!(reply.snapshot(EDIT), "⚙️ …", "a name for it is given before it comes here");
         reply.step(step("1", &"ä".repeat(100), StepState::Running));
         assert_eq!(reply.snapshot(EDIT), format!("⚙️ {}…", "ä".repeat(45)), "at most half of 200 bytes");
         assert_eq!(reply.snapshot(Style::Edit { max: 1000 }), format!("⚙️ {}…", "ä".repeat(60)));
@@ -372,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_end_is_said_below_the_text() {
-        let words = || "the connection broke".to_owned();
+        let words = || Phrase::from("the connection broke");
         for (outcome, with_text, alone) in [
             (Outcome::Done, "Hi", "(No response from remote agent)"),
             (Outcome::Stopped, "Hi\n\n(stopped)", "(stopped)"),
@@ -395,14 +398,14 @@ mod tests {
             ),
             (Outcome::Cancelled { words: words() }, "the connection broke", "the connection broke"),
         ] {
-            assert_eq!(finished("Hi \n", &outcome), with_text);
-            assert_eq!(finished(" \n", &outcome), alone);
+            assert_eq!(finished("Hi \n", &outcome, &Words::default()), with_text);
+            assert_eq!(finished(" \n", &outcome, &Words::default()), alone);
         }
     }
 
     #[test]
     fn an_open_fence_is_closed_before_the_end_is_said() {
-        assert_eq!(finished("~~~\nls", &Outcome::Stopped), "~~~\nls\n~~~\n\n(stopped)");
+        assert_eq!(finished("~~~\nls", &Outcome::Stopped, &Words::default()), "~~~\nls\n~~~\n\n(stopped)");
     }
 
     #[test]
@@ -412,6 +415,8 @@ mod tests {
             assert_eq!(serde_json::from_str::<Outcome>(&stored).unwrap(), outcome);
         }
         assert_eq!(serde_json::to_string(&Outcome::Done).unwrap(), r#""done""#);
+        let earlier = r#"{"failed":{"words":"no"}}"#;
+        assert_eq!(serde_json::from_str::<Outcome>(earlier).unwrap(), Outcome::Failed { words: "no".into() });
     }
 
     proptest! {

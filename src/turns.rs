@@ -27,6 +27,7 @@ use crate::reply::Outcome;
 use crate::rules::Live;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError};
+use crate::words::Text;
 use log::TurnLog;
 use run::Before;
 
@@ -230,7 +231,7 @@ impl Turns {
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;
         }
-        let words = format!("Something went wrong inside the gateway (turn {}).", id.short());
+        let words = Text::TurnBroken.with("turn", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
         let before = Before { floor, anchored: false, history: 0, permitted: true };
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {

@@ -5,11 +5,12 @@
 //! something into a room asks [`Words`] for the sentence. So an operator can reword any of them by
 //! setting, and silence those that are notices of their own.
 
+mod stored;
 mod texts;
 
 use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::LazyLock;
 
 pub use texts::{Kind, Text};
 
@@ -20,8 +21,7 @@ const LANGUAGES: &[(&str, &str)] = &[("en", include_str!("words/en.yaml"))];
 pub const DEFAULT_LANGUAGE: &str = "en";
 
 /// A text and what fills its gaps, or words that somebody else wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phrase {
     /// A text of the catalogue.
     Text(Text, Vec<(String, Phrase)>),
@@ -49,9 +49,20 @@ pub enum WordingError {
     Empty,
 }
 
+/// The default language as it is written. Read once: a log line must not cost a file.
+static DEFAULT: LazyLock<Words> =
+    LazyLock::new(|| Words::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Words { texts: Vec::new() }));
+
 impl Default for Words {
     fn default() -> Self {
-        Self::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Self { texts: Vec::new() })
+        DEFAULT.clone()
+    }
+}
+
+/// For the log, which speaks the default language whatever the rooms are told.
+impl fmt::Display for Phrase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&DEFAULT.say(self))
     }
 }
 
@@ -144,6 +155,12 @@ impl From<String> for Phrase {
 
 impl From<usize> for Phrase {
     fn from(number: usize) -> Self {
+        Self::Said(number.to_string())
+    }
+}
+
+impl From<u16> for Phrase {
+    fn from(number: u16) -> Self {
         Self::Said(number.to_string())
     }
 }
@@ -245,12 +262,5 @@ mod tests {
         assert_eq!(words.say(&hostile), "(cut short: {why} {{)");
         let nested = Text::CutShort.with("why", Text::NothingRunning);
         assert_eq!(words.say(&nested), "(cut short: Nothing is running.)");
-    }
-
-    #[test]
-    fn a_phrase_can_be_stored() {
-        let phrase = Text::CutShort.with("why", "no");
-        let stored = serde_json::to_string(&phrase).unwrap();
-        assert_eq!(serde_json::from_str::<Phrase>(&stored).unwrap(), phrase);
     }
 }

@@ -1,5 +1,6 @@
 //! What answers when nothing is configured: says, streamed like any answer, what to set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -8,6 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use crate::rules::Live;
+use crate::words::{Phrase, Text};
 
 /// Where Ollama usually listens.
 const OLLAMA: &str = "127.0.0.1:11434";
@@ -22,12 +25,22 @@ const ANSWER: u64 = 256 * 1024;
 const WORD: Duration = Duration::from_millis(8);
 
 /// The built-in guide.
-#[derive(Debug, Default)]
-pub struct Guide;
+#[derive(Debug)]
+pub struct Guide {
+    /// In whose words it speaks.
+    live: Arc<Live>,
+}
+
+impl Guide {
+    /// A guide that speaks in the words that hold when it is asked.
+    pub fn new(live: Arc<Live>) -> Self {
+        Self { live }
+    }
+}
 
 impl Agent for Guide {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "built-in guide (no agent is configured)".to_owned(), rewind: true }
+        AgentInfo { name: Text::AgentGuide.into(), rewind: true }
     }
 
     fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
@@ -43,7 +56,8 @@ impl Agent for Guide {
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
             let model = tokio::time::timeout(LOOK, ollama_model(OLLAMA)).await.ok().flatten();
-            for word in words(model.as_deref()).split_inclusive(' ') {
+            let text = self.live.now().words.say(&guide(model.as_deref()));
+            for word in text.split_inclusive(' ') {
                 out.emit(TurnEvent::Text(word));
                 tokio::select! {
                     () = tokio::time::sleep(WORD) => {}
@@ -56,23 +70,12 @@ impl Agent for Guide {
 }
 
 /// The guide's text; `model` is one that an Ollama on this machine has.
-fn words(model: Option<&str>) -> String {
+fn guide(model: Option<&str>) -> Phrase {
     let ollama = match model {
-        Some(model) => format!(
-            "An Ollama runs on this machine. To talk to it, start again with\n\n\
-             ```\nOPENAI_BASE_URL=http://{OLLAMA}/v1 OPENAI_MODEL={model} talaria\n```\n\n"
-        ),
-        None => String::new(),
+        Some(model) => Text::GuideOllama.with("address", OLLAMA).with("model", model),
+        None => Phrase::Said(String::new()),
     };
-    format!(
-        "Your message arrived: this is Talaria, and everything but the agent is in place. \
-         Nothing is configured to answer yet.\n\n{ollama}\
-         To relay to an agent server, set its address and key:\n\n\
-         ```\nGATEWAY_PROXY_URL=http://127.0.0.1:8642\nGATEWAY_PROXY_KEY=...\n```\n\n\
-         To talk to a model directly, set any OpenAI-compatible server:\n\n\
-         ```\nOPENAI_BASE_URL=https://api.openai.com/v1\nOPENAI_API_KEY=...\nOPENAI_MODEL=...\n```\n\n\
-         `talaria env` lists every setting and `talaria check` says what would run."
-    )
+    Text::Guide.with("ollama", ollama)
 }
 
 /// A model of the Ollama at this address, if there is one.
@@ -130,13 +133,13 @@ mod tests {
 
     #[test]
     fn the_guide_names_the_variables_and_an_ollama_it_sees() {
-        let plain = words(None);
+        let plain = guide(None).to_string();
         for name in
             ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"]
         {
             assert!(plain.contains(name), "{name}");
         }
         assert!(!plain.contains("Ollama"));
-        assert!(words(Some("llama3:8b")).contains("OPENAI_MODEL=llama3:8b"));
+        assert!(guide(Some("llama3:8b")).to_string().contains("OPENAI_MODEL=llama3:8b"));
     }
 }

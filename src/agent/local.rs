@@ -7,9 +7,10 @@ use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd};
 use crate::config::LocalConfig;
 use crate::openai::read::Reader;
 use crate::openai::{client, fault, wire};
+use crate::words::Text;
 
 /// How people know it.
-const WHO: &str = "Model";
+const WHO: Text = Text::WhoModel;
 
 /// The local agent.
 pub struct Local {
@@ -28,7 +29,7 @@ impl Local {
 
 impl Agent for Local {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: format!("model {}", self.config.model), rewind: true }
+        AgentInfo { name: Text::AgentModel.with("model", self.config.model.as_str()), rewind: true }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
@@ -67,7 +68,7 @@ impl Agent for Local {
             let response = match sent {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => return Err(fault::request(WHO, &error.without_url())),
-                Err(_) => return Err(fault::broken("the model server did not answer")),
+                Err(_) => return Err(fault::broken(Text::BrokeModelSilent)),
             };
             let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: false };
             reader.read(response, out, &stop).await

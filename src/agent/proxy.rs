@@ -16,9 +16,10 @@ use crate::config::{ProxyConfig, Upstream};
 use crate::openai::read::Reader;
 use crate::openai::{client, fault, wire};
 use crate::testing::failpoint;
+use crate::words::Text;
 
 /// How people know it.
-const WHO: &str = "Proxy";
+const WHO: Text = Text::WhoProxy;
 
 /// How long the question what it can do may take, and the request to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
@@ -202,8 +203,7 @@ impl Proxy {
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         if turn.attempt == Attempt::Resume && !self.abilities().await?.idempotent {
-            let words = "⚠️ The agent server was replaced by one that cannot resume. /retry asks again.";
-            return Err(AgentError::new(AgentErrorKind::Refused, words));
+            return Err(AgentError::new(AgentErrorKind::Refused, Text::CannotResume));
         }
         let request = self
             .client
@@ -220,7 +220,7 @@ impl Proxy {
                 tracing::warn!(error = %error.to_string(), "the upstream was not reached");
                 return Err(fault::request(WHO, &error.without_url()));
             }
-            Err(_) => return Err(fault::broken("the agent server did not answer")),
+            Err(_) => return Err(fault::broken(Text::BrokeServerSilent)),
         };
         failpoint("proxy.answered");
         let run =
@@ -252,7 +252,7 @@ impl Agent for Proxy {
         let known = self.known().last;
         // One that keeps sessions but is not ours remembers what we would like it to forget.
         let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
-        AgentInfo { name: "remote agent server".to_owned(), rewind }
+        AgentInfo { name: Text::AgentRemote.into(), rewind }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -15,6 +15,7 @@ use super::Account;
 use crate::pace::Class;
 use crate::store::{OutboxKind, OutboxRow, StoreError, unix_now};
 use crate::testing::failpoint;
+use crate::words::Text;
 
 /// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
@@ -160,7 +161,7 @@ async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
 /// nobody is left to read it.
 async fn say_unshown(account: &Account, row: &OutboxRow) {
     let (OutboxKind::Final, Some(turn)) = (row.kind, &row.turn) else { return };
-    let words = format!("A part of the answer could not be shown here (turn {}).", turn.short());
+    let Some(words) = account.words(&Text::Unshown.with("turn", turn.short())) else { return };
     let body = Body { reply_to: row.body.reply_to.clone(), ..Body::new(BodyKind::Notice, words) };
     let key = turn.send_key(format_args!("unshown{}", row.part));
     let ticket = account.permit(Class::Notice).await;

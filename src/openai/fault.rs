@@ -1,6 +1,7 @@
 //! What a failed request means: what the engine does next, and what the room is told.
 //!
-//! Words are fixed sentences: never the server's body, a URL, a path or a key.
+//! Words are fixed sentences: never the server's body, a URL, a path or a key. `who` says who is meant,
+//! [`Text::WhoProxy`] or [`Text::WhoModel`].
 
 use std::error::Error as _;
 use std::io;
@@ -12,11 +13,12 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use super::client::PUBLIC;
 use super::wire::ErrorBody;
 use crate::agent::{AgentError, AgentErrorKind};
+use crate::words::{Phrase, Text};
 
 /// A failure before any answer came.
-pub fn request(who: &str, error: &reqwest::Error) -> AgentError {
+pub fn request(who: Text, error: &reqwest::Error) -> AgentError {
     let reason = reason(error);
-    let kind = if reason == PUBLIC {
+    let kind = if reason == Text::WhyInTheClear {
         AgentErrorKind::Refused
     } else if error.is_connect() {
         // The request was never written: refused, unknown name, no route, bad certificate.
@@ -26,22 +28,22 @@ pub fn request(who: &str, error: &reqwest::Error) -> AgentError {
     } else {
         AgentErrorKind::Unknown { after: None }
     };
-    AgentError::new(kind, format!("⚠️ {who} connection error: {reason}."))
+    AgentError::new(kind, Text::ConnectionError.with("who", who).with("why", reason))
 }
 
 /// The cause of a transport error in words.
-fn reason(error: &reqwest::Error) -> &'static str {
+fn reason(error: &reqwest::Error) -> Text {
     let mut cause = error.source();
     let mut texts = String::new();
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<io::Error>() {
             match io.kind() {
-                io::ErrorKind::ConnectionRefused => return "connection refused; nothing listens there",
+                io::ErrorKind::ConnectionRefused => return Text::WhyNothingListens,
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                    return "the connection was reset";
+                    return Text::WhyReset;
                 }
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    return "the host cannot be reached";
+                    return Text::WhyUnreachable;
                 }
                 _ => {}
             }
@@ -51,22 +53,22 @@ fn reason(error: &reqwest::Error) -> &'static str {
     }
     let has = |word: &str| texts.contains(word);
     if has(PUBLIC) {
-        PUBLIC
+        Text::WhyInTheClear
     } else if error.is_timeout() || has("timed out") {
-        "no connection in time"
+        Text::WhyTooSlow
     } else if has("dns") || has("lookup") || has("resolve") {
-        "the host name is not known"
+        Text::WhyUnknownHost
     } else if has("certificate") || has("Certificate") {
-        "the server's certificate was not accepted"
+        Text::WhyCertificate
     } else if has("tls") || has("TLS") || has("handshake") {
-        "no secure connection could be made"
+        Text::WhyInsecure
     } else {
-        "the connection was lost"
+        Text::WhyLost
     }
 }
 
 /// An answer whose status says no. `body` is the beginning of its body, only looked at for one case.
-pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
+pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
     let after = retry_after(headers);
     let kind = match status.as_u16() {
         429 | 503 => AgentErrorKind::NothingRan { after },
@@ -75,31 +77,30 @@ pub fn status(who: &str, status: StatusCode, headers: &HeaderMap, body: &str) ->
         _ => AgentErrorKind::Refused,
     };
     let reason = match status.as_u16() {
-        403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => {
-            "it takes sessions only with a key. Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here"
-        }
-        401 | 403 if who == "Proxy" => {
-            "it does not accept the key, or wants one; set the same key at both ends"
-        }
-        401 | 403 => "it does not accept the key, or wants one; set OPENAI_API_KEY",
-        400 | 422 => "it did not understand the request",
-        404 | 405 => "there is no such service at this address, or no such model",
-        413 => "the conversation is too long for it; /new begins another one",
-        429 => "it is busy",
-        503 => "it is not available right now",
-        408 => "it got tired of waiting",
-        502 | 504 => "the server behind it did not answer",
-        300..=399 => "it redirects, which is not followed; set its final address",
-        500..=599 => "it failed",
-        _ => "it refused the request",
+        403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => Text::WhySessionKey,
+        401 | 403 if who == Text::WhoProxy => Text::WhyProxyKey,
+        401 | 403 => Text::WhyModelKey,
+        400 | 422 => Text::WhyNotUnderstood,
+        404 | 405 => Text::WhyNoSuchService,
+        413 => Text::WhyTooLong,
+        429 => Text::WhyBusy,
+        503 => Text::WhyUnavailable,
+        408 => Text::WhyTired,
+        502 | 504 => Text::WhyNobodyBehind,
+        300..=399 => Text::WhyRedirects,
+        500..=599 => Text::WhyFailed,
+        _ => Text::WhyRefused,
     };
-    AgentError::new(kind, format!("⚠️ {who} error ({}): {reason}.", status.as_u16()))
+    AgentError::new(kind, status_error(who, status, reason))
 }
 
 /// An answer that is none, such as a web page with the status 200.
-pub fn no_stream(who: &str, status: StatusCode) -> AgentError {
-    let words = format!("⚠️ {who} error ({}): it did not answer with an event stream.", status.as_u16());
-    AgentError::new(AgentErrorKind::Refused, words)
+pub fn no_stream(who: Text, status: StatusCode) -> AgentError {
+    AgentError::new(AgentErrorKind::Refused, status_error(who, status, Text::WhyNoStream))
+}
+
+fn status_error(who: Text, status: StatusCode, why: Text) -> Phrase {
+    Text::StatusError.with("who", who).with("status", status.as_u16()).with("why", why)
 }
 
 /// A stream that says of itself that it failed.
@@ -108,19 +109,19 @@ pub fn reported(error: Option<&ErrorBody<'_>>) -> AgentError {
         format!("{} {}", error.kind.as_deref().unwrap_or_default(), error.code.as_deref().unwrap_or_default())
     });
     let words = if label.contains("context_length") {
-        "the conversation is too long for the model; /new begins another one"
+        Text::BrokeTooLong
     } else if label.contains("rate_limit") || label.contains("429") {
-        "the model is busy; /retry asks again"
+        Text::BrokeBusy
     } else if label.contains("quota") || label.contains("billing") {
-        "the model's account is used up"
+        Text::BrokeUsedUp
     } else {
-        "the agent reported an error; /retry asks again"
+        Text::BrokeReported
     };
     AgentError::new(AgentErrorKind::CutShort, words)
 }
 
 /// A stream that broke off, or went silent, without its end.
-pub fn broken(words: &str) -> AgentError {
+pub fn broken(words: Text) -> AgentError {
     AgentError::new(AgentErrorKind::Unknown { after: None }, words)
 }
 
@@ -139,7 +140,7 @@ mod tests {
         if let Some(after) = after {
             headers.insert(RETRY_AFTER, after.parse().unwrap());
         }
-        status("Proxy", StatusCode::from_u16(code).unwrap(), &headers, body)
+        status(Text::WhoProxy, StatusCode::from_u16(code).unwrap(), &headers, body)
     }
 
     #[test]
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn the_body_is_never_shown() {
         for code in [400, 401, 403, 404, 418, 429, 500, 502, 503] {
-            let words = of(code, None, "<html>secret-canary /etc/passwd</html>").words;
+            let words = of(code, None, "<html>secret-canary /etc/passwd</html>").words.to_string();
             assert!(words.starts_with(&format!("⚠️ Proxy error ({code}): ")), "{words}");
             assert!(!words.contains("canary") && !words.contains('<') && !words.contains('/'), "{words}");
         }
@@ -177,7 +178,9 @@ mod tests {
 
     #[test]
     fn a_refused_session_header_is_explained() {
-        let words = of(403, None, r#"{"error":{"message":"X-Hermes-Session-Id requires API key"}}"#).words;
+        let words = of(403, None, r#"{"error":{"message":"X-Hermes-Session-Id requires API key"}}"#)
+            .words
+            .to_string();
         assert!(words.contains("API_SERVER_KEY") && words.contains("GATEWAY_PROXY_KEY"), "{words}");
     }
 }

@@ -16,6 +16,7 @@ use super::sse::{Event, Parser};
 use super::wire::{Chunks, DONE, TOOL_PROGRESS, ToolProgress};
 use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
+use crate::words::Text;
 
 /// The most of a refused answer's body that is looked at.
 const REFUSAL: usize = 4096;
@@ -25,12 +26,13 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Bytes of one stream as they come over the wire. What they decode to is bounded by the turn's own cap; a
 /// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
-const WIRE: usize = 48 * 1024 * 1024;
+const WIRE: usize = 48 * MIB;
+const MIB: usize = 1024 * 1024;
 
 /// Who is read from, and how.
 pub struct Reader<'a> {
-    /// What the other end is called in front of people: "Proxy", "Model".
-    pub who: &'static str,
+    /// What the other end is called in front of people.
+    pub who: Text,
     /// How long it may be silent.
     pub timeouts: &'a Timeouts,
     /// Events may carry numbers of their own: one that came before is left out, a gap is a broken stream.
@@ -102,7 +104,7 @@ impl Reader<'_> {
                 chunk = response.chunk() => chunk,
                 () = &mut timer => {
                     if last + silence <= Instant::now() {
-                        return progress.finish.unwrap_or_else(|| Err(fault::broken("the agent went silent")));
+                        return progress.finish.unwrap_or_else(|| Err(fault::broken(Text::BrokeSilent)));
                     }
                     timer.as_mut().reset(last + silence);
                     continue;
@@ -111,17 +113,20 @@ impl Reader<'_> {
             let chunk = match chunk {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => {
-                    return progress.finish.unwrap_or_else(|| Err(fault::broken("the answer broke off")));
+                    return progress.finish.unwrap_or_else(|| Err(fault::broken(Text::BrokeOff)));
                 }
                 Err(error) => {
                     tracing::warn!(error = %error.without_url(), "the stream broke");
-                    return progress.finish.unwrap_or_else(|| Err(fault::broken("the connection was lost")));
+                    return progress.finish.unwrap_or_else(|| Err(fault::broken(Text::WhyLost)));
                 }
             };
             last = Instant::now();
             size += chunk.len();
             if size > WIRE {
-                return Err(AgentError::new(AgentErrorKind::CutShort, "the agent sent more than 48 MiB"));
+                return Err(AgentError::new(
+                    AgentErrorKind::CutShort,
+                    Text::BrokeTooMuch.with("mib", WIRE / MIB),
+                ));
             }
             let mut events = parser.feed(&chunk);
             loop {
@@ -135,8 +140,7 @@ impl Reader<'_> {
                     Ok(None) => break,
                     Err(error) => {
                         tracing::warn!(%error, "the stream is not to be trusted");
-                        let words = "the agent sent a line that is too long";
-                        return Err(AgentError::new(AgentErrorKind::CutShort, words));
+                        return Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeLongLine));
                     }
                 }
             }
@@ -163,7 +167,7 @@ impl Reader<'_> {
             match progress.last_number {
                 Some(last) if number <= last => return ControlFlow::Continue(()),
                 Some(last) if number > last + 1 => {
-                    return ControlFlow::Break(Err(fault::broken("a part of the answer is missing")));
+                    return ControlFlow::Break(Err(fault::broken(Text::BrokeMissing)));
                 }
                 _ => progress.last_number = Some(number),
             }
@@ -203,8 +207,7 @@ impl Reader<'_> {
             Some("error") => Some(Err(fault::reported(None))),
             Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
-                let words = "the model's provider filtered the rest";
-                Some(Err(AgentError::new(AgentErrorKind::CutShort, words)))
+                Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeFiltered)))
             }
             Some(_) => Some(Ok(TurnEnd::Done)),
             None => None,
@@ -220,7 +223,7 @@ impl Reader<'_> {
 }
 
 fn step(tool: &ToolProgress<'_>) -> Step {
-    let title = tool.tool.as_deref().unwrap_or("tool").to_owned();
+    let title = tool.tool.as_deref().unwrap_or_default().to_owned();
     let state = match tool.status.as_deref() {
         Some("completed" | "done" | "success") => StepState::Done,
         Some("failed" | "error" | "cancelled") => StepState::Failed,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::agent::{AgentError, AgentErrorKind, Attempt, TurnEnd};
 use crate::reply::Outcome;
+use crate::words::{Phrase, Text};
 
 /// What is known when a try has ended.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ pub(super) struct Again {
     /// Whether the next try is the first that could run, or repeats one that may have.
     pub attempt: Attempt,
     /// What went wrong, for people.
-    pub words: String,
+    pub words: Phrase,
     /// How long the upstream wants us to wait.
     pub after: Option<Duration>,
 }
@@ -58,8 +59,7 @@ impl Again {
 /// with an error.
 pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
     if facts.full {
-        let words = "the answer grew beyond what one message may take".to_owned();
-        return Verdict::Over(Outcome::CutShort { words });
+        return Verdict::Over(Outcome::CutShort { words: Text::AnswerTooLong.into() });
     }
     let error = match end {
         Ok(TurnEnd::Done) => return Verdict::Over(Outcome::Done),

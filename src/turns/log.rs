@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Step, TurnEvent, Usage};
+use crate::words::Phrase;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
 const ENTRY: usize = 128;
@@ -47,7 +48,7 @@ enum Entry {
     /// Text up to this byte.
     Text(usize),
     Step(Step),
-    Notice(Option<String>),
+    Notice(Option<Phrase>),
 }
 
 /// How far a reader has read.
@@ -98,7 +99,7 @@ impl TurnLog {
             TurnEvent::Thought(text) => inner.size += text.len(),
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len();
-                if inner.tools.len() < TOOLS && !inner.tools.contains(&step.title) {
+                if inner.tools.len() < TOOLS && !step.title.is_empty() && !inner.tools.contains(&step.title) {
                     inner.tools.push(step.title.clone());
                 }
                 inner.add(Entry::Step(step));

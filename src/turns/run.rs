@@ -22,6 +22,7 @@ use crate::rules::Rules;
 use crate::session::Utc;
 use crate::store::{self, Finish, Session, State, StoreError, TurnRow, Tx, unix_now};
 use crate::testing::failpoint;
+use crate::words::{Phrase, Text, Words};
 use crate::{conversation, media};
 
 /// The shortest and longest pause between two tries, whatever an upstream asks for.
@@ -96,7 +97,7 @@ impl Turns {
         let drive = match before.permitted {
             true => self.drive(&mut turn, &session, history, log, running).await?,
             // Nobody is left who may be answered; what people could already read says that it ended.
-            false if before.floor.is_empty() => Drive::Over(Outcome::Cancelled { words: String::new() }),
+            false if before.floor.is_empty() => Drive::Over(Outcome::Cancelled { words: "".into() }),
             false => Drive::Over(Outcome::Stopped),
         };
         match drive {
@@ -146,8 +147,8 @@ impl Turns {
     ) -> store::Result<Drive> {
         let resumed = row.state != State::Queued;
         if row.stop {
-            let words = "Not run: it was stopped before its turn came.".to_owned();
-            return Ok(Drive::Over(if resumed { Outcome::Stopped } else { Outcome::Cancelled { words } }));
+            let not_run = Outcome::Cancelled { words: Text::NotRun.into() };
+            return Ok(Drive::Over(if resumed { Outcome::Stopped } else { not_run }));
         }
         if resumed && !row.prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
             return Ok(Drive::Over(Outcome::Interrupted));
@@ -190,7 +191,7 @@ impl Turns {
                 Verdict::Suspend => return Ok(Drive::Suspended),
                 Verdict::Again(again) => again,
             };
-            tracing::warn!(error = again.words, "a try failed");
+            tracing::warn!(error = %again.words, "a try failed");
             turn.attempt = again.attempt;
             match again.attempt {
                 Attempt::Resume => sink.replay(),
@@ -205,7 +206,8 @@ impl Turns {
             if Instant::now() + pause > deadline {
                 return Ok(Drive::Over(again.give_up()));
             }
-            sink.emit(TurnEvent::Notice(Some(until(&again.words, deadline))));
+            let notice = until(&self.live.now().words, &again.words, deadline);
+            sink.emit(TurnEvent::Notice(Some(notice)));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = running.stop.cancelled() => return Ok(Drive::Over(Outcome::Stopped)),
@@ -336,7 +338,7 @@ impl Turns {
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
         let again = before.anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
-        let shown = reply::finished(&text, &outcome);
+        let shown = reply::finished(&text, &outcome, &self.live.now().words);
         let parts = Some(shown)
             .filter(|shown| !shown.is_empty())
             .map(|shown| reply::split(&shown, max))
@@ -419,9 +421,10 @@ fn jitter(pause: Duration) -> Duration {
 }
 
 /// What people are told while a turn is tried again.
-fn until(words: &str, deadline: Instant) -> String {
+fn until(words: &Words, why: &Phrase, deadline: Instant) -> Phrase {
     let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
-    format!("{}. Trying again until {:02}:{:02} UTC.", sentence(words), until.hour, until.minute)
+    let time = format!("{:02}:{:02}", until.hour, until.minute);
+    Text::Retrying.with("why", sentence(&words.say(why))).with("time", time)
 }
 
 /// Words as a sentence without its full stop, so that more can follow.

@@ -1,7 +1,5 @@
 //! The list of texts: a name for the code, a key for the files, what it is and the gaps it has.
 
-use serde::{Deserialize, Serialize};
-
 /// What a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -14,10 +12,10 @@ pub enum Kind {
 macro_rules! texts {
     ($($name:ident $key:literal $kind:ident [$($gap:literal),*])*) => {
         /// A text of the catalogue. `words/en.yaml` says each of them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "the catalogue itself says what each is")]
         pub enum Text {
-            $(#[serde(rename = $key)] $name,)*
+            $($name,)*
         }
 
         impl Text {
@@ -102,4 +100,56 @@ texts! {
     UnknownNothing "unknown_nothing" Part ["why"]
     UnknownSome "unknown_some" Part ["why"]
     Unshown "unshown" Notice ["turn"]
+    NamelessTool "nameless_tool" Part []
+
+    // Who answers.
+    AgentRemote "agent_remote" Part []
+    AgentModel "agent_model" Part ["model"]
+    AgentGuide "agent_guide" Part []
+    Guide "guide" Part ["ollama"]
+    GuideOllama "guide_ollama" Part ["address", "model"]
+
+    // Why an agent did not answer. `who` is one of the first two.
+    WhoProxy "who_proxy" Part []
+    WhoModel "who_model" Part []
+    ConnectionError "connection_error" Part ["who", "why"]
+    StatusError "status_error" Part ["who", "status", "why"]
+    WhyNothingListens "why_nothing_listens" Part []
+    WhyReset "why_reset" Part []
+    WhyUnreachable "why_unreachable" Part []
+    WhyInTheClear "why_in_the_clear" Part []
+    WhyTooSlow "why_too_slow" Part []
+    WhyUnknownHost "why_unknown_host" Part []
+    WhyCertificate "why_certificate" Part []
+    WhyInsecure "why_insecure" Part []
+    WhyLost "why_lost" Part []
+    WhySessionKey "why_session_key" Part []
+    WhyProxyKey "why_proxy_key" Part []
+    WhyModelKey "why_model_key" Part []
+    WhyNotUnderstood "why_not_understood" Part []
+    WhyNoSuchService "why_no_such_service" Part []
+    WhyTooLong "why_too_long" Part []
+    WhyBusy "why_busy" Part []
+    WhyUnavailable "why_unavailable" Part []
+    WhyTired "why_tired" Part []
+    WhyNobodyBehind "why_nobody_behind" Part []
+    WhyRedirects "why_redirects" Part []
+    WhyFailed "why_failed" Part []
+    WhyRefused "why_refused" Part []
+    WhyNoStream "why_no_stream" Part []
+    CannotResume "cannot_resume" Part []
+
+    // Why an answer broke off: parts of a sentence.
+    BrokeTooLong "broke_too_long" Part []
+    BrokeBusy "broke_busy" Part []
+    BrokeUsedUp "broke_used_up" Part []
+    BrokeReported "broke_reported" Part []
+    BrokeFiltered "broke_filtered" Part []
+    BrokeServerSilent "broke_server_silent" Part []
+    BrokeModelSilent "broke_model_silent" Part []
+    BrokeSilent "broke_silent" Part []
+    BrokeOff "broke_off" Part []
+    BrokeMissing "broke_missing" Part []
+    BrokeTooMuch "broke_too_much" Part ["mib"]
+    BrokeLongLine "broke_long_line" Part []
 }

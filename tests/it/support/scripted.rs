@@ -75,7 +75,7 @@ enum Does {
 
 impl Scripted {
     pub fn new(rewind: bool, resumable: bool) -> Self {
-        let info = AgentInfo { name: "scripted".to_owned(), rewind };
+        let info = AgentInfo { name: "scripted".into(), rewind };
         Self { info, resumable, state: Arc::default() }
     }
 
@@ -196,7 +196,7 @@ impl Script {
                 Does::Says(text) => out.emit(TurnEvent::Text(&text)),
                 Does::Thinks(text) => out.emit(TurnEvent::Thought(&text)),
                 Does::Steps(step) => out.emit(TurnEvent::Step(step)),
-                Does::Notes(words) => out.emit(TurnEvent::Notice(words)),
+                Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = stop.cancelled() => return Ok(TurnEnd::Stopped),
