@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use talaria_console::{Console, Input, Output, StdinKind, stdin_kind};
+use talaria_console::{Console, Input, LONGEST_LINE, Output, StdinKind, Wording, stdin_kind};
 use talaria_platform::{AccountId, Platform};
 
 use crate::config::{Config, PlatformConfig};
+use crate::words::{Text, Words};
 
 /// The platforms of this process.
 pub struct Platforms {
@@ -24,12 +25,12 @@ pub struct Platforms {
 pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
     let mut platforms = Platforms { accounts: Vec::new(), terminal: false, owned: Vec::new(), deaf: false };
     if chat || config.platforms.is_empty() {
-        platforms.add_console("console".into())?;
+        platforms.add_console("console".into(), &config.rules.words)?;
         return Ok(platforms);
     }
     for (name, entry) in &config.platforms {
         match entry {
-            PlatformConfig::Console => platforms.add_console(name.clone())?,
+            PlatformConfig::Console => platforms.add_console(name.clone(), &config.rules.words)?,
             #[cfg(feature = "testing")]
             PlatformConfig::Test(test) => {
                 let network = crate::testing::network::Network::new(test.clone());
@@ -41,11 +42,16 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
 }
 
 impl Platforms {
-    fn add_console(&mut self, name: AccountId) -> anyhow::Result<()> {
+    fn add_console(&mut self, name: AccountId, words: &Words) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
         self.deaf = stdin_kind() == StdinKind::Nothing;
-        let console =
-            Console::new(Input::stdin(), Output::stdio()).context("the console could not be opened")?;
+        let wording = Wording {
+            greeting: words.say(&Text::ConsoleGreeting.into()),
+            leaving: words.say(&Text::ConsoleLeaving.into()),
+            too_long: words.say(&Text::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
+        };
+        let console = Console::new(Input::stdin(), Output::stdio(), wording)
+            .context("the console could not be opened")?;
         self.owned.push(name.clone());
         self.accounts.push((name, Arc::new(console)));
         Ok(())

@@ -152,4 +152,9 @@ texts! {
     BrokeMissing "broke_missing" Part []
     BrokeTooMuch "broke_too_much" Part ["mib"]
     BrokeLongLine "broke_long_line" Part []
+
+    // The console.
+    ConsoleGreeting "console_greeting" Notice []
+    ConsoleLeaving "console_leaving" Notice []
+    ConsoleTooLong "console_too_long" Part ["mib"]
 }

@@ -12,15 +12,13 @@ use tokio::sync::mpsc;
 use crate::floor::Floor;
 use crate::line::{self, LONGEST, Line};
 use crate::outbound::Outbound;
-use crate::{Input, id};
+use crate::{Input, Wording, id};
 
 /// The only person there is.
 const OWNER: &str = "owner";
 
 /// Lines that may wait for the core. One: the rest can wait where it is, and does not need memory.
 const LINES: usize = 1;
-
-const TOO_LONG: &str = "That was longer than 1 MiB and was not sent. Please send it in smaller parts.";
 
 /// The input and what is not handed over yet.
 ///
@@ -37,6 +35,7 @@ pub struct Inbound {
     pending: Option<Event>,
     floor: Floor,
     outbound: Outbound,
+    wording: Wording,
 }
 
 enum Source {
@@ -49,13 +48,13 @@ enum Source {
 }
 
 impl Inbound {
-    pub fn new(input: Input, room: RoomId, floor: Floor, outbound: Outbound) -> Self {
+    pub fn new(input: Input, room: RoomId, floor: Floor, outbound: Outbound, wording: Wording) -> Self {
         let (source, in_turns) = match input {
             Input::Terminal(input) => (Source::Unread(input), false),
             Input::Lines(input) => (Source::Unread(input), true),
             Input::Nothing => (Source::Nothing, false),
         };
-        Self { source, room, in_turns, draft: String::new(), pending: None, floor, outbound }
+        Self { source, room, in_turns, draft: String::new(), pending: None, floor, outbound, wording }
     }
 
     /// Hands prompts over until the input ends. May be called again after an error.
@@ -72,9 +71,9 @@ impl Inbound {
                 self.floor.free().await;
             }
             let Some(text) = self.prompt().await? else {
-                if !self.floor.is_free() {
+                if !self.floor.is_free() && !self.wording.leaving.is_empty() {
                     // The core ends when the answer has; whoever cannot wait should know how not to.
-                    let _ = self.outbound.notice("Leaving when this is answered; Ctrl-C leaves now.").await;
+                    let _ = self.outbound.notice(&self.wording.leaving).await;
                 }
                 return Ok(());
             };
@@ -157,7 +156,7 @@ impl Inbound {
 
     async fn refuse(&mut self) -> Result<(), Error> {
         self.draft.clear();
-        self.outbound.notice(TOO_LONG).await.map_err(lost)
+        self.outbound.notice(&self.wording.too_long).await.map_err(lost)
     }
 }
 

@@ -25,6 +25,7 @@ mod outbound;
 mod pipe;
 mod screen;
 mod stdin;
+mod wording;
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -41,7 +42,9 @@ use crate::inbound::Inbound;
 use crate::outbound::{Outbound, Surface};
 use crate::pipe::Pipe;
 use crate::screen::Screen;
+pub use crate::line::LONGEST as LONGEST_LINE;
 pub use crate::stdin::{StdinKind, stdin_kind};
+pub use crate::wording::Wording;
 
 /// The room of whoever sits at a terminal.
 const TERMINAL: &str = "console";
@@ -110,18 +113,18 @@ pub struct Console {
 impl Console {
     /// A console that is read when [`run`](Platform::run) is called. Fails only if the system has no
     /// thread left for the writer.
-    pub fn new(input: Input, output: Output) -> io::Result<Self> {
+    pub fn new(input: Input, output: Output, wording: Wording) -> io::Result<Self> {
         let room = match &input {
             Input::Terminal(_) | Input::Nothing => RoomId::new(TERMINAL),
             Input::Lines(_) => RoomId::new(format!("pipe-{}", id::unique())),
         };
         let (show, surface) = match &input {
-            Input::Terminal(_) => (Show::Append, Surface::Screen(Screen::new(output))),
+            Input::Terminal(_) => (Show::Append, Surface::Screen(Screen::new(output, wording.greeting.clone()))),
             Input::Lines(_) | Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output))),
         };
         let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
-        let inbound = Mutex::new(Inbound::new(input, room.clone(), floor.clone(), outbound.clone()));
-        Ok(Self { show, room, floor, inbound, outbound })
+        let inbound = Inbound::new(input, room.clone(), floor.clone(), outbound.clone(), wording);
+        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound })
     }
 
     /// What ended in another room, in an earlier process, is shown but is no answer to anything here.

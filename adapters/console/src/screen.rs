@@ -9,7 +9,6 @@ use talaria_platform::{Body, BodyKind, MessageId};
 use crate::Output;
 use crate::clean::clean;
 
-const GREETING: &str = "Talaria is listening. Ctrl-D leaves, /help shows what can be done.";
 const PROMPT: &str = "> ";
 const CONTINUED: &str = "  ";
 const DIM: &str = "\u{1b}[2m";
@@ -21,6 +20,8 @@ const ERASE_TYPING: &str = "\u{8} \u{8}";
 /// A terminal and where its cursor is.
 pub struct Screen {
     output: Output,
+    /// Said once, before the first prompt; may be empty.
+    greeting: String,
     at: Cursor,
     /// Nobody reads the input any more, so nobody is asked for it.
     closed: bool,
@@ -43,13 +44,14 @@ enum Cursor {
 }
 
 impl Screen {
-    pub fn new(output: Output) -> Self {
-        Self { output, at: Cursor::LineStart, closed: false }
+    pub fn new(output: Output, greeting: String) -> Self {
+        Self { output, greeting, at: Cursor::LineStart, closed: false }
     }
 
     /// Says hello and asks for the first line.
     pub fn greet(&mut self) -> io::Result<()> {
-        self.notice(GREETING)
+        let greeting = std::mem::take(&mut self.greeting);
+        if greeting.is_empty() { self.again(false) } else { self.notice(&greeting) }
     }
 
     /// Shows `body` where `before` of the same message was shown already. What extends it is printed

@@ -10,7 +10,7 @@ use talaria_platform::{
 };
 
 use self::scene::{Scene, Style};
-use crate::{Console, Input};
+use crate::{Console, Input, Wording};
 
 #[tokio::test]
 async fn a_terminal_keeps_the_contract() {
@@ -98,13 +98,37 @@ async fn a_chat_reads_like_a_chat() {
     scene.sends("b", reply(&event, "And sleep.")).await;
     assert_eq!(
         scene.out(),
-        "· Talaria is listening. Ctrl-D leaves, /help shows what can be done.\n\
+        "· Welcome.\n\
          > \n\
          > a plan \\\n  for the week\n\
          Rest.\n\
          > \n\
          And sleep.\n"
     );
+}
+
+#[tokio::test]
+async fn leaving_early_is_explained() {
+    let scene = Scene::terminal(Style::Plain);
+    let (running, inbox) = scene.runs();
+    scene.shows("> ").await;
+    scene.types("hi\n");
+    scene.hears(&inbox, "hi").await;
+    scene.types_end();
+    running.await.unwrap().unwrap();
+    assert_eq!(scene.out(), "· Welcome.\n> hi\n· Leaving soon.\n> \n");
+}
+
+#[tokio::test]
+async fn what_is_silenced_is_not_said() {
+    let scene = Scene::quiet();
+    let (running, inbox) = scene.runs();
+    scene.shows("> ").await;
+    scene.types("hi\n");
+    scene.hears(&inbox, "hi").await;
+    scene.types_end();
+    running.await.unwrap().unwrap();
+    assert_eq!(scene.out(), "> hi\n");
 }
 
 #[tokio::test]
@@ -170,7 +194,7 @@ async fn a_line_that_is_too_long_is_refused_and_reading_goes_on() {
     scene.hears(&inbox, "next").await;
     assert_eq!(
         scene.err(),
-        "That was longer than 1 MiB and was not sent. Please send it in smaller parts.\n"
+        "Too long.\n"
     );
     assert_eq!((inbox.events().len(), scene.out().as_str()), (1, ""));
 }
@@ -191,7 +215,7 @@ async fn a_closed_output_ends_the_platform() {
 
 #[tokio::test]
 async fn without_input_the_console_waits_for_its_end() {
-    let console = Console::new(Input::Nothing, Scene::lines().output()).unwrap();
+    let console = Console::new(Input::Nothing, Scene::lines().output(), Wording::default()).unwrap();
     let stop = CancellationToken::new();
     let mut running = console.run(Arc::new(MemoryInbox::new()), stop.clone());
     tokio::select! {

@@ -12,7 +12,7 @@ use talaria_platform::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::{Console, Input, Output};
+use crate::{Console, Input, Output, Wording};
 
 /// A console and both of its ends.
 pub struct Scene {
@@ -24,6 +24,11 @@ pub struct Scene {
     echoes: bool,
 }
 
+/// What it says itself.
+pub fn wording() -> Wording {
+    Wording { greeting: "Welcome.".into(), leaving: "Leaving soon.".into(), too_long: "Too long.".into() }
+}
+
 /// How a terminal looks.
 #[derive(PartialEq)]
 pub enum Style {
@@ -33,20 +38,26 @@ pub enum Style {
 
 impl Scene {
     pub fn terminal(style: Style) -> Self {
-        Self::new(true, style == Style::Colour)
+        Self::new(true, style == Style::Colour, wording())
+    }
+
+    /// A terminal where everything that can be silenced is.
+    pub fn quiet() -> Self {
+        let quiet = Wording { greeting: String::new(), leaving: String::new(), ..wording() };
+        Self::new(true, false, quiet)
     }
 
     pub fn lines() -> Self {
-        Self::new(false, false)
+        Self::new(false, false, wording())
     }
 
-    fn new(terminal: bool, colour: bool) -> Self {
+    fn new(terminal: bool, colour: bool, wording: Wording) -> Self {
         let (keyboard, keys) = mpsc::channel();
         let (out, err) = (Paper::default(), Paper::default());
         let input = Box::new(BufReader::new(Typed { keys, rest: Vec::new() }));
         let input = if terminal { Input::Terminal(input) } else { Input::Lines(input) };
         let output = output(&out, &err, terminal, colour);
-        let console = Arc::new(Console::new(input, output).unwrap());
+        let console = Arc::new(Console::new(input, output, wording).unwrap());
         Self { console, keyboard: Mutex::new(Some(keyboard)), out, err, echoes: terminal }
     }
 
