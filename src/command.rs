@@ -174,7 +174,10 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
         Command::Stop => Ok((stop_all(tx, &session.id, &open)?, None)),
         Command::New => {
             let after = stop_all(tx, &session.id, &open)?;
-            tx.begin_session(&key)?;
+            // One in which nothing was said is as good as new.
+            if session.title.is_some() || tx.is_used(&session.id)? {
+                tx.begin_session(&key)?;
+            }
             // The hub asks what stands behind it; the answer to that is answer enough.
             Ok((after, behind.is_empty().then(|| Text::NewSession.into())))
         }
@@ -191,15 +194,17 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             None => say(Text::NothingToRetry),
             Some(last) => {
                 tx.take_back(&last)?;
+                tx.use_session(&session.id)?;
                 let turn = again(last, desk.event);
                 tx.add_turn(&turn)?;
                 Ok((vec![After::Run(turn.session, turn.id)], None))
             }
         },
         Command::Sessions => sessions::list(desk, &key),
+        Command::Resume if !open.is_empty() => say(Text::StillRunning),
         Command::Resume => sessions::resume(desk, &key, behind),
         Command::Title => sessions::title(desk, &session, behind),
-        Command::Whoami => sessions::whoami(desk),
+        Command::Whoami => sessions::whoami(desk, &session),
         Command::Usage => sessions::usage(desk, &session),
         Command::Approve => asks::approve(desk, behind),
         Command::Deny => asks::deny(desk, behind),
@@ -252,12 +257,17 @@ fn help(desk: &Desk<'_>) -> String {
 
 /// Whether the person at this desk may use a command here.
 fn may(desk: &Desk<'_>, command: Command) -> bool {
+    may_do(desk, command.action(""))
+}
+
+/// Whether the person at this desk may do something here.
+fn may_do(desk: &Desk<'_>, action: Action) -> bool {
     let Event { author, room, .. } = desk.event;
     let paired = desk.decision.rule == crate::access::Rule::Paired;
     let actor =
         crate::access::Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
     let policy: &Policy = &desk.rules.access;
-    policy.authorize(actor, Where::from(room.direct), command.action("")).allowed
+    policy.authorize(actor, Where::from(room.direct), action).allowed
 }
 
 fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phrase> {

@@ -145,8 +145,10 @@ pub struct Timeouts {
 /// What goes with each turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnConfig {
-    /// The system message; empty for none.
+    /// What the operator says in the system message; empty for nothing.
     pub context_prompt: String,
+    /// Whether the agent is told there where it is and with whom.
+    pub names: bool,
     /// How many earlier messages are sent, at most.
     pub history_messages: usize,
     /// How many bytes of earlier messages are sent, at most.

@@ -314,6 +314,7 @@ fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> 
 fn settings(config: &Config) -> Settings {
     Settings {
         context: config.turns.context_prompt.clone(),
+        names: config.turns.names,
         history_messages: config.turns.history_messages,
         history_bytes: config.turns.history_bytes,
         retry_for: config.turns.retry_for,

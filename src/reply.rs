@@ -251,8 +251,10 @@ pub fn one_line(text: &str, chars: usize) -> String {
 /// Control characters, marks of direction, and characters without width.
 fn invisible(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+        // Tags and selectors without a glyph: nobody sees them, but a model reads whole sentences in them.
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The first `chars` characters.

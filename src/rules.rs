@@ -89,6 +89,23 @@ impl Default for Limits {
     }
 }
 
+impl Reset {
+    /// Whether a session that was last used at one time is over at another, both in seconds since 1970. A clock
+    /// that was set back ends nothing: what was used later than now was used just now.
+    pub fn is_due(self, used: i64, now: i64) -> bool {
+        const DAY: i64 = 24 * 60 * 60;
+        let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+        match self {
+            Self::None => false,
+            Self::Idle { after } => now.saturating_sub(used) >= seconds(after),
+            Self::Daily { at } => {
+                let since = now.saturating_sub(seconds(at)).rem_euclid(DAY);
+                used < now.saturating_sub(since)
+            }
+        }
+    }
+}
+
 impl AccountRules {
     /// An account that belongs to whoever reaches it, such as a terminal.
     pub fn owner() -> Self {
@@ -137,5 +154,60 @@ impl Live {
     /// Makes these hold from now on.
     pub fn replace(&self, rules: Rules) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 60 * 60;
+    const DAY: i64 = 24 * HOUR;
+    /// A midnight.
+    const MIDNIGHT: i64 = 20_000 * DAY;
+
+    #[test]
+    fn a_daily_reset_is_due_once_its_time_of_the_day_has_passed() {
+        let daily = |hours: u64| Reset::Daily { at: Duration::from_secs(hours * 60 * 60) };
+        let at = |hour: i64| MIDNIGHT + hour * HOUR;
+        for (reset, used, now, due) in [
+            (daily(4), at(3), at(4) - 1, false),
+            (daily(4), at(3), at(4), true),
+            (daily(4), at(4) - 1, at(4), true),
+            (daily(4), at(4), at(4) + 1, false),
+            (daily(4), at(4), at(23), false),
+            // Past midnight is not past four in the morning.
+            (daily(4), at(22), at(24 + 2), false),
+            (daily(4), at(22), at(24 + 4) - 1, false),
+            (daily(4), at(22), at(24 + 4), true),
+            (daily(4), at(1), at(5 * 24 + 3), true),
+            (daily(0), at(0) - 1, at(0), true),
+            (daily(0), at(0), at(24) - 1, false),
+            (daily(23), at(22), at(23), true),
+            // The clock was set back, by an hour and by years.
+            (daily(4), at(5), at(4), false),
+            (daily(4), at(5), at(3), false),
+            (daily(4), at(5), 10, false),
+            (Reset::None, at(1), at(50 * 24), false),
+        ] {
+            assert_eq!(reset.is_due(used, now), due, "{reset:?}, used {used}, now {now}");
+        }
+    }
+
+    #[test]
+    fn an_idle_reset_is_due_after_a_pause() {
+        let idle = Reset::Idle { after: Duration::from_secs(60 * 60) };
+        for (used, now, due) in [
+            (MIDNIGHT, MIDNIGHT, false),
+            (MIDNIGHT, MIDNIGHT + HOUR - 1, false),
+            (MIDNIGHT, MIDNIGHT + HOUR, true),
+            (MIDNIGHT, MIDNIGHT + 30 * DAY, true),
+            (MIDNIGHT, MIDNIGHT - 1, false),
+            (MIDNIGHT, MIDNIGHT - 30 * DAY, false),
+            (i64::MIN, i64::MAX, true),
+            (i64::MAX, i64::MIN, false),
+        ] {
+            assert_eq!(idle.is_due(used, now), due, "used {used}, now {now}");
+        }
     }
 }

@@ -14,6 +14,7 @@ mod people;
 mod schema;
 mod sessions;
 mod turns;
+mod usage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -27,8 +28,9 @@ use crate::testing::with_lead;
 pub use audit::{AuditFilter, AuditRow, Refused, room_hash};
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
-pub use sessions::Session;
+pub use sessions::{ListedSession, Session};
 pub use turns::{Finish, OpenTurn, State, TurnRow};
+pub use usage::Used;
 
 /// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.
 const QUEUE: usize = 1024;

@@ -11,6 +11,7 @@ mod judge;
 pub mod log;
 mod run;
 mod sink;
+mod told;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +54,10 @@ pub struct Turns {
 /// What an operator may set about turns.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The system message of every turn; empty for none.
+    /// What the operator says in the system message of every turn; empty for nothing.
     pub context: String,
+    /// Whether the agent is told there where it is and with whom.
+    pub names: bool,
     /// The most messages of history that are forwarded.
     pub history_messages: usize,
     /// The most bytes of history that are forwarded.

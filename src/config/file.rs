@@ -98,6 +98,8 @@ pub struct Agent {
     pub api_key: Option<Secret>,
     /// The system message of every turn, here and through the proxy. Default: empty, and then there is none.
     pub context_prompt: Option<String>,
+    /// Whether the system message also says where the agent is and with whom. Default: `true`.
+    pub names: Option<bool>,
 }
 
 /// `platforms.<name>:` as far as all kinds share it. The rest is read when the kind is known, which

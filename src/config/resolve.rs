@@ -58,6 +58,7 @@ pub(super) fn resolve(
             .clone()
             .filter(|text| !text.trim().is_empty())
             .unwrap_or_default(),
+        names: file.agent.names.unwrap_or(true),
         history_messages: file.gateway.history_messages.map_or(100, |count| count.0),
         history_bytes: file.gateway.history_bytes.map_or(262_144, |bytes| bytes.0),
         retry_for: file.gateway.retry_for.map_or(Duration::from_secs(10 * 60), |span| span.0),

@@ -13,7 +13,7 @@ use crate::command::{self, After, Command, Desk, Parsed};
 use crate::reply;
 use crate::rules::{AccountRules, Busy, Rules};
 use crate::session::{SessionId, SessionKey, TurnId, hash, idempotency_key, random_hex};
-use crate::store::{OutboxKind, OutboxRow, Result, State, TurnRow, Tx};
+use crate::store::{OutboxKind, OutboxRow, Result, Session, State, TurnRow, Tx, unix_now};
 use crate::words::{Phrase, Text};
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
@@ -250,6 +250,8 @@ impl One<'_> {
         let (tx, room) = (self.tx, &self.event.place.room);
         let session = tx.session_for(&self.key())?;
         let open = tx.open_turns(&session.id)?;
+        let session = if open.is_empty() { self.perhaps_anew(session)? } else { session };
+        tx.use_session(&session.id)?;
         let before = open.iter().filter(|turn| !turn.stopping).count();
         let mut after = Vec::new();
         match self.rules.busy_in(room) {
@@ -271,6 +273,16 @@ impl One<'_> {
         tx.add_turn(&turn)?;
         after.push(After::Run(turn.session, turn.id));
         Ok(after)
+    }
+
+    /// Another session, if the rules say that this one is over. The room is told, and how to go back.
+    fn perhaps_anew(&self, session: Session) -> Result<Session> {
+        if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
+            return Ok(session);
+        }
+        let next = self.tx.begin_session(&self.key())?;
+        self.notice(&Text::SessionReset.with("number", session.number.to_string()))?;
+        Ok(next)
     }
 
     /// The session that is talked in here.

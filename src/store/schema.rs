@@ -99,13 +99,20 @@ CREATE INDEX outbox_turn ON outbox (turn);
 ALTER TABLE sessions ADD COLUMN account TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN room TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN title TEXT;
-ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;  -- when the last prompt came
+ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;  -- when the last prompt came, or it was resumed
+ALTER TABLE sessions ADD COLUMN number INTEGER NOT NULL DEFAULT 0; -- what people call it: counts those of its key
 ALTER TABLE sessions ADD COLUMN away INTEGER NOT NULL DEFAULT 0;  -- 1 while the stand-in answers, as the room was told
 CREATE INDEX sessions_key ON sessions (key, used);
+UPDATE sessions SET
+    used = coalesce((SELECT max(turns.created) FROM turns WHERE turns.session = sessions.id), created),
+    number = (SELECT count(*) FROM sessions AS older WHERE older.key = sessions.key
+                  AND (older.created, older.id) <= (sessions.created, sessions.id));
+CREATE UNIQUE INDEX sessions_number ON sessions (key, number);
 
 ALTER TABLE turns ADD COLUMN stand_in INTEGER NOT NULL DEFAULT 0; -- the request is for the stand-in
 ALTER TABLE turns ADD COLUMN ended INTEGER;                       -- when its end was stored
 CREATE INDEX turns_room ON turns (account, room, seq);
+CREATE INDEX turns_author ON turns (account, author, created);
 
 -- Every decision about somebody: who, where, what, how it was decided and why. Never what was said.
 CREATE TABLE audit (

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, Tx, unix_now};
 use crate::agent::{Message, Role};
@@ -15,6 +15,25 @@ pub struct Session {
     pub id: SessionId,
     /// How often its history was changed after the fact.
     pub forks: u32,
+    /// What people call it: it counts the sessions of one key, and never changes.
+    pub number: i64,
+    /// What a person named it.
+    pub title: Option<String>,
+    /// When the last prompt came, or when it was resumed.
+    pub used: i64,
+}
+
+/// A session as people choose from a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedSession {
+    /// Which.
+    pub session: Session,
+    /// The beginning of its first question.
+    pub question: Option<String>,
+    /// How many messages it has.
+    pub messages: usize,
+    /// Whether it is the one that is talked in.
+    pub current: bool,
 }
 
 impl Session {
@@ -27,12 +46,20 @@ impl Session {
     }
 }
 
+const COLUMNS: &str = "id, forks, number, title, used";
+
+/// The columns of a list. Of a question only its beginning: it may be long, and one line of it is shown.
+const LISTED: &str = "id, forks, number, title, used, current,
+    (SELECT substr(prompt, 1, 400) FROM turns WHERE turns.session = sessions.id AND undone = 0
+         ORDER BY seq LIMIT 1),
+    (SELECT count(*) FROM messages WHERE messages.session = sessions.id)";
+
 impl Tx<'_> {
     /// The current session of a key, begun now if there is none.
     pub fn session_for(&self, key: &SessionKey) -> Result<Session> {
         let found = self
             .conn
-            .prepare_cached("SELECT id, forks FROM sessions WHERE key = ?1 AND current = 1")?
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 AND current = 1"))?
             .query_row([&key.digest], read_session)
             .optional()?;
         match found {
@@ -46,19 +73,82 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE sessions SET current = 0 WHERE key = ?1 AND current = 1")?
             .execute([&key.digest])?;
-        let session = Session { id: SessionId::new(SystemTime::now()), forks: 0 };
-        self.conn
-            .prepare_cached(
-                "INSERT INTO sessions (id, key, account, room, created, used) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-            )?
-            .execute(params![session.id.0, key.digest, key.account.as_str(), key.room.as_str(), unix_now()])?;
-        Ok(session)
+        let id = SessionId::new(SystemTime::now());
+        let mut begin = self.conn.prepare_cached(&format!(
+            "INSERT INTO sessions (id, key, account, room, created, used, number)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5,
+                 (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE key = ?2))
+             RETURNING {COLUMNS}"
+        ))?;
+        let (account, room) = (key.account.as_str(), key.room.as_str());
+        Ok(begin.query_row(params![id.0, key.digest, account, room, unix_now()], read_session)?)
     }
 
     /// A session by its id.
     pub fn session(&self, id: &SessionId) -> Result<Session> {
-        let mut query = self.conn.prepare_cached("SELECT id, forks FROM sessions WHERE id = ?1")?;
+        let mut query = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?;
         Ok(query.query_row([&id.0], read_session)?)
+    }
+
+    /// The sessions of a key that say anything, the current one and then the latest first, and how many there
+    /// are beyond `limit`.
+    pub fn sessions_of(&self, key: &SessionKey, limit: usize) -> Result<(Vec<ListedSession>, usize)> {
+        const SAYS_SOMETHING: &str = "key = ?1 AND (current = 1 OR title IS NOT NULL
+                 OR EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id))";
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {LISTED} FROM sessions WHERE {SAYS_SOMETHING}
+             ORDER BY current DESC, used DESC, number DESC LIMIT ?2"
+        ))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![key.digest, limit], read_listed)?;
+        let listed = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut query =
+            self.conn.prepare_cached(&format!("SELECT count(*) FROM sessions WHERE {SAYS_SOMETHING}"))?;
+        let all: usize = query.query_row([&key.digest], |row| row.get(0))?;
+        Ok((listed.clone(), all.saturating_sub(listed.len())))
+    }
+
+    /// The session of a key that a person means: by its number or its id. One of another key is not there,
+    /// whoever asks.
+    pub fn find_session(&self, key: &SessionKey, named: &str) -> Result<Option<ListedSession>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {LISTED} FROM sessions WHERE key = ?1 AND (id = ?2 OR number = ?3)"
+        ))?;
+        let number: Option<i64> = named.parse().ok();
+        Ok(query.query_row(params![key.digest, named, number], read_listed).optional()?)
+    }
+
+    /// Makes a session of a key the current one again.
+    pub fn resume_session(&self, key: &SessionKey, id: &SessionId) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET current = 0 WHERE key = ?1 AND current = 1")?
+            .execute([&key.digest])?;
+        self.conn
+            .prepare_cached("UPDATE sessions SET current = 1, used = ?3 WHERE key = ?1 AND id = ?2")?
+            .execute(params![key.digest, id.0, unix_now()])?;
+        Ok(())
+    }
+
+    /// A prompt came into a session.
+    pub fn use_session(&self, id: &SessionId) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET used = ?2 WHERE id = ?1")?
+            .execute(params![id.0, unix_now()])?;
+        Ok(())
+    }
+
+    /// Names a session.
+    pub fn set_title(&self, id: &SessionId, title: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
+            .execute(params![id.0, title])?;
+        Ok(())
+    }
+
+    /// Whether anything was ever asked in a session.
+    pub fn is_used(&self, id: &SessionId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE session = ?1)")?;
+        Ok(query.query_row([&id.0], |row| row.get(0))?)
     }
 
     /// Says that the session's history is no longer what the upstream remembers.
@@ -110,8 +200,23 @@ impl Tx<'_> {
     }
 }
 
-fn read_session(row: &rusqlite::Row<'_>) -> rusqlite::Result<Session> {
-    Ok(Session { id: SessionId(row.get(0)?), forks: row.get(1)? })
+fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        id: SessionId(row.get(0)?),
+        forks: row.get(1)?,
+        number: row.get(2)?,
+        title: row.get(3)?,
+        used: row.get(4)?,
+    })
+}
+
+fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
+    Ok(ListedSession {
+        session: read_session(row)?,
+        current: row.get(5)?,
+        question: row.get(6)?,
+        messages: row.get(7)?,
+    })
 }
 
 fn role_name(role: Role) -> &'static str {

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::judge::{Facts, Verdict, judge};
 use super::log::TurnLog;
 use super::sink::Sink;
-use super::{Running, Turns};
+use super::{Running, Turns, told};
 use crate::access::{Action, Actor, Where};
 use crate::agent::{
     AgentError, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
@@ -222,7 +222,7 @@ impl Turns {
                 && stored.prompt != row.prompt
             {
                 row.prompt = stored.prompt;
-                turn.prompt = spoken(row);
+                turn.prompt = told::spoken(row);
                 prepared = None;
                 self.fetch_media(row, &mut turn, running, sink).await;
             }
@@ -285,9 +285,9 @@ impl Turns {
         Turn {
             id: row.id.clone(),
             session: session.upstream_id(),
-            context: self.settings.context.clone(),
+            context: told::context(&self.settings.context, self.settings.names, row),
             history,
-            prompt: spoken(row),
+            prompt: told::spoken(row),
             images: Vec::new(),
             key: row.key.clone(),
             origin: Origin {
@@ -349,7 +349,9 @@ impl Turns {
         let said = |role, content: String| Message { role, content };
         let messages = match blank {
             true => Vec::new(),
-            false => vec![said(Role::User, spoken(turn)), said(Role::Assistant, text.trim().to_owned())],
+            false => {
+                vec![said(Role::User, told::spoken(turn)), said(Role::Assistant, text.trim().to_owned())]
+            }
         };
         tracing::info!(outcome = ?outcome, bytes = text.len(), "turn ended");
         let finish = Finish {
@@ -403,15 +405,6 @@ fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> 
     };
     let policy = &rules.account(&turn.account).access;
     Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
-}
-
-/// What the person wrote, and in rooms shared by several people also who it was.
-fn spoken(row: &TurnRow) -> String {
-    if row.direct {
-        return row.prompt.clone();
-    }
-    let name = row.author_name.as_deref().unwrap_or(&row.author);
-    format!("{}: {}", reply::one_line(name, 60), row.prompt)
 }
 
 /// Between half of a pause and the whole of it, so that many turns do not come back at one moment.

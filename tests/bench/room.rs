@@ -122,6 +122,7 @@ pub async fn gateway(
         platforms: vec![(AccountId::new("rooms"), rooms)],
         settings: Settings {
             context: String::new(),
+            names: false,
             history_messages: 50,
             history_bytes: 1 << 20,
             retry_for: Duration::ZERO,

@@ -12,7 +12,7 @@ fn without_anything_the_embedded_defaults_hold() {
     let config = Scene::new().load().unwrap();
     assert_eq!(config.file, None);
     assert_eq!(config.agent, AgentChoice::Guide);
-    assert_eq!(config.turns.context_prompt, "");
+    assert_eq!((config.turns.context_prompt.as_str(), config.turns.names), ("", true));
     assert_eq!(config.turns.history_messages, 100);
     assert_eq!(config.turns.history_bytes, 262_144);
     assert_eq!(config.turns.retry_for, Duration::from_secs(600));
@@ -67,7 +67,7 @@ fn every_key_of_the_file_arrives() {
         "gateway:\n  proxy_url: https://agent.example.com/base/\n  proxy_key: sk-1\n  model: other\n  \
          upstream: plain\n  allow_cleartext: true\n  identity: true\n  history_messages: 7\n  \
          history_bytes: 800\n  connect_timeout: 250ms\n  first_byte_timeout: 1m\n  idle_timeout: 90\n  \
-         keepalive_idle_timeout: 1h\n  retry_for: 0s\nagent:\n  context_prompt: Be kind.\n\
+         keepalive_idle_timeout: 1h\n  retry_for: 0s\nagent:\n  context_prompt: Be kind.\n  names: false\n\
          display:\n  steps: hidden\n  edits: 1000\nlog:\n  level: debug\nplatforms:\n  desk:\n    kind: console\n",
     );
     let config = scene.load().unwrap();
@@ -79,7 +79,7 @@ fn every_key_of_the_file_arrives() {
     let timeouts = proxy.timeouts;
     let millis = [timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.keepalive_idle];
     assert_eq!(millis.map(|timeout| timeout.as_millis()), [250, 60_000, 90_000, 3_600_000]);
-    assert_eq!(config.turns.context_prompt, "Be kind.");
+    assert_eq!((config.turns.context_prompt.as_str(), config.turns.names), ("Be kind.", false));
     assert_eq!((config.turns.history_messages, config.turns.history_bytes), (7, 800));
     assert_eq!(config.turns.retry_for, Duration::ZERO);
     assert_eq!((config.display.steps, config.display.edits), (Steps::Hidden, 1000));

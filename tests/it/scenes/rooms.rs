@@ -81,7 +81,7 @@ async fn in_a_shared_room_the_agent_is_told_who_speaks() {
     room.settled().await;
 
     let heard = gateway.agent_itself().heard();
-    assert_eq!(heard[0].prompt, "ann: I like tea");
-    assert_eq!(heard[1].history[0].content, "ann: I like tea");
-    assert_eq!(heard[1].prompt, "bob: what does Ann like?");
+    assert_eq!(heard[0].prompt, "\"ann\" (@ann:test): I like tea");
+    assert_eq!(heard[1].history[0].content, "\"ann\" (@ann:test): I like tea");
+    assert_eq!(heard[1].prompt, "\"bob\" (@bob:test): what does Ann like?");
 }

@@ -36,6 +36,10 @@ pub struct Setup {
     pub rewind: bool,
     /// Whether the agent's turns can be repeated without running twice.
     pub resumable: bool,
+    /// What the operator tells the agent.
+    pub context: String,
+    /// Whether the agent is told where it is and with whom.
+    pub names: bool,
     /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
     pub rules: AccountRules,
 }
@@ -52,6 +56,8 @@ impl Default for Setup {
             turn_bytes: 16 * 1024 * 1024,
             rewind: true,
             resumable: false,
+            context: String::new(),
+            names: true,
             rules: AccountRules {
                 limits: None,
                 ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
@@ -181,7 +187,8 @@ impl TestGateway {
             agent: Arc::new(self.agent.clone()),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
             settings: Settings {
-                context: String::new(),
+                context: self.setup.context.clone(),
+                names: self.setup.names,
                 history_messages: 100,
                 history_bytes: 100_000,
                 retry_for: self.setup.retry_for,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Image, Message, Out, Prepared, Step, StepState,
-    Turn, TurnEnd, TurnEvent,
+    Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::{Notify, watch};
@@ -37,6 +37,8 @@ struct State {
 /// What the agent was asked to run.
 #[derive(Clone, Debug)]
 pub struct Heard {
+    /// The system message; empty for none.
+    pub context: String,
     pub prompt: String,
     pub history: Vec<Message>,
     pub session: String,
@@ -65,6 +67,7 @@ enum Does {
     Thinks(String),
     Steps(Step),
     Notes(Option<String>),
+    Uses(Usage),
     Waits(Duration),
     Hangs,
     IgnoresStop,
@@ -143,6 +146,11 @@ impl Script {
         self.does(Does::Notes(words.map(ToOwned::to_owned)))
     }
 
+    /// Says what the turn cost.
+    pub fn uses(self, input: u64, output: u64) -> Self {
+        self.does(Does::Uses(Usage { input, output }))
+    }
+
     pub fn waits(self, pause: Duration) -> Self {
         self.does(Does::Waits(pause))
     }
@@ -197,6 +205,7 @@ impl Script {
                 Does::Thinks(text) => out.emit(TurnEvent::Thought(&text)),
                 Does::Steps(step) => out.emit(TurnEvent::Step(step)),
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
+                Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = stop.cancelled() => return Ok(TurnEnd::Stopped),
@@ -251,6 +260,7 @@ impl Agent for Scripted {
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
             self.state().heard.push(Heard {
+                context: turn.context.clone(),
                 prompt: turn.prompt.clone(),
                 history: turn.history.clone(),
                 session: turn.session.0.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use talaria::access::Lists;
 use talaria::command::Command;
-use talaria::rules::{AccountRules, Rules};
+use talaria::rules::{AccountRules, Rules, SessionRules};
 use talaria_platform::{Author, EventKind, Message, Trust, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -143,4 +143,45 @@ async fn what_one_place_remembers_no_other_place_hears() {
     assert_eq!(heard.len(), 2);
     assert!(heard[1].history.is_empty());
     assert_ne!(heard[0].session, heard[1].session);
+}
+
+/// `/resume` took any session's id, so one person went on in another one's conversation.
+#[tokio::test(start_paused = true)]
+async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
+    let rules = AccountRules {
+        limits: None,
+        session: SessionRules { people: true, threads: true, ..SessionRules::default() },
+        ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+    };
+    let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
+    let (room, alone) = (gateway.shared_room(), gateway.direct_room("!ann"));
+    // Ann has conversations in the room, in a thread of it and alone with us; each is kept in her list.
+    for (place, text) in [(&room, "my secret"), (&room.thread("t1"), "my thread"), (&alone, "my own")] {
+        place.says("@ann", text).await;
+        place.settled().await;
+        place.says("@ann", "/new").await;
+        place.settled().await;
+    }
+    let hers: Vec<String> = gateway.agent_itself().heard().into_iter().map(|heard| heard.session).collect();
+
+    let bobs = [room.clone(), room.thread("t1"), gateway.direct_room("!bob")];
+    for place in &bobs {
+        for named in hers.iter().map(String::as_str).chain(["1", "2", "no such"]) {
+            place.says("@bob", &format!("/resume {named}")).await;
+            place.settled().await;
+            let answer = place.ours().pop().unwrap();
+            // What is hers is for him exactly as what does not exist. His own first one he may name.
+            let wanted = format!("There is no conversation {named} here. /sessions lists those there are.");
+            let own = "“(untitled)” is the conversation you are in already.";
+            assert_eq!(answer, if named == "1" { own } else { &wanted }, "{named}");
+        }
+        place.says("@bob", "/sessions").await;
+        place.settled().await;
+        assert!(!place.ours().pop().unwrap().contains("my "), "{}", place.now());
+        place.says("@bob", "what do you know?").await;
+        place.settled().await;
+    }
+    for heard in &gateway.agent_itself().heard()[hers.len()..] {
+        assert!(heard.history.is_empty() && !hers.contains(&heard.session), "{heard:?}");
+    }
 }
