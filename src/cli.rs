@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
+
+use crate::words::{DEFAULT_LANGUAGE, Words};
 
 /// Talk to your AI agent from the chat rooms you already live in.
 ///
@@ -32,7 +35,7 @@ Examples:
   talaria env                                 every environment variable";
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Run the gateway (this is the default)
     Run,
@@ -42,6 +45,12 @@ pub enum Command {
     Check,
     /// List every environment variable: category, meaning, default, and whether it is secret
     Env,
+    /// List every text that rooms are told, ready to be changed under `words:` in the configuration
+    Words {
+        /// The language of the texts
+        #[arg(long, default_value = DEFAULT_LANGUAGE, value_parser = PossibleValuesParser::new(Words::languages()))]
+        language: String,
+    },
 }
 
 /// Prints the answer of a command.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use talaria::cli::{Cli, Command};
 use talaria::config::{Config, Sources, env};
+use talaria::words::Words;
 use talaria::{gateway, logging, platforms};
 
 /// What `sysexits.h` calls a configuration error.
@@ -12,8 +13,12 @@ const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Some(Command::Env) = cli.command {
-        return talaria::cli::print(&env::render());
+    match &cli.command {
+        Some(Command::Env) => return talaria::cli::print(&env::render()),
+        Some(Command::Words { language }) => {
+            return talaria::cli::print(&Words::of(language).unwrap_or_default().listing());
+        }
+        Some(Command::Run | Command::Chat | Command::Check) | None => {}
     }
     let sources = Sources { config: cli.config, ..Sources::default() };
     let config = match Config::load(&sources, &env::process) {
@@ -28,7 +33,7 @@ fn main() -> ExitCode {
     let chat = match cli.command {
         Some(Command::Check) => return talaria::cli::print(&config.describe()),
         Some(Command::Chat) => true,
-        Some(Command::Run | Command::Env) | None => false,
+        Some(Command::Run | Command::Env | Command::Words { .. }) | None => false,
     };
     let platforms = match platforms::build(&config, chat) {
         Ok(platforms) => platforms,

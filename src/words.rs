@@ -1,10 +1,11 @@
 //! Every text that a room is shown, in one catalogue.
 //!
-//! `words/en.yaml` holds the texts of one language under the keys listed in `texts`; another language is one more
+//! `words/en.yaml` holds the texts of one language (`words/de.yaml` those of another) under the keys listed in `texts`; another language is one more
 //! file. The rest of the code passes [`Phrase`]s around (which text, and what fills its gaps); only what puts
 //! something into a room asks [`Words`] for the sentence. So an operator can reword any of them by
 //! setting, and silence those that are notices of their own.
 
+mod listing;
 mod stored;
 mod texts;
 
@@ -15,7 +16,8 @@ use std::sync::LazyLock;
 pub use texts::{Kind, Text};
 
 /// The languages there are, each with its file.
-const LANGUAGES: &[(&str, &str)] = &[("en", include_str!("words/en.yaml"))];
+const LANGUAGES: &[(&str, &str)] =
+    &[("en", include_str!("words/en.yaml")), ("de", include_str!("words/de.yaml"))];
 
 /// The language without any setting.
 pub const DEFAULT_LANGUAGE: &str = "en";

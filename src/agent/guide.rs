@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
 use crate::rules::Live;
-use crate::words::{Phrase, Text};
+use crate::words::{Text, Words};
 
 /// Where Ollama usually listens.
 const OLLAMA: &str = "127.0.0.1:11434";
@@ -56,7 +56,7 @@ impl Agent for Guide {
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
             let model = tokio::time::timeout(LOOK, ollama_model(OLLAMA)).await.ok().flatten();
-            let text = self.live.now().words.say(&guide(model.as_deref()));
+            let text = guide(&self.live.now().words, model.as_deref());
             for word in text.split_inclusive(' ') {
                 out.emit(TurnEvent::Text(word));
                 tokio::select! {
@@ -69,13 +69,12 @@ impl Agent for Guide {
     }
 }
 
-/// The guide's text; `model` is one that an Ollama on this machine has.
-fn guide(model: Option<&str>) -> Phrase {
-    let ollama = match model {
-        Some(model) => Text::GuideOllama.with("address", OLLAMA).with("model", model),
-        None => Phrase::Said(String::new()),
-    };
-    Text::Guide.with("ollama", ollama)
+/// The guide's text, in paragraphs; `model` is one that an Ollama on this machine has.
+fn guide(words: &Words, model: Option<&str>) -> String {
+    let ollama = model.map(|model| Text::GuideOllama.with("address", OLLAMA).with("model", model));
+    let paragraphs = [Some(Text::GuideArrived.into()), ollama, Some(Text::GuideSettings.into())];
+    let said: Vec<String> = paragraphs.iter().flatten().map(|phrase| words.say(phrase)).collect();
+    said.join("\n\n")
 }
 
 /// A model of the Ollama at this address, if there is one.
@@ -133,13 +132,13 @@ mod tests {
 
     #[test]
     fn the_guide_names_the_variables_and_an_ollama_it_sees() {
-        let plain = guide(None).to_string();
+        let plain = guide(&Words::default(), None);
         for name in
             ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"]
         {
             assert!(plain.contains(name), "{name}");
         }
         assert!(!plain.contains("Ollama"));
-        assert!(guide(Some("llama3:8b")).to_string().contains("OPENAI_MODEL=llama3:8b"));
+        assert!(guide(&Words::default(), Some("llama3:8b")).contains("OPENAI_MODEL=llama3:8b"));
     }
 }

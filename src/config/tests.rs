@@ -7,6 +7,7 @@ mod keys;
 mod people;
 mod sources;
 mod torture;
+mod wording;
 
 use std::collections::HashMap;
 use std::fs;

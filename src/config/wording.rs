@@ -48,9 +48,9 @@ pub(super) fn read(
                     .hint("write `{{` for a brace")
             }
             WordingError::Empty => ConfigError::new(format!(
-                "`words.{key}` cannot be left empty: other texts are made of it {place}"
+                "`words.{key}` cannot be silenced: it answers somebody, or is a part of other texts {place}"
             ))
-            .hint("only notices can be silenced; give it other words"),
+            .hint("give it other words; `talaria words` says which texts can be silenced"),
         });
     }
     words

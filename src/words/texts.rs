@@ -5,7 +5,8 @@
 pub enum Kind {
     /// A message of its own. An operator may silence it.
     Notice,
-    /// A part of a message, or the answer to a question: it may be reworded but not left out.
+    /// A part of a message, or the answer to a command: it may be reworded but not left out. Whoever asks is
+    /// answered, and a program at the other end of a pipe waits until it is.
     Part,
 }
 
@@ -67,16 +68,16 @@ texts! {
     HelpUsage "help_usage" Part []
     HelpApprove "help_approve" Part []
     HelpDeny "help_deny" Part []
-    UnknownCommandNear "unknown_command_near" Notice ["word", "near"]
-    UnknownCommand "unknown_command" Notice ["word"]
-    NoWordsAfter "no_words_after" Notice []
-    NothingRunning "nothing_running" Notice []
-    NewSession "new_session" Notice []
-    StillRunning "still_running" Notice []
-    CannotRewind "cannot_rewind" Notice []
-    NothingToUndo "nothing_to_undo" Notice []
-    Undone "undone" Notice []
-    NothingToRetry "nothing_to_retry" Notice []
+    UnknownCommandNear "unknown_command_near" Part ["word", "near"]
+    UnknownCommand "unknown_command" Part ["word"]
+    NoWordsAfter "no_words_after" Part []
+    NothingRunning "nothing_running" Part []
+    NewSession "new_session" Part []
+    StillRunning "still_running" Part []
+    CannotRewind "cannot_rewind" Part []
+    NothingToUndo "nothing_to_undo" Part []
+    Undone "undone" Part []
+    NothingToRetry "nothing_to_retry" Part []
     StatusIdle "status_idle" Part []
     StatusRunning "status_running" Part ["turn"]
     StatusRunningOne "status_running_one" Part ["turn"]
@@ -90,11 +91,11 @@ texts! {
     SessionsMore "sessions_more" Part ["count"]
     Untitled "untitled" Part []
     SessionReset "session_reset" Notice ["number"]
-    Resumed "resumed" Notice ["title", "used", "messages"]
-    ResumeWhich "resume_which" Notice []
-    ResumeNone "resume_none" Notice ["which"]
-    ResumeCurrent "resume_current" Notice ["title"]
-    Titled "titled" Notice ["title"]
+    Resumed "resumed" Part ["title", "used", "messages"]
+    ResumeWhich "resume_which" Part []
+    ResumeNone "resume_none" Part ["which"]
+    ResumeCurrent "resume_current" Part ["title"]
+    Titled "titled" Part ["title"]
     Title "title" Part ["title"]
     TitleNone "title_none" Part []
     Whoami "whoami" Part ["id", "role", "place", "number", "session", "may"]
@@ -115,7 +116,7 @@ texts! {
     Paired "paired" Notice []
 
     // How a turn goes and ends.
-    Retrying "retrying" Part ["why", "time"]
+    Retrying "retrying" Notice ["why", "time"]
     NotRun "not_run" Part []
     TurnBroken "turn_broken" Part ["turn"]
     AnswerTooLong "answer_too_long" Part []
@@ -133,8 +134,9 @@ texts! {
     AgentRemote "agent_remote" Part []
     AgentModel "agent_model" Part ["model"]
     AgentGuide "agent_guide" Part []
-    Guide "guide" Part ["ollama"]
+    GuideArrived "guide_arrived" Part []
     GuideOllama "guide_ollama" Part ["address", "model"]
+    GuideSettings "guide_settings" Part []
 
     // Why an agent did not answer. `who` is one of the first two.
     WhoProxy "who_proxy" Part []

@@ -15,7 +15,7 @@ const EX_CONFIG: i32 = 78;
 async fn help_says_what_can_be_done() {
     let ended = Talaria::new().args(["--help"]).reads("").await;
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
-    for word in ["GATEWAY_PROXY_URL", "talaria.yaml", "run", "chat", "check", "env", "--config"] {
+    for word in ["GATEWAY_PROXY_URL", "talaria.yaml", "run", "chat", "check", "env", "words", "--config"] {
         assert!(ended.out.contains(word), "{word} is missing in\n{}", ended.out);
     }
 }
@@ -67,6 +67,22 @@ async fn env_lists_every_variable_and_no_value() {
     for value in ["the-key-itself", "the-other-key", "the-address"] {
         assert!(!ended.out.contains(value), "{}", ended.out);
     }
+}
+
+#[tokio::test]
+async fn words_lists_every_text_in_the_language_that_is_asked_for() {
+    let list = async |args: &[&str]| Talaria::new().args(args.iter().copied()).reads("").await;
+    let (english, german) = (list(&["words"]).await, list(&["words", "--language", "de"]).await);
+    for text in talaria::words::Text::ALL {
+        let line = format!("\n  # {}: \"", text.key());
+        assert!(english.out.contains(&line) && german.out.contains(&line), "{}", text.key());
+    }
+    assert!(english.out.contains("\n  # stopped: \"(stopped)\"\n"), "{}", english.out);
+    assert!(german.out.contains("\n  # stopped: \"(gestoppt)\"\n"), "{}", german.out);
+    assert!(english.out.lines().all(|line| line.is_empty() || line.trim_start().starts_with('#')));
+    let unknown = list(&["words", "--language", "fr"]).await;
+    assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
+    unknown.said("[possible values: en, de]");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Behaviour tests: one file per behaviour, on what the room shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 
+mod catalogue;
 mod command_line;
 mod hostile;
 #[cfg(feature = "testing")]

@@ -25,3 +25,4 @@ mod shows;
 mod stop;
 mod too_much;
 mod waiting;
+mod words;

@@ -6,6 +6,7 @@ pub mod agent_server;
 pub mod binary;
 #[cfg(feature = "testing")]
 pub mod gateway;
+pub mod literals;
 #[cfg(feature = "testing")]
 pub mod network;
 #[cfg(feature = "testing")]

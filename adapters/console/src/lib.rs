@@ -39,10 +39,10 @@ use tokio::sync::Mutex;
 
 use crate::floor::Floor;
 use crate::inbound::Inbound;
+pub use crate::line::LONGEST as LONGEST_LINE;
 use crate::outbound::{Outbound, Surface};
 use crate::pipe::Pipe;
 use crate::screen::Screen;
-pub use crate::line::LONGEST as LONGEST_LINE;
 pub use crate::stdin::{StdinKind, stdin_kind};
 pub use crate::wording::Wording;
 
@@ -119,7 +119,9 @@ impl Console {
             Input::Lines(_) => RoomId::new(format!("pipe-{}", id::unique())),
         };
         let (show, surface) = match &input {
-            Input::Terminal(_) => (Show::Append, Surface::Screen(Screen::new(output, wording.greeting.clone()))),
+            Input::Terminal(_) => {
+                (Show::Append, Surface::Screen(Screen::new(output, wording.greeting.clone())))
+            }
             Input::Lines(_) | Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output))),
         };
         let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);

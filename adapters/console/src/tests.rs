@@ -192,10 +192,7 @@ async fn a_line_that_is_too_long_is_refused_and_reading_goes_on() {
     scene.types(&format!("{}\nnext\n", "a".repeat(2 * 1024 * 1024)));
     let (_running, inbox) = scene.runs();
     scene.hears(&inbox, "next").await;
-    assert_eq!(
-        scene.err(),
-        "Too long.\n"
-    );
+    assert_eq!(scene.err(), "Too long.\n");
     assert_eq!((inbox.events().len(), scene.out().as_str()), (1, ""));
 }
 

@@ -12,6 +12,7 @@ use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, Live, Rules};
 use talaria::store::{Store, StoreThreads};
 use talaria::turns::Settings;
+use talaria::words::Words;
 use talaria_platform::{AccountId, Capabilities, Rate, Show};
 use tempfile::TempDir;
 
@@ -42,6 +43,8 @@ pub struct Setup {
     pub names: bool,
     /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
     pub rules: AccountRules,
+    /// What rooms are told.
+    pub words: Words,
 }
 
 impl Default for Setup {
@@ -62,6 +65,7 @@ impl Default for Setup {
                 limits: None,
                 ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
             },
+            words: Words::default(),
         }
     }
 }
@@ -103,7 +107,7 @@ impl TestGateway {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new(setup.rewind, setup.resumable),
-            live: Live::new(rules(setup.rules.clone())),
+            live: Live::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
         };
@@ -141,7 +145,7 @@ impl TestGateway {
 
     /// Other rules hold from now on, as after a reload.
     pub fn reload(&self, account: AccountRules) {
-        self.live.replace(rules(account));
+        self.live.replace(rules(account, self.setup.words.clone()));
     }
 
     /// The same for every account.
@@ -203,6 +207,6 @@ impl TestGateway {
     }
 }
 
-fn rules(account: AccountRules) -> Rules {
-    Rules { accounts: HashMap::from([(AccountId::from("test"), Arc::new(account))]), ..Rules::default() }
+fn rules(account: AccountRules, words: Words) -> Rules {
+    Rules { accounts: HashMap::from([(AccountId::from("test"), Arc::new(account))]), words }
 }

@@ -14,6 +14,7 @@ use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Image, Message, Out, Prepared, Step, StepState,
     Turn, TurnEnd, TurnEvent, Usage,
 };
+use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::{Notify, watch};
 
@@ -165,7 +166,7 @@ impl Script {
         self.does(Does::IgnoresStop)
     }
 
-    pub fn then_fails(self, kind: AgentErrorKind, words: &str) -> Self {
+    pub fn then_fails(self, kind: AgentErrorKind, words: impl Into<Phrase>) -> Self {
         self.does(Does::Fails(AgentError::new(kind, words)))
     }
 

@@ -1,0 +1,167 @@
+//! Every text that a room is shown is an entry of the catalogue: no sentence lives anywhere else in the source.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::literals::{is_prose, read};
+
+/// Files and folders whose sentences are not for rooms, and for whom they are instead.
+const OTHERS: &[(&str, &str)] = &[
+    ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
+    ("src/cli.rs", "the operator at the shell"),
+    ("src/config/", "the operator who writes the configuration"),
+    ("src/gateway.rs", "the operator whose gateway does not start"),
+    ("src/gateway/", "the operator whose gateway does not start"),
+    ("src/media.rs", "the agent, about what a person attached"),
+    ("src/platforms.rs", "the operator whose gateway does not start"),
+    ("src/store", "SQL, and the operator whose store does not open"),
+    ("src/turns/told.rs", "the agent, about who speaks and where"),
+    ("src/words/listing.rs", "the operator who rewords a text"),
+];
+
+/// Single sentences of other files that never reach a room, with the reason.
+const SINGLE: &[(&str, &str, &str)] = &[
+    ("adapters/console/src/inbound.rs", "what is answered cannot be shown any more", "an error, for the log"),
+    ("adapters/console/src/outbound.rs", "the writer has ended", "an error, for the log"),
+    ("src/access.rs", "admins only", "a rule in the audit"),
+    ("src/access.rs", "not listed", "a rule in the audit"),
+    ("src/hub/limits.rs", "limit hour", "a rule in the audit"),
+    ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
+    ("src/hub/taking.rs", "a direct chat", "the log, for the operator"),
+    (
+        "src/hub/taking.rs",
+        "to let them in, add {id:?} to platforms.{account}.access.people",
+        "the log, for the operator",
+    ),
+    ("src/openai/client.rs", "the key would go in the clear to a public address", "an error, for the log"),
+    ("src/openai/fault.rs", "timed out", "looked for in an error"),
+    ("src/openai/wire/lenient.rs", "any value", "an error of the reader"),
+    ("src/tasks.rs", "no words", "the log"),
+    ("src/words/stored.rs", "words, or the key of a text and what fills it", "an error of the reader"),
+];
+
+#[test]
+fn no_words_for_people_live_outside_the_catalogue() {
+    let mut strays = Vec::new();
+    let mut unused: BTreeSet<&str> = SINGLE.iter().map(|(_, text, _)| *text).collect();
+    unused.extend(OTHERS.iter().map(|(path, _)| *path));
+    for (path, text) in sources() {
+        for literal in read(&text).literals.iter().filter(|literal| is_prose(&literal.text)) {
+            let other = OTHERS.iter().find(|(other, _)| path.starts_with(other));
+            let single = SINGLE.iter().find(|(file, text, _)| *file == path && *text == literal.text);
+            match (other, single) {
+                (Some((other, _)), _) => _ = unused.remove(other),
+                (None, Some((_, text, _))) => _ = unused.remove(text),
+                (None, None) => strays.push(format!("{path}:{}: {:?}", literal.line, literal.text)),
+            }
+        }
+    }
+    assert!(
+        strays.is_empty(),
+        "these belong into src/words/texts.rs and src/words/*.yaml:\n{}",
+        strays.join("\n")
+    );
+    assert!(unused.is_empty(), "these exceptions except nothing: {unused:?}");
+}
+
+#[test]
+fn a_planted_sentence_is_found() {
+    let planted = r##"
+        //! A comment "with a sentence in it".
+        #[error("an error for the log")]
+        struct Fine;
+        fn shown<'a>(c: char) -> &'a str {
+            /* a block /* in a block */ "still a comment" */
+            tracing::warn!(quote = '"' == c, "a line of the log");
+            debug_assert!(c != '\'', "for a developer");
+            let _ = b"bytes of the wire";
+            let _ = ("key", "x-hermes-run-id", "SELECT", "{one} {two}", "/v1/chat");
+            say("Something went wrong.");
+            say(r#"It "broke" off"#);
+            say("Sorry…");
+            say("(stopped)");
+            say(format!("{} tries \
+                 are left", 3));
+            "the end"
+        }
+        #[cfg(test)]
+        mod tests {
+            fn check() { say("only a test") }
+        }
+        #[cfg(test)]
+        mod apart;
+        fn behind() { say("and after the tests") }
+    "##;
+    let source = read(planted);
+    let found = source.literals.iter().filter(|literal| is_prose(&literal.text));
+    let found: Vec<_> = found.map(|literal| (literal.line, literal.text.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (11, "Something went wrong."),
+            (12, "It \"broke\" off"),
+            (13, "Sorry…"),
+            (14, "(stopped)"),
+            (15, "{} tries are left"),
+            (17, "the end"),
+            (25, "and after the tests"),
+        ]
+    );
+    assert_eq!(source.test_modules, ["apart"]);
+}
+
+#[test]
+fn the_scanner_reads_the_whole_source() {
+    let sources = sources();
+    for path in
+        ["src/hub/taking.rs", "src/turns/run.rs", "src/delivery/outbox.rs", "adapters/console/src/screen.rs"]
+    {
+        let (_, text) =
+            sources.iter().find(|(known, _)| known == path).unwrap_or_else(|| panic!("{path} is missing"));
+        // A sentence at its end is found, so nothing on the way threw the scanner off its track.
+        let planted = format!("{text}\nfn stray() {{ say(\"A stray sentence.\") }}\n");
+        let last = read(&planted).literals.pop().unwrap();
+        assert_eq!(last.text, "A stray sentence.", "{path}");
+    }
+    assert!(!sources.iter().any(|(path, _)| path.ends_with("tests.rs") || path.contains("/tests/")));
+}
+
+/// Every source file of the product with its path from the root, without those that are compiled for tests only.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    walk(&root.join("src"), &mut files);
+    for adapter in fs::read_dir(root.join("adapters")).unwrap() {
+        walk(&adapter.unwrap().path().join("src"), &mut files);
+    }
+    let texts: Vec<(PathBuf, String)> =
+        files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect();
+    let mut tests = Vec::new();
+    for (path, text) in &texts {
+        let folder = match path.file_name().unwrap().to_str().unwrap() {
+            "lib.rs" | "main.rs" => path.parent().unwrap().to_owned(),
+            _ => path.with_extension(""),
+        };
+        tests.extend(read(text).test_modules.iter().map(|module| folder.join(module)));
+    }
+    let is_test = |path: &Path| tests.iter().any(|test| path.with_extension("").starts_with(test));
+    texts
+        .into_iter()
+        .filter(|(path, _)| !is_test(path))
+        .map(|(path, text)| (path.strip_prefix(root).unwrap().to_str().unwrap().to_owned(), text))
+        .collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
