@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use talaria_platform::{BoxFuture, CancellationToken};
 
+use crate::access::Grant;
 use crate::session::{SessionId, TurnId};
 use crate::words::Phrase;
 
@@ -43,6 +44,33 @@ pub trait Out: Send + Sync {
     /// Tells what happened. Never waits; when the turn has grown beyond its cap the engine fires
     /// the stop token instead.
     fn emit(&self, event: TurnEvent<'_>);
+
+    /// Asks the people of the turn's place whether the agent may do something, and waits for the answer. No
+    /// answer in time, a stop, the end of the process and every failure are [`Choice::Deny`]. Dropping
+    /// the future takes the question back. An agent that gets anything but `Allow` must not act.
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice>;
+}
+
+/// Something an agent may do only if a person allows it. All of it is the agent's word: it is shown, and
+/// nothing is decided by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// In a few words, for people.
+    pub title: String,
+    /// The exact action, such as the whole command. What cannot be shown in full is denied.
+    pub detail: String,
+    /// The folder it would be done in.
+    pub cwd: Option<String>,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It must not be done.
+    Deny,
+    /// It may be done once. How far the approval reached is for agents that tell; whether the same must be
+    /// asked again is decided here and never by the agent.
+    Allow(Grant),
 }
 
 /// What an agent says of itself.

@@ -15,7 +15,7 @@ use crate::access::{Action, Decision, Policy, Where};
 use crate::agent::AgentInfo;
 use crate::reply::one_line;
 use crate::rules::AccountRules;
-use crate::session::{SessionId, SessionKey, TurnId, idempotency_key};
+use crate::session::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
 use crate::store::{OpenTurn, Result, State, TurnRow, Tx};
 use crate::words::{Phrase, Text, Words};
 
@@ -106,6 +106,8 @@ pub enum After {
     Run(SessionId, TurnId),
     /// This turn was asked to stop.
     StopTurn(SessionId, TurnId),
+    /// This question was answered.
+    Answered(AskId),
 }
 
 /// What a command has before it: the open transaction, and who sent it where.

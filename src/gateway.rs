@@ -37,6 +37,9 @@ const STOP_READING: Duration = Duration::from_secs(2);
 /// How long an agent may take to end a turn, so that time is left for the last messages.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
+/// How long people have to answer what an agent asks.
+const ASK_FOR: Duration = Duration::from_secs(5 * 60);
+
 /// Bytes of one turn.
 const TURN_BYTES: usize = 16 * 1024 * 1024;
 
@@ -320,5 +323,6 @@ fn settings(config: &Config) -> Settings {
         retry_for: config.turns.retry_for,
         turn_bytes: TURN_BYTES,
         stop_grace: STOP_GRACE,
+        ask_for: ASK_FOR,
     }
 }

@@ -64,6 +64,7 @@ impl Hub {
                 match step {
                     After::Run(session, turn) => turns.enqueue(&session, turn),
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
+                    After::Answered(ask) => turns.answered(&ask),
                 }
             }
             for stranger in taken.strangers {

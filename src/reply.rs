@@ -9,6 +9,7 @@
 mod fence;
 mod split;
 mod think;
+mod verbatim;
 
 use std::borrow::Cow;
 
@@ -20,6 +21,7 @@ use crate::words::{Phrase, Text, Words};
 use self::fence::{Fence, FenceTracker};
 pub use self::split::split;
 pub use self::think::{Part, ThinkFilter};
+pub use self::verbatim::{code_block, code_span};
 
 /// Tools that are looked at as running at once; more could not be shown anyway.
 const STEPS: usize = 16;

@@ -62,6 +62,27 @@ impl fmt::Display for TurnId {
     }
 }
 
+/// An ask: 128 random bits, never shown to people.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AskId(pub String);
+
+impl AskId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(random_hex(16))
+    }
+
+    /// The send key of the message that asks.
+    pub fn send_key(&self) -> SendKey {
+        SendKey::new(format!("a.{}", self.0))
+    }
+
+    /// The send key of the line that says how it came out, where no person's message led to it.
+    pub fn end_key(&self) -> SendKey {
+        SendKey::new(format!("a.{}.end", self.0))
+    }
+}
+
 /// The `Idempotency-Key` of a turn: the same for every repeat, another one for each `/retry`.
 pub fn idempotency_key(account: &AccountId, room: &RoomId, event: &EventId, attempt: u32) -> String {
     hash([account.as_str(), room.as_str(), event.as_str(), &attempt.to_string()])
@@ -117,6 +138,24 @@ pub fn random_hex(bytes: usize) -> String {
     debug_assert_eq!(filled, Ok(bytes));
     hex(&buffer)
 }
+
+/// Random characters for people to type: no vowels, so that they spell no words (and none of ours), and
+/// nothing that looks like something else.
+pub fn random_code(length: usize) -> String {
+    let mut code = String::new();
+    while code.len() < length {
+        let random = random_hex(1);
+        let number = usize::from_str_radix(&random, 16).unwrap_or(usize::MAX);
+        // Numbers beyond the last whole alphabet are thrown again: every character is as likely.
+        if number < usize::from(u8::MAX) / CODE_ALPHABET.len() * CODE_ALPHABET.len() {
+            code.extend(CODE_ALPHABET.get(number % CODE_ALPHABET.len()).map(|byte| char::from(*byte)));
+        }
+    }
+    code
+}
+
+/// What codes are made of.
+pub const CODE_ALPHABET: &[u8] = b"2346789BCDFGHJKMNPQRTVWXZ";
 
 /// Another one in each process: for keys of what is never repeated by the next one. A process id would not
 /// do, because in a container it is the same each time.

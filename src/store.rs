@@ -6,6 +6,7 @@
 //! That only one connection writes and checkpoints also keeps us clear of the WAL-reset bug of the
 //! bundled SQLite.
 
+mod asks;
 mod audit;
 mod inbox;
 mod open;
@@ -25,7 +26,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::testing::with_lead;
 
-pub use audit::{AuditFilter, AuditRow, Refused, room_hash};
+pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
+pub use audit::{AuditFilter, AuditRow, GATEWAY, Refused, room_hash};
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use sessions::{ListedSession, Session};

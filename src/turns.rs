@@ -7,6 +7,7 @@
 //! that may have started is repeated only with the same stored bytes and key, and only where the
 //! upstream said that this does not run it twice.
 
+mod asks;
 mod judge;
 pub mod log;
 mod run;
@@ -26,9 +27,10 @@ use crate::agent::SharedAgent;
 use crate::delivery::Delivery;
 use crate::reply::Outcome;
 use crate::rules::Live;
-use crate::session::{SessionId, TurnId};
+use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError};
 use crate::words::Text;
+use asks::Asks;
 use log::TurnLog;
 use run::Before;
 
@@ -47,8 +49,10 @@ pub struct Turns {
     ended: Notify,
     /// Fired once, when the process is about to end.
     draining: CancellationToken,
-    /// One task per session that has something to do.
+    /// One task per session that has something to do, and one per question that waits for its answer.
     tasks: TaskTracker,
+    /// What agents ask people.
+    asks: Arc<Asks>,
 }
 
 /// What an operator may set about turns.
@@ -68,6 +72,8 @@ pub struct Settings {
     pub turn_bytes: usize,
     /// How long an agent may take to end after it was asked to.
     pub stop_grace: Duration,
+    /// How long people have to answer what an agent asks.
+    pub ask_for: Duration,
 }
 
 /// What one session has to do.
@@ -94,6 +100,16 @@ impl Turns {
         settings: Settings,
         live: Arc<Live>,
     ) -> Arc<Self> {
+        let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let asks = Asks {
+            store: store.clone(),
+            delivery: delivery.clone(),
+            live: live.clone(),
+            answer_within: settings.ask_for,
+            draining: draining.clone(),
+            tasks: tasks.clone(),
+            waiting: Mutex::default(),
+        };
         Arc::new(Self {
             store,
             agent,
@@ -102,13 +118,16 @@ impl Turns {
             live,
             lines: Mutex::default(),
             ended: Notify::new(),
-            draining: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            draining,
+            tasks,
+            asks: Arc::new(asks),
         })
     }
 
-    /// Takes up every turn that an earlier process left open. Called once, before platforms read.
+    /// Takes up every turn that an earlier process left open, and denies every question it left. Called once,
+    /// before platforms read.
     pub async fn recover(self: &Arc<Self>) -> store::Result<usize> {
+        self.asks.deny_left().await?;
         let open = self.store.read(|tx| tx.all_open_turns()).await?;
         let count = open.len();
         for (session, turn) in open {
@@ -138,6 +157,11 @@ impl Turns {
         if let Some(running) = running.filter(|running| running.id == *turn) {
             running.stop.cancel();
         }
+    }
+
+    /// Somebody answered what an agent asked. The store knows already how.
+    pub fn answered(&self, ask: &AskId) {
+        self.asks.answered(ask);
     }
 
     /// What the agent says of itself.

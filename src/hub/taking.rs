@@ -7,7 +7,7 @@ use talaria_platform::{
 };
 
 use super::{limits, pairing};
-use crate::access::{Action, Actor, Decision, Rule, Where};
+use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
 use crate::reply;
@@ -220,8 +220,12 @@ impl One<'_> {
     fn refuse(&self, rule: Rule, parsed: &Parsed, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
         match rule {
             Rule::AdminsOnly => {
-                if let Parsed::Command(command, _) = parsed {
-                    self.notice(&Text::AdminsOnly.with("command", command.name()))?;
+                if let Parsed::Command(command, behind) = parsed {
+                    let words = match command.action(behind) {
+                        Action::Approve(Grant::Always) => "approve always",
+                        _ => command.name(),
+                    };
+                    self.notice(&Text::AdminsOnly.with("command", words))?;
                 }
             }
             Rule::NotListed => {

@@ -4,12 +4,16 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
-use super::{Result, Tx, unix_now};
-use crate::access::{Action, Where};
+use super::{Result, TurnRow, Tx, unix_now};
+use crate::access::{Action, Grant, Where};
 use crate::session::hash;
 
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
+
+/// The actor of what nobody decided: a question that timed out, was stopped or outlived its process. No
+/// network has such an id.
+pub const GATEWAY: &str = "(gateway)";
 
 /// A decision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +28,7 @@ pub struct AuditRow {
     pub action: String,
     pub allowed: bool,
     pub rule: String,
+    pub digest: Option<String>,
 }
 
 /// Which decisions somebody wants to see. Everything that is `None` does not matter.
@@ -75,24 +80,56 @@ impl Tx<'_> {
         allowed: bool,
         rule: &str,
     ) -> Result<()> {
+        self.add_audit(account, actor.as_str(), room, place, &action.name(), allowed, rule, None)
+    }
+
+    /// Keeps how an agent's question came out, once for each. `actor` is who decided it: a person, or
+    /// [`GATEWAY`]; `grant` is how far it was allowed, `None` if it was not.
+    pub fn audit_ask(
+        &self,
+        turn: &TurnRow,
+        digest: &str,
+        actor: &str,
+        grant: Option<Grant>,
+        rule: &str,
+    ) -> Result<()> {
+        let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
+        let (account, room, place) = (&turn.account, &turn.place.room, Where::from(turn.direct));
+        self.add_audit(account, actor, room, place, &action, grant.is_some(), rule, Some(digest))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row")]
+    fn add_audit(
+        &self,
+        account: &AccountId,
+        actor: &str,
+        room: &RoomId,
+        place: Where,
+        action: &str,
+        allowed: bool,
+        rule: &str,
+        digest: Option<&str>,
+    ) -> Result<()> {
         let place = match place {
             Where::Direct => "direct",
             Where::Room => "room",
         };
+        let room = room_hash(account, room);
         self.conn
             .prepare_cached(
-                "INSERT INTO audit (at, account, actor, room, place, action, allowed, rule)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO audit (at, account, actor, room, place, action, allowed, rule, digest)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 unix_now(),
                 account.as_str(),
-                actor.as_str(),
-                room_hash(account, room),
+                actor,
+                room,
                 place,
-                action.name(),
+                action,
                 allowed,
                 rule,
+                digest
             ])?;
         Ok(())
     }
@@ -100,7 +137,7 @@ impl Tx<'_> {
     /// The newest decisions that fit, oldest first.
     pub fn audited(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT seq, at, account, actor, room, place, action, allowed, rule FROM audit
+            "SELECT seq, at, account, actor, room, place, action, allowed, rule, digest FROM audit
              WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR actor = ?2) AND (?3 IS NULL OR room = ?3)
                  AND (?4 IS NULL OR allowed = ?4) AND (?5 IS NULL OR at >= ?5)
              ORDER BY seq DESC LIMIT ?6",
@@ -119,6 +156,7 @@ impl Tx<'_> {
                     action: row.get(6)?,
                     allowed: row.get(7)?,
                     rule: row.get(8)?,
+                    digest: row.get(9)?,
                 })
             },
         )?;

@@ -120,7 +120,8 @@ CREATE TABLE audit (
     at INTEGER NOT NULL, account TEXT NOT NULL, actor TEXT NOT NULL,
     room TEXT NOT NULL,                    -- a hash
     place TEXT NOT NULL,                   -- direct, room
-    action TEXT NOT NULL, allowed INTEGER NOT NULL, rule TEXT NOT NULL
+    action TEXT NOT NULL, allowed INTEGER NOT NULL, rule TEXT NOT NULL,
+    digest TEXT                            -- of what an agent asked for; NULL for everything else
 );
 CREATE INDEX audit_actor ON audit (account, actor, at);
 
@@ -138,16 +139,21 @@ CREATE TABLE pairings (
     PRIMARY KEY (account, person)
 ) WITHOUT ROWID;
 
--- Questions of agents that a person must answer. None of them outlives its process.
+-- Questions of agents that a person must answer. None of them outlives its process: what is open or approved
+-- at a start is denied.
 CREATE TABLE asks (
-    id TEXT PRIMARY KEY, code TEXT NOT NULL, turn TEXT NOT NULL, session TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE, code TEXT NOT NULL, turn TEXT NOT NULL, session TEXT NOT NULL,
     account TEXT NOT NULL, room TEXT NOT NULL, thread TEXT,
-    title TEXT NOT NULL, digest TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open',    -- open, approved, denied
+    title TEXT NOT NULL,                   -- as it is shown
+    digest TEXT NOT NULL,                  -- of everything that was asked
+    state TEXT NOT NULL DEFAULT 'open',    -- open, approved (by a person), taken (by the agent), denied
     scope TEXT, by TEXT, rule TEXT,        -- how it was decided
-    asked INTEGER NOT NULL, expires INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX asks_open ON asks (account, room) WHERE state = 'open';
+    asked INTEGER NOT NULL, expires INTEGER NOT NULL, ended INTEGER
+);
+CREATE INDEX asks_place ON asks (account, room, state);
+CREATE UNIQUE INDEX asks_code ON asks (account, code) WHERE state = 'open';
+CREATE INDEX asks_turn ON asks (turn);
 
 -- What need not be asked again.
 CREATE TABLE grants (

@@ -8,14 +8,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::asks::Voice;
 use super::judge::{Facts, Verdict, judge};
 use super::log::TurnLog;
 use super::sink::Sink;
 use super::{Running, Turns, told};
 use crate::access::{Action, Actor, Where};
-use crate::agent::{
-    AgentError, Attempt, Message, Origin, Out as _, Prepared, Role, Turn, TurnEnd, TurnEvent,
-};
+use crate::agent::{AgentError, Attempt, Message, Origin, Prepared, Role, Turn, TurnEnd, TurnEvent};
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
 use crate::rules::Rules;
@@ -256,7 +255,8 @@ impl Turns {
         failpoint("turn.dispatched");
 
         let stop = CancellationToken::new();
-        let mut run = self.agent.run_turn(turn, prepared, sink, stop.clone());
+        let voice = Voice::new(sink, &self.asks, row, &running.stop);
+        let mut run = self.agent.run_turn(turn, prepared, &voice, stop.clone());
         tokio::select! {
             end = &mut run => return Ok(end),
             () = self.interrupted(running, sink) => {}

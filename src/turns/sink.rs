@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
-use crate::agent::{Out, TurnEvent};
+use crate::agent::TurnEvent;
 use crate::reply::{Part, ThinkFilter};
 use crate::testing::failpoint;
 
-/// The [`Out`] of one turn, the same over all its attempts.
+/// The events of one turn, the same over all its attempts.
 pub(super) struct Sink<'a> {
     log: &'a TurnLog,
     /// Fired when the turn has grown beyond its cap: the agent ends, and the engine sees why.
@@ -29,6 +29,22 @@ struct Inner {
 impl<'a> Sink<'a> {
     pub fn new(log: &'a TurnLog) -> Self {
         Self { log, full: CancellationToken::new(), inner: Mutex::default() }
+    }
+
+    /// Takes what happened.
+    pub fn emit(&self, event: TurnEvent<'_>) {
+        let TurnEvent::Text(text) = event else { return self.append(event) };
+        failpoint("stream.text");
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
+        inner.reached += text.len();
+        inner.furthest = inner.furthest.max(inner.reached);
+        // A replay that differs from what came before may cut a character in two; then the whole
+        // piece is taken, because a doubled word is better than a lost one.
+        let new = text.get(known..).unwrap_or(text);
+        if !new.is_empty() {
+            inner.filter.push(new, |part| self.take(part));
+        }
     }
 
     /// The next attempt replays the same run from its start: what came before is not taken again.
@@ -52,23 +68,6 @@ impl<'a> Sink<'a> {
     fn append(&self, event: TurnEvent<'_>) {
         if self.log.append(event).is_err() {
             self.full.cancel();
-        }
-    }
-}
-
-impl Out for Sink<'_> {
-    fn emit(&self, event: TurnEvent<'_>) {
-        let TurnEvent::Text(text) = event else { return self.append(event) };
-        failpoint("stream.text");
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
-        inner.reached += text.len();
-        inner.furthest = inner.furthest.max(inner.reached);
-        // A replay that differs from what came before may cut a character in two; then the whole
-        // piece is taken, because a doubled word is better than a lost one.
-        let new = text.get(known..).unwrap_or(text);
-        if !new.is_empty() {
-            inner.filter.push(new, |part| self.take(part));
         }
     }
 }

@@ -111,6 +111,27 @@ texts! {
     Usage "usage" Part ["session", "day", "month"]
     UsageLine "usage_line" Part ["turns", "input", "output"]
 
+    // Questions of the agent.
+    Ask "ask" Part ["title", "action", "code"]
+    AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskUnshowable "ask_unshowable" Notice ["title"]
+    AskTooMany "ask_too_many" Notice []
+    AskApprovedOnce "ask_approved_once" Notice ["title"]
+    AskApprovedSession "ask_approved_session" Notice ["title"]
+    AskApprovedAlways "ask_approved_always" Notice ["title", "days"]
+    AskDenied "ask_denied" Notice ["title"]
+    AskTimeout "ask_timeout" Notice ["minutes", "title"]
+    AskStopped "ask_stopped" Notice ["title"]
+    AskRestarted "ask_restarted" Notice ["title"]
+    AskGone "ask_gone" Notice ["title"]
+    AskNone "ask_none" Notice []
+    AskUnknown "ask_unknown" Notice ["code"]
+    AskWhich "ask_which" Notice ["command", "list"]
+    AskWhichItem "ask_which_item" Part ["code", "title"]
+    AskNameIt "ask_name_it" Notice ["command"]
+    ApproveWords "approve_words" Notice []
+    DenyWords "deny_words" Notice []
+
     // Pairing.
     PairingCode "pairing_code" Part ["code", "minutes"]
     Paired "paired" Notice []

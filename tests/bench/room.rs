@@ -128,6 +128,7 @@ pub async fn gateway(
             retry_for: Duration::ZERO,
             turn_bytes: 16 << 20,
             stop_grace: Duration::from_secs(1),
+            ask_for: Duration::from_secs(300),
         },
         display: Display { steps: true, edits: EDITS },
         live: Live::new(Rules {

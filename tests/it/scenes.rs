@@ -2,6 +2,7 @@
 
 mod access;
 mod asking;
+mod asks;
 mod busy;
 mod clock;
 mod commands;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::proxy::Proxy;
-use talaria::agent::{Agent as _, Attempt, Origin, Out, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{Agent as _, Ask, Attempt, Choice, Origin, Out, Turn, TurnEnd, TurnEvent};
 use talaria::config::{AgentChoice, Config, Sources};
 use talaria::session::{SessionId, TurnId};
-use talaria_platform::CancellationToken;
+use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, Upstream, delta};
@@ -134,6 +134,10 @@ impl Out for Heard {
             self.text.lock().unwrap().push_str(text);
             self.news.notify_one();
         }
+    }
+
+    fn ask(&self, _ask: Ask) -> BoxFuture<'_, Choice> {
+        Box::pin(async { Choice::Deny })
     }
 }
 

@@ -179,6 +179,24 @@ impl TestGateway {
         self.begin().await;
     }
 
+    /// Ends as after a power cut: what is on disk at this moment is all that is left, and what is still under way
+    /// comes to nothing. [`restart`](Self::restart) begins the next life.
+    pub async fn kill(&mut self) {
+        let left = tempfile::tempdir().unwrap();
+        let (from, to) = (self.folder.path().to_owned(), left.path().to_owned());
+        // In a job of the writer, so that it is one moment.
+        let copied = self.store().write(move |_| {
+            for file in ["talaria.db", "talaria.db-wal"] {
+                std::fs::copy(from.join(file), to.join(file)).unwrap();
+            }
+            Ok(())
+        });
+        copied.await.unwrap();
+        self.chat = self.chat.next_life();
+        self.drain().await;
+        self.folder = left;
+    }
+
     /// Waits until every platform has ended by itself.
     pub async fn finished(&mut self) -> Ended {
         self.running.as_mut().unwrap().gateway.finished().await.unwrap()
@@ -198,6 +216,7 @@ impl TestGateway {
                 retry_for: self.setup.retry_for,
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
+                ask_for: Duration::from_secs(300),
             },
             display: Display { steps: true, edits: self.setup.edits },
             live: self.live.clone(),

@@ -35,6 +35,14 @@ pub struct Room {
     pub thread: Option<String>,
 }
 
+/// A message that asks something.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub message: MessageId,
+    pub code: String,
+    pub text: String,
+}
+
 /// One line of a room's timeline.
 #[derive(Clone)]
 enum Line {
@@ -171,6 +179,20 @@ impl Room {
     pub async fn shows(&self, words: &str) {
         let found = || self.now().contains(words).then_some(());
         self.chat.until(&format!("the room shows {words:?}"), found).await;
+    }
+
+    /// What the agent has asked here, oldest first.
+    pub fn asked(&self) -> Vec<Asked> {
+        let code =
+            |text: &str| text.split_once("`/approve ").and_then(|(_, rest)| rest.get(..4)).map(str::to_owned);
+        let asked = self.chat.asked(&self.name).into_iter();
+        asked.map(|(message, text)| Asked { code: code(&text).unwrap(), message, text }).collect()
+    }
+
+    /// Waits until the agent asks something with these words, and returns the latest of that.
+    pub async fn is_asked(&self, words: &str) -> Asked {
+        let found = || self.asked().into_iter().rfind(|asked| asked.text.contains(words));
+        self.chat.until(&format!("the agent asks {words:?}"), found).await
     }
 
     /// Our messages that are there now, oldest first, each with its whole text.

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Image, Message, Out, Prepared, Step, StepState,
-    Turn, TurnEnd, TurnEvent, Usage,
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Image, Message, Out, Prepared, Step,
+    StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// The agent; cheap to clone.
 #[derive(Clone)]
@@ -33,6 +34,17 @@ struct State {
     heard: Vec<Heard>,
     prepared: usize,
     refusals: Vec<AgentError>,
+    answers: Vec<Answer>,
+    ran: Vec<String>,
+}
+
+/// What the agent was told when it asked.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub ask: Ask,
+    pub choice: Choice,
+    pub asked: Instant,
+    pub told: Instant,
 }
 
 /// What the agent was asked to run.
@@ -75,6 +87,10 @@ enum Does {
     Fails(AgentError),
     Ends(TurnEnd),
     Panics,
+    /// Asks all of these at once and waits for every answer.
+    Asks(Vec<Ask>),
+    /// Asks, and does not wait for the answer.
+    AsksBriefly(Ask, Duration),
 }
 
 impl Scripted {
@@ -99,6 +115,27 @@ impl Scripted {
     /// The next request cannot even be made ready.
     pub fn cannot_prepare(&self, kind: AgentErrorKind, words: &str) {
         self.state().refusals.push(AgentError::new(kind, words));
+    }
+
+    /// Every answer it got, in order.
+    pub fn answers(&self) -> Vec<Answer> {
+        self.state().answers.clone()
+    }
+
+    /// What it did because it was allowed to, in order.
+    pub fn ran(&self) -> Vec<String> {
+        self.state().ran.clone()
+    }
+
+    /// Asks, and acts only if that is allowed.
+    async fn ask(&self, out: &dyn Out, ask: Ask) {
+        let asked = Instant::now();
+        let choice = out.ask(ask.clone()).await;
+        let mut state = self.state();
+        if let Choice::Allow(_) = choice {
+            state.ran.push(ask.detail.clone());
+        }
+        state.answers.push(Answer { ask, choice, asked, told: Instant::now() });
     }
 
     /// Everything it was asked to run.
@@ -178,6 +215,21 @@ impl Script {
         self.does(Does::Panics)
     }
 
+    /// Asks whether it may do this, and does it only if it may.
+    pub fn asks(self, title: &str, detail: &str) -> Self {
+        self.asks_all([ask(title, detail)])
+    }
+
+    /// Asks all of these at once.
+    pub fn asks_all(self, asks: impl IntoIterator<Item = Ask>) -> Self {
+        self.does(Does::Asks(asks.into_iter().collect()))
+    }
+
+    /// Asks, and thinks better of it after a while.
+    pub fn asks_briefly(self, patience: Duration, title: &str, detail: &str) -> Self {
+        self.does(Does::AsksBriefly(ask(title, detail), patience))
+    }
+
     /// Waits until the script has come to a [`then_hangs`](Self::then_hangs).
     pub async fn is_hanging(&self) {
         let _ = self.0.hanging.subscribe().wait_for(|hanging| *hanging).await;
@@ -198,7 +250,12 @@ impl Script {
         self
     }
 
-    async fn run(&self, out: &dyn Out, stop: &CancellationToken) -> Result<TurnEnd, AgentError> {
+    async fn run(
+        &self,
+        agent: &Scripted,
+        out: &dyn Out,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
         let lines = lock(&self.0.lines).clone();
         for line in lines {
             match line {
@@ -229,6 +286,12 @@ impl Script {
                 Does::Fails(error) => return Err(error),
                 Does::Ends(end) => return Ok(end),
                 Does::Panics => panic!("the script said so"),
+                Does::Asks(asks) => {
+                    futures_util::future::join_all(asks.into_iter().map(|ask| agent.ask(out, ask))).await;
+                }
+                Does::AsksBriefly(ask, patience) => {
+                    let _ = tokio::time::timeout(patience, agent.ask(out, ask)).await;
+                }
             }
         }
         Ok(TurnEnd::Done)
@@ -271,7 +334,7 @@ impl Agent for Scripted {
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
             });
             match self.take_script(&turn.prompt) {
-                Some(script) => script.run(out, &stop).await,
+                Some(script) => script.run(self, out, &stop).await,
                 None => {
                     out.emit(TurnEvent::Text("ok"));
                     Ok(TurnEnd::Done)
@@ -283,4 +346,9 @@ impl Agent for Scripted {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A question without a folder.
+pub fn ask(title: &str, detail: &str) -> Ask {
+    Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use talaria_platform::{
-    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, Rate, SendKey,
+    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey,
 };
 use tokio::sync::watch;
 
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Chat {
     pub(super) about: Capabilities,
     state: Arc<Mutex<State>>,
+    /// Which life of the gateway this is for: the requests of one that was killed come to nothing.
+    pub(super) life: u64,
     /// Counts changes, so that tests can wait for one.
     pub(super) changes: Arc<watch::Sender<u64>>,
 }
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub files: HashMap<MediaId, Vec<u8>>,
     pub typing: HashMap<String, bool>,
     pub violations: Vec<String>,
+    /// The life of the gateway that may still do something.
+    pub life: u64,
     /// Reading fails so often, each time like this.
     pub reading_fails: VecDeque<ErrorKind>,
     /// How often reading was begun.
@@ -60,7 +64,13 @@ pub(super) struct Posted {
 impl Chat {
     pub fn new(about: Capabilities, limit: Option<Rate>) -> Self {
         let state = State { bucket: limit.map(Bucket::new), ..State::default() };
-        Self { about, state: Arc::new(Mutex::new(state)), changes: Arc::new(watch::Sender::new(0)) }
+        Self { about, state: Arc::new(Mutex::new(state)), life: 0, changes: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// The same network for the next gateway; this one's requests come to nothing from now on.
+    pub fn next_life(&self) -> Self {
+        self.state().life += 1;
+        Self { life: self.life + 1, ..self.clone() }
     }
 
     /// The next send fails like this.
@@ -187,6 +197,15 @@ impl Chat {
         let state = self.state();
         let there = state.messages.iter().filter(|message| message.room == room && !message.deleted);
         there.map(|message| message.body.markdown.clone()).collect()
+    }
+
+    /// The messages in a room that ask something, whether answered or not, oldest first.
+    pub(super) fn asked(&self, room: &str) -> Vec<(MessageId, String)> {
+        let state = self.state();
+        let asks = |message: &Posted| message.room == room && message.body.kind == BodyKind::Ask;
+        let all = state.messages.iter().enumerate().filter(|(_, message)| asks(message));
+        all.map(|(number, message)| (MessageId::new(format!("m{number}")), message.body.markdown.clone()))
+            .collect()
     }
 
     pub(super) fn revisions(&self, room: &str) -> Vec<String> {

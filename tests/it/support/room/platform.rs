@@ -103,6 +103,9 @@ impl Chat {
             body: body.clone(),
             refused: false,
         };
+        if self.state().life != self.life {
+            std::future::pending::<()>().await;
+        }
         let _under_way = UnderWay::new(self, &request);
         let (fault, refused) = {
             let mut state = self.state();

@@ -1,0 +1,339 @@
+//! What agents asked, and what need not be asked again. Here it is decided who was first: an answer, the
+//! end of the time, a stop or another process.
+//!
+//! An ask is open, then approved by a person or denied; an approved one is taken when the agent is told. Each
+//! step is one `UPDATE` that names the state before it, so that of two at the same moment one finds nothing.
+
+use rusqlite::{OptionalExtension as _, Row, params};
+use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
+
+use super::{Result, Tx, unix_now};
+use crate::access::Grant;
+use crate::session::{AskId, SessionId, TurnId};
+use crate::testing::broken;
+
+/// How long a grant holds, in days.
+pub const GRANT_DAYS: usize = 30;
+
+/// The same in seconds; rows of what is over are kept as long.
+const KEPT: i64 = GRANT_DAYS as i64 * 24 * 60 * 60;
+
+/// An ask as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct AskRow {
+    pub id: AskId,
+    pub code: String,
+    pub turn: TurnId,
+    pub session: SessionId,
+    pub account: AccountId,
+    pub place: Place,
+    pub title: String,
+    pub digest: String,
+}
+
+/// An ask that may be answered now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAsk {
+    /// Which.
+    pub ask: AskRow,
+    /// The message that asks is known to be in the room.
+    pub shown: bool,
+}
+
+/// How far an ask has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AskState {
+    /// Nobody has answered.
+    Open,
+    /// A person has allowed it; the agent does not know yet.
+    Approved {
+        /// How far.
+        grant: Grant,
+        /// Who.
+        by: String,
+    },
+    /// It is over.
+    Over,
+}
+
+/// Something that need not be asked again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct GrantRow {
+    pub id: String,
+    pub title: String,
+    pub session: Option<SessionId>,
+    pub account: AccountId,
+    pub room: RoomId,
+    pub by: String,
+    pub granted: i64,
+    pub expires: i64,
+}
+
+const COLUMNS: &str =
+    "asks.id, code, asks.turn, asks.session, asks.account, asks.room, asks.thread, title, digest";
+
+/// Whoever is asked to stop must not be allowed anything any more.
+const NOT_STOPPED: &str = "(SELECT stop FROM turns WHERE turns.id = asks.turn) = 0";
+
+impl Tx<'_> {
+    /// Opens a question that may be answered until `expires`. `false`: its code is taken.
+    pub fn add_ask(&self, ask: &AskRow, expires: i64) -> Result<bool> {
+        let added = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO asks (id, code, turn, session, account, room, thread, title, digest, asked, expires)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                 ON CONFLICT (account, code) WHERE state = 'open' DO NOTHING",
+            )?
+            .execute(params![
+                ask.id.0,
+                ask.code,
+                ask.turn.0,
+                ask.session.0,
+                ask.account.as_str(),
+                ask.place.room.as_str(),
+                ask.place.thread.as_ref().map(ThreadId::as_str),
+                ask.title,
+                ask.digest,
+                unix_now(),
+                expires,
+            ])?;
+        Ok(added == 1)
+    }
+
+    /// How many questions a turn has asked, and how many of them are open.
+    pub fn asked_by(&self, turn: &TurnId) -> Result<(usize, usize)> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*), count(*) FILTER (WHERE state = 'open') FROM asks WHERE turn = ?1",
+        )?;
+        Ok(query.query_row([&turn.0], |row| Ok((row.get(0)?, row.get(1)?)))?)
+    }
+
+    /// The questions of a place that may be answered now, oldest first.
+    pub fn open_asks(&self, account: &AccountId, place: &Place) -> Result<Vec<OpenAsk>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {COLUMNS}, EXISTS (SELECT 1 FROM outbox WHERE key = 'a.' || asks.id AND outbox.state = 'sent')
+             FROM asks WHERE account = ?1 AND (room = ?2 OR ?5) AND (thread IS ?3 OR ?5) AND state = 'open'
+                 AND expires > ?4 AND {NOT_STOPPED} ORDER BY seq",
+        ))?;
+        let rows = query.query_map(
+            params![
+                account.as_str(),
+                place.room.as_str(),
+                place.thread.as_ref().map(ThreadId::as_str),
+                if broken("ask expiry") { 0 } else { unix_now() },
+                broken("ask place"),
+            ],
+            |row| Ok(OpenAsk { ask: read_ask(row)?, shown: row.get(9)? }),
+        )?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The question that a message of ours in this room asks, if it may be answered now.
+    pub fn ask_shown_by(
+        &self,
+        account: &AccountId,
+        place: &Place,
+        message: &MessageId,
+    ) -> Result<Option<AskRow>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM asks JOIN outbox ON outbox.key = 'a.' || asks.id
+             WHERE asks.account = ?1 AND asks.room = ?2 AND asks.state = 'open' AND expires > ?3
+                 AND {NOT_STOPPED} AND outbox.account = asks.account AND outbox.room = asks.room AND message = ?4",
+        ))?;
+        Ok(query
+            .query_row(params![account.as_str(), place.room.as_str(), unix_now(), message.as_str()], |row| {
+                read_ask(row)
+            })
+            .optional()?)
+    }
+
+    /// Whether a question of this place came to its end after `since`.
+    pub fn ask_ended_since(&self, account: &AccountId, place: &Place, since: i64) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM asks WHERE account = ?1 AND room = ?2 AND thread IS ?3
+                 AND state <> 'open' AND ended > ?4)",
+        )?;
+        let thread = place.thread.as_ref().map(ThreadId::as_str);
+        Ok(query
+            .query_row(params![account.as_str(), place.room.as_str(), thread, since], |row| row.get(0))?)
+    }
+
+    /// A person allows it. `false`: too late.
+    pub fn approve_ask(&self, id: &AskId, by: &str, grant: Grant) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(&format!(
+                "UPDATE asks SET state = 'approved', scope = ?2, by = ?3, ended = ?4
+                 WHERE id = ?1 AND state = 'open' AND (expires > ?4 OR ?5) AND {NOT_STOPPED}"
+            ))?
+            .execute(params![id.0, grant.name(), by, unix_now(), broken("ask expiry")])?;
+        Ok(changed == 1)
+    }
+
+    /// A person, or for some `rule` the gateway, refuses it. `false`: too late.
+    pub fn deny_ask(&self, id: &AskId, by: &str, rule: &str) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE asks SET state = 'denied', by = ?2, rule = ?3, ended = ?4 WHERE id = ?1 AND state = 'open'",
+            )?
+            .execute(params![id.0, by, rule, unix_now()])?;
+        Ok(changed == 1)
+    }
+
+    /// How far a question has come.
+    pub fn ask_state(&self, id: &AskId) -> Result<AskState> {
+        let mut query = self.conn.prepare_cached("SELECT state, scope, by FROM asks WHERE id = ?1")?;
+        let found = query
+            .query_row([&id.0], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, Option<String>>(1)?,
+                    row.get::<_, Option<String>>(2)?,
+                ))
+            })
+            .optional()?;
+        Ok(match found {
+            Some((state, ..)) if state == "open" => AskState::Open,
+            Some((state, Some(scope), Some(by))) if state == "approved" => {
+                // A scope that does not read back is the narrowest.
+                let grant = Grant::ALL.into_iter().find(|grant| grant.name() == scope).unwrap_or(Grant::Once);
+                AskState::Approved { grant, by }
+            }
+            _ => AskState::Over,
+        })
+    }
+
+    /// The agent is about to be told that it may act: an approval counts once, and never after a stop.
+    pub fn take_ask(&self, id: &AskId) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(&format!(
+                "UPDATE asks SET state = 'taken', rule = 'approved' WHERE id = ?1 AND state = 'approved'
+                     AND ({NOT_STOPPED} OR ?2)"
+            ))?
+            .execute(params![id.0, broken("ask stop")])?;
+        Ok(changed == 1)
+    }
+
+    /// Whatever a person said, nothing may be done any more. `false`: it was over before.
+    pub fn withdraw_ask(&self, id: &AskId, rule: &str) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE asks SET state = 'denied', rule = ?2, ended = ?3
+                 WHERE id = ?1 AND state IN ('open', 'approved')",
+            )?
+            .execute(params![id.0, rule, unix_now()])?;
+        Ok(changed == 1)
+    }
+
+    /// Every question that an earlier process left; nobody waits for its answer.
+    pub fn left_asks(&self) -> Result<Vec<AskRow>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM asks WHERE state IN ('open', 'approved') ORDER BY seq"
+        ))?;
+        let rows = query.query_map([], |row| read_ask(row))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Forgets what is long over. Called once at each start.
+    pub fn prune_asks(&self) -> Result<()> {
+        let now = unix_now();
+        self.conn
+            .execute("DELETE FROM asks WHERE state IN ('taken', 'denied') AND asked < ?1", [now - KEPT])?;
+        self.conn.execute("DELETE FROM grants WHERE expires <= ?1", [now])?;
+        Ok(())
+    }
+
+    /// The same need not be asked again: in this session, or in this room whatever the session.
+    pub fn add_grant(&self, ask: &AskRow, grant: Grant, by: &str) -> Result<()> {
+        let session = match grant {
+            Grant::Once => return Ok(()),
+            Grant::Session => Some(&ask.session.0),
+            Grant::Always => None,
+        };
+        let now = unix_now();
+        self.conn
+            .prepare_cached(
+                "INSERT INTO grants (id, digest, title, session, account, room, by, granted, expires)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                crate::session::random_hex(4),
+                ask.digest,
+                ask.title,
+                session,
+                ask.account.as_str(),
+                ask.place.room.as_str(),
+                by,
+                now,
+                now + KEPT,
+            ])?;
+        Ok(())
+    }
+
+    /// Who allowed this before, here and for longer than once, and how far; the furthest first.
+    pub fn granted(
+        &self,
+        account: &AccountId,
+        room: &RoomId,
+        session: &SessionId,
+        digest: &str,
+    ) -> Result<Vec<(Grant, String)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND digest = ?3
+                 AND (session IS NULL OR session = ?4) AND expires > ?5 ORDER BY session IS NULL DESC, granted",
+        )?;
+        let rows = query
+            .query_map(params![account.as_str(), room.as_str(), digest, session.0, unix_now()], |row| {
+                Ok((if row.get(0)? { Grant::Always } else { Grant::Session }, row.get(1)?))
+            })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Everything that need not be asked again, oldest first.
+    pub fn grants(&self) -> Result<Vec<GrantRow>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id, title, session, account, room, by, granted, expires FROM grants
+             WHERE expires > ?1 ORDER BY granted, id",
+        )?;
+        let rows = query.query_map([unix_now()], |row| {
+            Ok(GrantRow {
+                id: row.get(0)?,
+                title: row.get(1)?,
+                session: row.get::<_, Option<String>>(2)?.map(SessionId),
+                account: AccountId::new(row.get::<_, String>(3)?),
+                room: RoomId::new(row.get::<_, String>(4)?),
+                by: row.get(5)?,
+                granted: row.get(6)?,
+                expires: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// From now on it is asked again. `false`: there is no such grant.
+    pub fn revoke_grant(&self, id: &str) -> Result<bool> {
+        Ok(self.conn.prepare_cached("DELETE FROM grants WHERE id = ?1")?.execute([id])? > 0)
+    }
+}
+
+fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
+    Ok(AskRow {
+        id: AskId(row.get(0)?),
+        code: row.get(1)?,
+        turn: TurnId(row.get(2)?),
+        session: SessionId(row.get(3)?),
+        account: AccountId::new(row.get::<_, String>(4)?),
+        place: Place {
+            room: RoomId::new(row.get::<_, String>(5)?),
+            thread: row.get::<_, Option<String>>(6)?.map(ThreadId::new),
+        },
+        title: row.get(7)?,
+        digest: row.get(8)?,
+    })
+}

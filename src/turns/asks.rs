@@ -1,0 +1,123 @@
+//! An agent asks people, and waits for their answer.
+//!
+//! What is decided is decided in the store, once; here somebody waits for it on the agent's behalf. A question
+//! has a task of its own, so that it comes to an end however the agent is left: answered, too late, stopped,
+//! at the end of the process, or no longer wanted. Whatever goes wrong, the answer is no.
+
+mod asking;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria_platform::BoxFuture;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::sink::Sink;
+use crate::agent::{Ask, Choice, Out, TurnEvent};
+use crate::delivery::Delivery;
+use crate::rules::Live;
+use crate::session::AskId;
+use crate::store::{self, GATEWAY, Store, TurnRow};
+use crate::testing::broken;
+use crate::words::Text;
+use asking::{Asking, tell};
+
+/// What agents ask people. One per engine.
+pub(super) struct Asks {
+    pub store: Store,
+    pub delivery: Arc<Delivery>,
+    pub live: Arc<Live>,
+    /// How long people have.
+    pub answer_within: Duration,
+    /// The engine's own: fired when the process is about to end.
+    pub draining: CancellationToken,
+    /// The engine's own: it waits for these at the end.
+    pub tasks: TaskTracker,
+    /// Whom to wake when a person has answered; the other end is the task of the question.
+    pub waiting: Mutex<HashMap<AskId, Arc<Notify>>>,
+}
+
+impl Asks {
+    /// Somebody answered. A question nobody waits for is over, and the store says so.
+    pub fn answered(&self, ask: &AskId) {
+        if let Some(waiter) = self.waiting().get(ask) {
+            waiter.notify_one();
+        }
+    }
+
+    /// Denies whatever an earlier process left, and says so where it was asked. Also what a person had allowed
+    /// and the agent was not told: it is another process that would act.
+    pub async fn deny_left(&self) -> store::Result<()> {
+        let rules = self.live.now();
+        let denied = self.store.write(move |tx| {
+            tx.prune_asks()?;
+            let left = tx.left_asks()?;
+            for ask in &left {
+                let Some(turn) = tx.turn(&ask.turn)? else { continue };
+                if tx.withdraw_ask(&ask.id, "restart")? {
+                    tx.audit_ask(&turn, &ask.digest, GATEWAY, None, "restart")?;
+                    let words = Text::AskRestarted.with("title", ask.title.as_str());
+                    tell(tx, &rules.words, &turn, ask.id.end_key(), &words)?;
+                }
+            }
+            Ok(left.len())
+        });
+        let denied = denied.await?;
+        if denied > 0 {
+            tracing::info!(asks = denied, "questions of the last run are denied");
+            self.delivery.accounts().for_each(|account| account.wake());
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits.
+    async fn ask(self: &Arc<Self>, turn: &TurnRow, stop: &CancellationToken, ask: Ask) -> Choice {
+        let (reply, choice) = oneshot::channel();
+        let asking = Asking { asks: self.clone(), turn: turn.clone(), stop: stop.clone() };
+        self.tasks.spawn(asking.run(ask, reply));
+        let choice = choice.await.unwrap_or(Choice::Deny);
+        // The last look: nothing is waited for between this and the agent.
+        match self.draining.is_cancelled() || (stop.is_cancelled() && !broken("ask stop")) {
+            true => Choice::Deny,
+            false => choice,
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<AskId, Arc<Notify>>> {
+        // Every change under this lock is complete in itself.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The [`Out`] of one try of a turn: what happens goes to the sink, what is asked to people.
+pub(super) struct Voice<'a> {
+    sink: &'a Sink<'a>,
+    asks: &'a Arc<Asks>,
+    turn: &'a TurnRow,
+    /// Fired when a person asks to stop the turn.
+    stop: &'a CancellationToken,
+}
+
+impl<'a> Voice<'a> {
+    pub fn new(
+        sink: &'a Sink<'a>,
+        asks: &'a Arc<Asks>,
+        turn: &'a TurnRow,
+        stop: &'a CancellationToken,
+    ) -> Self {
+        Self { sink, asks, turn, stop }
+    }
+}
+
+impl Out for Voice<'_> {
+    fn emit(&self, event: TurnEvent<'_>) {
+        self.sink.emit(event);
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice> {
+        Box::pin(self.asks.ask(self.turn, self.stop, ask))
+    }
+}

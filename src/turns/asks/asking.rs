@@ -1,0 +1,344 @@
+//! One question from the moment it is asked to its end.
+
+use std::sync::Arc;
+
+use talaria_platform::{Body, BodyKind, SendKey, Trust, UserId};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Asks;
+use crate::access::{Action, Actor, Grant, Where};
+use crate::agent::{Ask, Choice};
+use crate::reply::{code_block, code_span};
+use crate::rules::Rules;
+use crate::session::{AskId, hash, random_code};
+use crate::store::{
+    AskRow, AskState, GATEWAY, OutboxKind, OutboxRow, Result, StoreError, TurnRow, Tx, unix_now,
+};
+use crate::testing::{broken, failpoint};
+use crate::turns::STORE_PAUSE;
+use crate::words::{Phrase, Text, Words};
+
+/// Questions of one turn that may be open at once. More could not be told apart in a room.
+const OPEN: usize = 8;
+
+/// Questions that one turn may ask. An agent that asks in circles must not fill the room for ever.
+const PER_TURN: usize = 100;
+
+/// Characters of a code. Short enough to type, and it is no secret: the room is shown it.
+const CODE: usize = 4;
+
+/// Codes that are tried before we give up; one is enough unless the account has very many open.
+const CODES: usize = 16;
+
+/// Characters of a title. It is only a name for the action, which is shown in full below it.
+const TITLE: usize = 120;
+
+/// What a question needs to wait for its answer.
+pub(super) struct Asking {
+    pub asks: Arc<Asks>,
+    pub turn: TurnRow,
+    /// Fired when a person asks to stop the turn.
+    pub stop: CancellationToken,
+}
+
+/// How a question began.
+enum Opened {
+    /// It is in the store, and the room will be shown it.
+    Waits(AskRow),
+    /// There is nothing to wait for.
+    Decided(Choice),
+}
+
+/// Why it is time to look what became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Somebody has answered.
+    Answered,
+    /// The time is over.
+    Timeout,
+    /// A person asked to stop the turn.
+    Stopped,
+    /// The process is about to end.
+    Restart,
+    /// The agent no longer waits.
+    Gone,
+}
+
+impl Why {
+    /// Its name in the audit.
+    fn rule(self) -> &'static str {
+        match self {
+            Self::Answered | Self::Stopped => "stopped",
+            Self::Timeout => "timeout",
+            Self::Restart => "restart",
+            Self::Gone => "gone",
+        }
+    }
+
+    fn text(self, asks: &Asks, title: &str) -> Phrase {
+        match self {
+            Self::Answered | Self::Stopped => Text::AskStopped.with("title", title),
+            Self::Timeout => {
+                let minutes = asks.answer_within.as_secs().div_ceil(60);
+                Text::AskTimeout.with("minutes", minutes).with("title", title)
+            }
+            Self::Restart => Text::AskRestarted.with("title", title),
+            Self::Gone => Text::AskGone.with("title", title),
+        }
+    }
+}
+
+impl Asking {
+    /// Asks, waits and tells the agent.
+    pub async fn run(self, ask: Ask, mut reply: oneshot::Sender<Choice>) {
+        let id = AskId::random();
+        let answered = Arc::new(Notify::new());
+        // Before anybody can answer.
+        self.asks.waiting().insert(id.clone(), answered.clone());
+        match self.open(&id, ask).await {
+            Ok(Opened::Waits(row)) => self.wait(&row, &answered, &mut reply).await.deliver(reply),
+            Ok(Opened::Decided(choice)) => Told(choice).deliver(reply),
+            Err(error) => {
+                tracing::error!(%error, "a question could not be kept, so the answer is no");
+                Told(Choice::Deny).deliver(reply);
+            }
+        }
+        self.asks.waiting().remove(&id);
+    }
+
+    /// Puts the question into the store and into the room, unless it is decided already.
+    async fn open(&self, id: &AskId, ask: Ask) -> Result<Opened> {
+        let Some(account) = self.asks.delivery.account(&self.turn.account) else {
+            return Ok(Opened::Decided(Choice::Deny));
+        };
+        let (id, turn, rules) = (id.clone(), self.turn.clone(), self.asks.live.now());
+        let (draining, max) = (self.asks.draining.clone(), account.about().max_text);
+        let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
+        failpoint("ask.asked");
+        let opened = self.asks.store.write(move |tx| {
+            let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask) };
+            opening.open(id, max, within, &draining)
+        });
+        let opened = opened.await?;
+        failpoint("ask.committed");
+        account.wake();
+        Ok(opened)
+    }
+
+    /// Waits until there is an end of it.
+    async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<Choice>) -> Told {
+        let deadline = Instant::now() + self.asks.answer_within;
+        loop {
+            let why = tokio::select! {
+                // What speaks against it comes first.
+                biased;
+                () = self.stop.cancelled(), if !broken("ask stop") => Why::Stopped,
+                () = self.asks.draining.cancelled() => Why::Restart,
+                () = reply.closed() => Why::Gone,
+                () = answered.notified() => Why::Answered,
+                () = tokio::time::sleep_until(deadline), if !broken("ask expiry") => Why::Timeout,
+            };
+            match self.conclude(ask, why).await {
+                Ok(Some(choice)) => return Told(choice),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "an answer could not be kept, so it is no");
+                    self.deny_later(ask.clone());
+                    return Told(Choice::Deny);
+                }
+            }
+        }
+    }
+
+    /// Makes an end of it in the store: the agent may act only if this says so. `None`: nothing has changed.
+    async fn conclude(&self, ask: &AskRow, why: Why) -> Result<Option<Choice>> {
+        let (ask, turn, asks, rules) =
+            (ask.clone(), self.turn.clone(), self.asks.clone(), self.asks.live.now());
+        let concluded = self.asks.store.write(move |tx| {
+            let why = if asks.draining.is_cancelled() { Why::Restart } else { why };
+            match (tx.ask_state(&ask.id)?, why) {
+                (AskState::Open, Why::Answered) => return Ok(None),
+                (AskState::Over, _) => return Ok(Some(Choice::Deny)),
+                (AskState::Approved { grant, by }, Why::Answered | Why::Timeout) => {
+                    if tx.take_ask(&ask.id)? {
+                        tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
+                        tx.add_grant(&ask, grant, &by)?;
+                        return Ok(Some(Choice::Allow(grant)));
+                    }
+                }
+                (AskState::Open, _) | (AskState::Approved { .. }, _) => {}
+            }
+            if tx.withdraw_ask(&ask.id, why.rule())? {
+                tx.audit_ask(&turn, &ask.digest, GATEWAY, None, why.rule())?;
+                tell(tx, &rules.words, &turn, ask.id.end_key(), &why.text(&asks, &ask.title))?;
+            }
+            Ok(Some(Choice::Deny))
+        });
+        let choice = concluded.await?;
+        failpoint("ask.concluded");
+        if let Some(account) = self.asks.delivery.account(&self.turn.account) {
+            account.wake();
+        }
+        Ok(choice)
+    }
+
+    /// The agent was told no, and the store does not know it. Until it does, somebody could still say yes to
+    /// nobody; the next start denies what is left.
+    fn deny_later(&self, ask: AskRow) {
+        let later = Self { asks: self.asks.clone(), turn: self.turn.clone(), stop: self.stop.clone() };
+        self.asks.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(STORE_PAUSE) => {}
+                    () = later.asks.draining.cancelled() => return,
+                }
+                if let Ok(_) | Err(StoreError::Closed) = later.conclude(&ask, Why::Gone).await {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// An answer on its way to the agent.
+struct Told(Choice);
+
+impl Told {
+    fn deliver(self, reply: oneshot::Sender<Choice>) {
+        // An agent that is gone does nothing anyway.
+        let _ = reply.send(self.0);
+    }
+}
+
+/// The transaction in which a question begins.
+struct Opening<'a> {
+    tx: &'a Tx<'a>,
+    rules: &'a Rules,
+    turn: &'a TurnRow,
+    ask: &'a Ask,
+    digest: String,
+}
+
+impl Opening<'_> {
+    fn open(&self, id: AskId, max: usize, within: i64, draining: &CancellationToken) -> Result<Opened> {
+        let (tx, turn) = (self.tx, self.turn);
+        if draining.is_cancelled() {
+            return self.deny("restart");
+        }
+        if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
+            return self.deny("stopped");
+        }
+        let title = code_span(&self.ask.title, TITLE);
+        // Every code is as long.
+        if self.text(&title, &"X".repeat(CODE)).is_none_or(|text| text.len() > max) {
+            let words = Text::AskUnshowable.with("title", title);
+            tell(tx, &self.rules.words, turn, id.end_key(), &words)?;
+            return self.deny("too long");
+        }
+        if let Some((grant, by)) = self.granted()? {
+            tx.audit_ask(turn, &self.digest, &by, Some(grant), "granted")?;
+            return Ok(Opened::Decided(Choice::Allow(grant)));
+        }
+        let (asked, open) = tx.asked_by(&turn.id)?;
+        if asked >= PER_TURN || open >= OPEN {
+            // One key for all of them: the room is told once.
+            tell(tx, &self.rules.words, turn, turn.id.send_key("asks"), &Text::AskTooMany.into())?;
+            return self.deny("too many");
+        }
+        let mut row = AskRow {
+            id,
+            code: String::new(),
+            turn: turn.id.clone(),
+            session: turn.session.clone(),
+            account: turn.account.clone(),
+            place: turn.place.clone(),
+            title,
+            digest: self.digest.clone(),
+        };
+        for _ in 0..CODES {
+            row.code = random_code(CODE);
+            if tx.add_ask(&row, unix_now().saturating_add(within))? {
+                let Some(text) = self.text(&row.title, &row.code) else { break };
+                tx.add_outbox(&message(turn, row.id.send_key(), BodyKind::Ask, text))?;
+                return Ok(Opened::Waits(row));
+            }
+        }
+        self.deny("too many")
+    }
+
+    /// Says no at once.
+    fn deny(&self, rule: &str) -> Result<Opened> {
+        self.tx.audit_ask(self.turn, &self.digest, GATEWAY, None, rule)?;
+        Ok(Opened::Decided(Choice::Deny))
+    }
+
+    /// The whole message that asks; `None` if it would not show what a person must judge: there is nothing, or
+    /// an operator's wording leaves it out.
+    fn text(&self, title: &str, code: &str) -> Option<String> {
+        let Ask { detail, cwd, .. } = self.ask;
+        let block = code_block(detail);
+        let folder = cwd.as_ref().map(|cwd| code_span(cwd, usize::MAX));
+        let action = match folder.clone() {
+            Some(folder) => Text::AskActionIn.with("action", block.as_str()).with("folder", folder),
+            None => Phrase::Said(block.clone()),
+        };
+        let text =
+            self.rules.words.say(&Text::Ask.with("title", title).with("action", action).with("code", code));
+        let shows = |part: &str| text.contains(part);
+        let all =
+            !detail.trim().is_empty() && shows(&block) && shows(code) && folder.is_none_or(|f| shows(&f));
+        all.then_some(text)
+    }
+
+    /// Who has allowed this before, for longer than once, and may still do so.
+    fn granted(&self) -> Result<Option<(Grant, String)>> {
+        let (tx, turn) = (self.tx, self.turn);
+        for (grant, by) in tx.granted(&turn.account, &turn.place.room, &turn.session, &self.digest)? {
+            let id = UserId::new(by.clone());
+            let actor = Actor {
+                id: &id,
+                // What was known of their message was judged then.
+                trust: Trust::Verified,
+                bot: false,
+                paired: tx.is_paired(&turn.account, &by)?,
+                left: tx.has_left(&turn.account, &turn.place.room, &by)?,
+            };
+            let policy = &self.rules.account(&turn.account).access;
+            if policy.authorize(actor, Where::from(turn.direct), Action::Approve(grant)).allowed {
+                return Ok(Some((grant, by)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What makes two questions the same: every word that was shown, and those that were not.
+fn digest(ask: &Ask) -> String {
+    let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
+    hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder))
+}
+
+/// Tells the room how it came out; nothing if the operator silenced it.
+pub(super) fn tell(tx: &Tx<'_>, words: &Words, turn: &TurnRow, key: SendKey, phrase: &Phrase) -> Result<()> {
+    let text = words.say(phrase);
+    match text.trim().is_empty() {
+        true => Ok(()),
+        false => tx.add_outbox(&message(turn, key, BodyKind::Notice, text)),
+    }
+}
+
+/// A message of its own: it must not wait for the end of the growing answer, so it belongs to no turn.
+fn message(turn: &TurnRow, key: SendKey, kind: BodyKind, text: String) -> OutboxRow {
+    OutboxRow {
+        key,
+        account: turn.account.clone(),
+        place: turn.place.clone(),
+        turn: None,
+        kind: OutboxKind::Notice,
+        part: 0,
+        body: Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, text) },
+        not_before: 0,
+    }
+}
