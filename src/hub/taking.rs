@@ -222,8 +222,9 @@ impl One<'_> {
             Rule::AdminsOnly => {
                 if let Parsed::Command(command, behind) = parsed {
                     let words = match command.action(behind) {
-                        Action::Approve(Grant::Always) => "approve always",
-                        _ => command.name(),
+                        // Less would be allowed, so say which words were too much.
+                        action @ Action::Approve(Grant::Always) => action.name(),
+                        _ => command.name().to_owned(),
                     };
                     self.notice(&Text::AdminsOnly.with("command", words))?;
                 }

@@ -123,8 +123,8 @@ impl Tx<'_> {
                 account.as_str(),
                 place.room.as_str(),
                 place.thread.as_ref().map(ThreadId::as_str),
-                if broken("ask expiry") { 0 } else { unix_now() },
-                broken("ask place"),
+                if broken("ask-expiry") { 0 } else { unix_now() },
+                broken("ask-place"),
             ],
             |row| Ok(OpenAsk { ask: read_ask(row)?, shown: row.get(9)? }),
         )?;
@@ -169,7 +169,7 @@ impl Tx<'_> {
                 "UPDATE asks SET state = 'approved', scope = ?2, by = ?3, ended = ?4
                  WHERE id = ?1 AND state = 'open' AND (expires > ?4 OR ?5) AND {NOT_STOPPED}"
             ))?
-            .execute(params![id.0, grant.name(), by, unix_now(), broken("ask expiry")])?;
+            .execute(params![id.0, grant.name(), by, unix_now(), broken("ask-expiry")])?;
         Ok(changed == 1)
     }
 
@@ -215,7 +215,7 @@ impl Tx<'_> {
                 "UPDATE asks SET state = 'taken', rule = 'approved' WHERE id = ?1 AND state = 'approved'
                      AND ({NOT_STOPPED} OR ?2)"
             ))?
-            .execute(params![id.0, broken("ask stop")])?;
+            .execute(params![id.0, broken("ask-stop")])?;
         Ok(changed == 1)
     }
 

@@ -80,7 +80,7 @@ impl Asks {
         self.tasks.spawn(asking.run(ask, reply));
         let choice = choice.await.unwrap_or(Choice::Deny);
         // The last look: nothing is waited for between this and the agent.
-        match self.draining.is_cancelled() || (stop.is_cancelled() && !broken("ask stop")) {
+        match self.draining.is_cancelled() || (stop.is_cancelled() && !broken("ask-stop")) {
             true => Choice::Deny,
             false => choice,
         }

@@ -134,11 +134,11 @@ impl Asking {
             let why = tokio::select! {
                 // What speaks against it comes first.
                 biased;
-                () = self.stop.cancelled(), if !broken("ask stop") => Why::Stopped,
+                () = self.stop.cancelled(), if !broken("ask-stop") => Why::Stopped,
                 () = self.asks.draining.cancelled() => Why::Restart,
                 () = reply.closed() => Why::Gone,
                 () = answered.notified() => Why::Answered,
-                () = tokio::time::sleep_until(deadline), if !broken("ask expiry") => Why::Timeout,
+                () = tokio::time::sleep_until(deadline), if !broken("ask-expiry") => Why::Timeout,
             };
             match self.conclude(ask, why).await {
                 Ok(Some(choice)) => return Told(choice),
