@@ -241,6 +241,36 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_the_first_schema_are_numbered_by_age_and_know_their_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(&format!(
+            "{} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1;
+             INSERT INTO sessions (id, key, current, created) VALUES
+                 ('b', 'one', 0, 20), ('a', 'one', 0, 20), ('c', 'one', 1, 10), ('d', 'two', 1, 5);
+             INSERT INTO turns (id, session, account, room, event, author, direct, prompt, media, attempt,
+                     key, state, created)
+                 VALUES ('t1', 'a', 'test', '!all', 'e', '@ann', 0, 'x', '[]', 0, 'k', 'done', 30),
+                        ('t2', 'a', 'test', '!all', 'f', '@ann', 0, 'x', '[]', 0, 'k', 'done', 40);",
+            MIGRATIONS[0]
+        ))
+        .unwrap();
+        drop(old);
+        let (conn, _reading) = open(&path).unwrap();
+        let mut query = conn
+            .prepare("SELECT id, number, used, account, room FROM sessions ORDER BY key, number")
+            .unwrap();
+        let row = |row: &rusqlite::Row<'_>| {
+            let (id, number, used): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (account, room): (String, String) = (row.get(3)?, row.get(4)?);
+            Ok(format!("{id} {number} {used} {account} {room}"))
+        };
+        let rows: Vec<String> = query.query_map([], row).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows, ["c 1 10  ", "a 2 40 test !all", "b 3 20  ", "d 1 5  "]);
+    }
+
+    #[test]
     fn somebody_elses_database_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("talaria.db");

@@ -104,6 +104,8 @@ ALTER TABLE sessions ADD COLUMN number INTEGER NOT NULL DEFAULT 0; -- what peopl
 ALTER TABLE sessions ADD COLUMN away INTEGER NOT NULL DEFAULT 0;  -- 1 while the stand-in answers, as the room was told
 CREATE INDEX sessions_key ON sessions (key, used);
 UPDATE sessions SET
+    account = coalesce((SELECT turns.account FROM turns WHERE turns.session = sessions.id LIMIT 1), ''),
+    room = coalesce((SELECT turns.room FROM turns WHERE turns.session = sessions.id LIMIT 1), ''),
     used = coalesce((SELECT max(turns.created) FROM turns WHERE turns.session = sessions.id), created),
     number = (SELECT count(*) FROM sessions AS older WHERE older.key = sessions.key
                   AND (older.created, older.id) <= (sessions.created, sessions.id));
