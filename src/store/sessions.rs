@@ -234,3 +234,32 @@ fn role_from(name: &str) -> Role {
         _ => Role::Tool,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use talaria_platform::{Place, UserId};
+
+    use super::*;
+    use crate::rules::SessionRules;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn the_current_session_comes_first_whatever_the_clock_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        let (place, person) = (Place::room("!all"), UserId::from("@ann"));
+        let key = SessionKey::new(&"test".into(), &place, false, &person, SessionRules::default());
+        let listed = store.write(move |tx| {
+            for title in ["one", "two", "three"] {
+                let session = tx.begin_session(&key)?;
+                tx.set_title(&session.id, title)?;
+            }
+            // The first was used when the clock was years ahead.
+            tx.conn.execute("UPDATE sessions SET used = used + 100000000 WHERE number = 1", [])?;
+            let (listed, more) = tx.sessions_of(&key, 2)?;
+            let numbers: Vec<_> = listed.iter().map(|listed| listed.session.number).collect();
+            Ok((numbers, more))
+        });
+        assert_eq!(listed.await.unwrap(), (vec![3, 1], 1));
+    }
+}

@@ -415,7 +415,8 @@ fn jitter(pause: Duration) -> Duration {
 
 /// What people are told while a turn is tried again.
 fn until(words: &Words, why: &Phrase, deadline: Instant) -> Phrase {
-    let until = Utc::from(SystemTime::now() + (deadline - Instant::now()));
+    let now = SystemTime::now() + crate::testing::clock_lead();
+    let until = Utc::from(now + (deadline - Instant::now()));
     let time = format!("{:02}:{:02}", until.hour, until.minute);
     Text::Retrying.with("why", sentence(&words.say(why))).with("time", time)
 }

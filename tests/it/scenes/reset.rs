@@ -27,8 +27,10 @@ async fn after_a_long_pause_a_new_conversation_begins_and_the_old_one_is_kept() 
     let room = gateway.room();
 
     says(&room, "I am Ann").await;
-    tokio::time::sleep(HOUR / 2).await;
+    tokio::time::sleep(HOUR * 2 / 3).await;
     says(&room, "still here").await;
+    tokio::time::sleep(HOUR * 2 / 3).await;
+    says(&room, "and here").await;
     tokio::time::sleep(HOUR).await;
     says(&room, "who am I?").await;
     says(&room, "/resume 1").await;
@@ -41,20 +43,22 @@ async fn after_a_long_pause_a_new_conversation_begins_and_the_old_one_is_kept() 
     bot   ok
     @ann  still here
     bot   ok
+    @ann  and here
+    bot   ok
     @ann  who am I?
     note  A new conversation begins here by itself. /resume 1 goes back to the one before.
     bot   ok
     @ann  /resume 1
-    note  Back in “I am Ann” (TIME UTC, messages: 4). Just go on.
+    note  Back in “I am Ann” (TIME UTC, messages: 6). Just go on.
     @ann  and now?
     bot   ok
     ");
     let heard = gateway.agent_itself().heard();
-    assert_eq!(heard[1].session, heard[0].session, "the pause was short");
-    assert!(heard[2].history.is_empty());
+    assert_eq!(heard[2].session, heard[0].session, "the pauses were short");
+    assert!(heard[3].history.is_empty());
     // What was taken up again is not over at once because it is old.
-    assert_eq!(heard[3].session, heard[0].session);
-    assert_eq!(heard[3].history.len(), 4);
+    assert_eq!(heard[4].session, heard[0].session);
+    assert_eq!(heard[4].history.len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
