@@ -3,6 +3,8 @@
 //! Only [`Turns`](crate::turns) calls an agent. An agent neither knows the room nor edits anything:
 //! it emits [`TurnEvent`]s and ends.
 
+pub mod breaker;
+pub mod fallback;
 pub mod guide;
 pub mod local;
 pub mod proxy;
@@ -37,6 +39,12 @@ pub trait Agent: Send + Sync {
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
+
+    /// Whether it would answer now. Called before a turn is risked on an agent that was away; must be quick
+    /// and start nothing. One that cannot tell says yes: the turn finds out.
+    fn reachable(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async { true })
+    }
 }
 
 /// Where an agent puts what happens. Implemented by the turn engine, and by tests.
@@ -81,6 +89,17 @@ pub struct AgentInfo {
     /// Whether history can be changed after the fact (`/undo`, `/retry`). Where not, people are
     /// offered `/new`.
     pub rewind: bool,
+    /// Who answers while this one is away, if anybody does.
+    pub stand_in: Option<StandIn>,
+}
+
+/// Who answers while another agent is away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// For people, like the name of any agent.
+    pub name: Phrase,
+    /// The other one is away now.
+    pub answers: bool,
 }
 
 /// One turn as an agent sees it.
@@ -104,6 +123,8 @@ pub struct Turn {
     pub origin: Origin,
     /// Whether this turn may have run before.
     pub attempt: Attempt,
+    /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
+    pub elsewhere: bool,
 }
 
 /// A picture, checked and within the caps.
@@ -148,6 +169,9 @@ pub struct Prepared {
     pub request: Vec<u8>,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
     pub resumable: bool,
+    /// The request is for the agent that stands in for another one, and for nobody else. Stored, or a
+    /// repeat after a crash would run at the other.
+    pub stand_in: bool,
 }
 
 /// One message of a session, as models know it.
@@ -253,6 +277,9 @@ pub enum AgentErrorKind {
         /// How long the upstream wants us to wait.
         after: Option<Duration>,
     },
+    /// Nothing ran, and another agent stands ready: the turn is made ready anew, at once and with
+    /// [`Turn::elsewhere`]. Never said of such a turn itself, nor of one that may have run before.
+    Elsewhere,
     /// The upstream says no, or answers something that is no answer. Trying again will not help.
     Refused,
     /// It broke off after text had come; the text is kept and marked.

@@ -283,9 +283,19 @@ fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phr
     };
     Ok(Text::Status
         .with("running", running)
-        .with("agent", desk.agent.name.clone())
+        .with("agent", answers(desk.agent))
         .with("session", session.0.as_str())
         .with("messages", desk.tx.message_count(session)?))
+}
+
+/// Who answers as things stand.
+fn answers(agent: &AgentInfo) -> Phrase {
+    match &agent.stand_in {
+        Some(other) if other.answers => {
+            Text::StatusStandIn.with("agent", other.name.clone()).with("away", agent.name.clone())
+        }
+        Some(_) | None => agent.name.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -87,8 +87,8 @@ pub struct Config {
 /// Who answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentChoice {
-    /// A remote agent server.
-    Proxy(ProxyConfig),
+    /// A remote agent server, and the model server that stands in while it is away.
+    Proxy(ProxyConfig, Option<Box<LocalConfig>>),
     /// Our own loop over a model server.
     Local(LocalConfig),
     /// Nobody is configured: the built-in guide says what to set.

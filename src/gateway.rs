@@ -15,10 +15,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::agent::SharedAgent;
+use crate::agent::fallback::Fallback;
 use crate::agent::guide::Guide;
 use crate::agent::local::Local;
 use crate::agent::proxy::Proxy;
-use crate::config::{AgentChoice, Config, Steps};
+use crate::config::{AgentChoice, Config, LocalConfig, Steps};
 use crate::delivery::{Account, Delivery, Display, outbox};
 use crate::hub::Hub;
 use crate::platforms::Platforms;
@@ -304,14 +305,20 @@ pub fn harden() {
 
 fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> {
     Ok(match choice {
-        AgentChoice::Proxy(config) => {
-            Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?)
+        AgentChoice::Proxy(config, stand_in) => {
+            let proxy = Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?);
+            match stand_in {
+                Some(config) => Arc::new(Fallback::new(proxy, local(config)?)),
+                None => proxy,
+            }
         }
-        AgentChoice::Local(config) => {
-            Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?)
-        }
+        AgentChoice::Local(config) => local(config)?,
         AgentChoice::Guide => Arc::new(Guide::new(live.clone())),
     })
+}
+
+fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
+    Ok(Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?))
 }
 
 fn settings(config: &Config) -> Settings {

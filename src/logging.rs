@@ -33,12 +33,17 @@ pub fn start(config: &Config, terminal: bool) {
 }
 
 fn secrets(config: &Config) -> Vec<String> {
-    let key = match &config.agent {
-        AgentChoice::Proxy(proxy) => proxy.key.as_ref(),
-        AgentChoice::Local(local) => local.key.as_ref(),
-        AgentChoice::Guide => None,
+    let keys = match &config.agent {
+        AgentChoice::Proxy(proxy, stand_in) => {
+            [proxy.key.as_ref(), stand_in.as_ref().and_then(|local| local.key.as_ref())]
+        }
+        AgentChoice::Local(local) => [local.key.as_ref(), None],
+        AgentChoice::Guide => [None, None],
     };
-    key.map(|key| key.expose().to_owned()).into_iter().collect()
+    let mut secrets: Vec<_> = keys.into_iter().flatten().map(|key| key.expose().to_owned()).collect();
+    // One may begin with the other: the longer goes first, or its rest would stay.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets
 }
 
 /// Writes one log line at a time, as the formatter hands it over.

@@ -8,6 +8,7 @@
 //! upstream said that this does not run it twice.
 
 mod asks;
+mod changeover;
 mod judge;
 pub mod log;
 mod run;

@@ -29,7 +29,8 @@ impl Local {
 
 impl Agent for Local {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentModel.with("model", self.config.model.as_str()), rewind: true }
+        let name = Text::AgentModel.with("model", self.config.model.as_str());
+        AgentInfo { name, rewind: true, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
@@ -41,7 +42,7 @@ impl Agent for Local {
             &turn.images,
             true,
         );
-        Box::pin(async move { Ok(Prepared { request, resumable: false }) })
+        Box::pin(async move { Ok(Prepared { request, resumable: false, stand_in: false }) })
     }
 
     fn run_turn<'a>(

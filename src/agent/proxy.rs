@@ -24,6 +24,10 @@ const WHO: Text = Text::WhoProxy;
 /// How long the question what it can do may take, and the request to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
 
+/// How long the question whether it is there at all may take. Somebody's turn waits for it, and another agent
+/// stands ready.
+const REACHABLE: Duration = Duration::from_secs(5);
+
 /// The largest answer to that question that is read.
 const ANSWER: usize = 256 * 1024;
 
@@ -191,7 +195,7 @@ impl Proxy {
             AgentErrorKind::NothingRan { .. } | AgentErrorKind::Unknown { .. } => {
                 self.known().current = None;
             }
-            AgentErrorKind::Refused | AgentErrorKind::CutShort => {}
+            AgentErrorKind::Elsewhere | AgentErrorKind::Refused | AgentErrorKind::CutShort => {}
         }
     }
 
@@ -252,7 +256,7 @@ impl Agent for Proxy {
         let known = self.known().last;
         // One that keeps sessions but is not ours remembers what we would like it to forget.
         let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
-        AgentInfo { name: Text::AgentRemote.into(), rewind }
+        AgentInfo { name: Text::AgentRemote.into(), rewind, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
@@ -266,7 +270,7 @@ impl Agent for Proxy {
                 &turn.images,
                 abilities.answered,
             );
-            Ok(Prepared { request, resumable: abilities.idempotent })
+            Ok(Prepared { request, resumable: abilities.idempotent, stand_in: false })
         })
     }
 
@@ -283,6 +287,14 @@ impl Agent for Proxy {
                 self.forget(error);
             }
             end
+        })
+    }
+
+    fn reachable(&self) -> BoxFuture<'_, bool> {
+        let question = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(REACHABLE);
+        Box::pin(async move {
+            // One that does not know the question is there; a failure may be of something in front of it.
+            question.send().await.is_ok_and(|answer| !answer.status().is_server_error())
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AgentChoice, Config, Secret};
+use super::{AgentChoice, Config, LocalConfig, Secret};
 
 impl Config {
     /// A few aligned lines, then the warnings. Holds no key, only whether there is one.
@@ -42,16 +42,24 @@ impl Config {
 impl fmt::Display for AgentChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Proxy(proxy) => {
+            Self::Proxy(proxy, fallback) => {
                 let (url, model, key) = (proxy.url.as_str(), &proxy.model, key_words(proxy.key.as_ref()));
-                write!(f, "remote agent server at {url}, model {model}, {key}")
+                write!(f, "remote agent server at {url}, model {model}, {key}")?;
+                match fallback {
+                    Some(local) => write!(f, "; while it is away, {local}"),
+                    None => Ok(()),
+                }
             }
-            Self::Local(local) => {
-                let (url, model, key) = (local.url.as_str(), &local.model, key_words(local.key.as_ref()));
-                write!(f, "model server at {url}, model {model}, {key}")
-            }
+            Self::Local(local) => write!(f, "{local}"),
             Self::Guide => f.write_str("none configured: a built-in guide answers and says what to set"),
         }
+    }
+}
+
+impl fmt::Display for LocalConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (url, model, key) = (self.url.as_str(), &self.model, key_words(self.key.as_ref()));
+        write!(f, "model server at {url}, model {model}, {key}")
     }
 }
 

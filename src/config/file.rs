@@ -69,6 +69,19 @@ pub struct Gateway {
     pub keepalive_idle_timeout: Option<Span<1>>,
     /// How long a turn that provably did not run is tried again; `0s` is never. Default: `10m`.
     pub retry_for: Option<Span<0>>,
+    /// Who answers while the server is away. Default: `none`.
+    pub fallback: Option<Fallback>,
+}
+
+/// `gateway.fallback`: who answers while the remote agent server is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fallback {
+    /// Nobody; prompts wait for it.
+    #[default]
+    None,
+    /// The model of the section `agent`.
+    Local,
 }
 
 /// `gateway.upstream`: what the remote agent server can do.

@@ -100,6 +100,22 @@ struct Given {
     place: String,
 }
 
+/// What is said of a model server.
+struct ModelServer {
+    base_url: Option<Given>,
+    key: Option<Secret>,
+    model: Option<Given>,
+    allow_cleartext: bool,
+    timeouts: Timeouts,
+}
+
+impl ModelServer {
+    /// Whether enough is said to mean one.
+    fn is_asked_for(&self) -> bool {
+        self.base_url.is_some() || (self.model.is_some() && self.key.is_some())
+    }
+}
+
 impl Resolver<'_> {
     /// Decides who answers. On errors the result is a stand-in that nobody sees.
     fn agent(&mut self, gateway: file::Gateway, agent: file::Agent) -> AgentChoice {
@@ -126,7 +142,13 @@ impl Resolver<'_> {
         );
         let model = self.text(Setting { var: &env::MODEL, path: ["agent", "model"] }, agent.model);
 
+        let model_server = ModelServer { base_url, key: api_key, model, allow_cleartext, timeouts };
+        let fallback = gateway.fallback.unwrap_or_default();
         if let Some(given) = proxy_url {
+            let stand_in = match fallback {
+                file::Fallback::None => None,
+                file::Fallback::Local => self.stand_in(model_server).map(Box::new),
+            };
             let Some(url) = self.url(&given) else { return AgentChoice::Guide };
             self.guard_key(&url, proxy_key.as_ref(), allow_cleartext, &given);
             if url.as_str().ends_with("/v1") {
@@ -134,7 +156,7 @@ impl Resolver<'_> {
                 self.warnings
                     .push(format!("{name} ends in `/v1`, which Talaria appends itself; leave it out"));
             }
-            return AgentChoice::Proxy(ProxyConfig {
+            let proxy = ProxyConfig {
                 url,
                 key: proxy_key,
                 model: filled(gateway.model).unwrap_or_else(|| DEFAULT_PROXY_MODEL.to_owned()),
@@ -142,7 +164,15 @@ impl Resolver<'_> {
                 identity: gateway.identity.unwrap_or(false),
                 allow_cleartext,
                 timeouts,
-            });
+            };
+            return AgentChoice::Proxy(proxy, stand_in);
+        }
+        if fallback == file::Fallback::Local {
+            self.warnings.push(
+                "`gateway.fallback` has no effect without a remote agent server; set `GATEWAY_PROXY_URL` or \
+                 `gateway.proxy_url`"
+                    .to_owned(),
+            );
         }
         if proxy_key.is_some() {
             self.warnings.push(
@@ -150,9 +180,9 @@ impl Resolver<'_> {
                     .to_owned(),
             );
         }
-        if base_url.is_none() && (model.is_none() || api_key.is_none()) {
+        if !model_server.is_asked_for() {
             // Many people have a key in their environment for other programs: alone it asks for nothing.
-            if api_key.is_some() {
+            if model_server.key.is_some() {
                 self.warnings.push(
                     "there is a key for a model server but no model; set `OPENAI_MODEL` or `agent.model` to use it"
                         .to_owned(),
@@ -160,6 +190,28 @@ impl Resolver<'_> {
             }
             return AgentChoice::Guide;
         }
+        self.local(model_server).map_or(AgentChoice::Guide, AgentChoice::Local)
+    }
+
+    /// The model server that stands in for the remote agent server. `None` only with an error.
+    fn stand_in(&mut self, server: ModelServer) -> Option<LocalConfig> {
+        if server.is_asked_for() {
+            return self.local(server);
+        }
+        let place = self.place(&["gateway", "fallback"]);
+        self.errors.push(
+            ConfigError::new(format!("`gateway.fallback` is `local`, but there is no model to fall back to{place}"))
+                .hint(
+                    "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`), for example \
+                     to `http://localhost:11434/v1` and `llama3.2`",
+                ),
+        );
+        None
+    }
+
+    /// The model server as it is asked for. `None` only with an error.
+    fn local(&mut self, server: ModelServer) -> Option<LocalConfig> {
+        let ModelServer { base_url, key, model, allow_cleartext, timeouts } = server;
         let given = base_url.unwrap_or_else(|| Given {
             value: DEFAULT_BASE_URL.to_owned(),
             name: "`agent.base_url`".to_owned(),
@@ -172,9 +224,9 @@ impl Resolver<'_> {
             );
         }
         let url = self.url(&given);
-        let (Some(url), Some(model)) = (url, model) else { return AgentChoice::Guide };
-        self.guard_key(&url, api_key.as_ref(), allow_cleartext, &given);
-        AgentChoice::Local(LocalConfig { url, key: api_key, model: model.value, allow_cleartext, timeouts })
+        let (Some(url), Some(model)) = (url, model) else { return None };
+        self.guard_key(&url, key.as_ref(), allow_cleartext, &given);
+        Some(LocalConfig { url, key, model: model.value, allow_cleartext, timeouts })
     }
 
     fn platforms(

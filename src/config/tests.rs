@@ -2,6 +2,7 @@
 
 mod errors;
 mod example;
+mod fallback;
 mod keys;
 #[cfg(feature = "testing")]
 mod people;
@@ -69,7 +70,7 @@ impl Scene {
 
     fn proxy(&self) -> ProxyConfig {
         match self.load().unwrap().agent {
-            AgentChoice::Proxy(proxy) => proxy,
+            AgentChoice::Proxy(proxy, _) => proxy,
             other => panic!("not the proxy: {other}"),
         }
     }

@@ -157,6 +157,34 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// The same, if a turn that has just been recorded was answered by whoever stands in: the other agent has
+    /// never heard of it.
+    pub fn fork_if_stood_in(&self, id: &SessionId, turn: &TurnId) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sessions SET forks = forks + 1
+                 WHERE id = ?1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND stand_in = 1)",
+            )?
+            .execute([&id.0, &turn.0])?;
+        Ok(())
+    }
+
+    /// From now on whoever stands in answers a session. Whether that is a change.
+    pub fn go_over(&self, id: &SessionId) -> Result<bool> {
+        let mut change =
+            self.conn.prepare_cached("UPDATE sessions SET away = 1 WHERE id = ?1 AND away = 0")?;
+        Ok(change.execute([&id.0])? > 0)
+    }
+
+    /// The agent itself has answered a turn, if it was not whoever stands in. Whether that is a change.
+    pub fn come_back(&self, id: &SessionId, turn: &TurnId) -> Result<bool> {
+        let mut change = self.conn.prepare_cached(
+            "UPDATE sessions SET away = 0
+             WHERE id = ?1 AND away = 1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND stand_in = 0)",
+        )?;
+        Ok(change.execute([&id.0, &turn.0])? > 0)
+    }
+
     /// Appends a message.
     pub fn record(&self, session: &SessionId, turn: &TurnId, message: &Message) -> Result<()> {
         self.conn

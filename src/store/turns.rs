@@ -108,7 +108,7 @@ pub struct Finish {
 }
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
-                       prompt, media, attempt, key, state, stop, request, resumable";
+                       prompt, media, attempt, key, state, stop, request, resumable, stand_in";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -199,15 +199,24 @@ impl Tx<'_> {
     pub fn dispatch(&self, id: &TurnId, prepared: &Prepared) -> Result<()> {
         self.conn
             .prepare_cached(
-                "UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3 WHERE id = ?1",
+                "UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3, stand_in = ?4 WHERE id = ?1",
             )?
-            .execute(params![id.0, prepared.request, prepared.resumable])?;
+            .execute(params![id.0, prepared.request, prepared.resumable, prepared.stand_in])?;
         Ok(())
     }
 
     /// It is proven that nothing ran: the turn waits again, with the same bytes.
     pub fn requeue(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET state = 'queued' WHERE id = ?1")?.execute([&id.0])?;
+        Ok(())
+    }
+
+    /// It is proven that nothing ran, and another agent may be asked next: the turn waits again, without a
+    /// request.
+    pub fn unprepare(&self, id: &TurnId) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE turns SET state = 'queued', request = NULL, stand_in = 0 WHERE id = ?1")?
+            .execute([&id.0])?;
         Ok(())
     }
 
@@ -376,7 +385,7 @@ impl Tx<'_> {
 
 fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(16)?;
-    let resumable = row.get(17)?;
+    let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
@@ -396,6 +405,6 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         key: row.get(13)?,
         state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(15)?,
-        prepared: request.map(|request| Prepared { request, resumable }),
+        prepared: request.map(|request| Prepared { request, resumable, stand_in }),
     })
 }

@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub resumable: bool,
     /// Whether an earlier try may have run.
     pub attempt: Attempt,
+    /// It was passed on to another agent before.
+    pub elsewhere: bool,
 }
 
 /// What to do with the turn.
@@ -32,6 +34,8 @@ pub(super) enum Verdict {
     Suspend,
     /// It is tried again, if the budget allows it.
     Again(Again),
+    /// It is made ready anew for another agent, at once. With what went wrong.
+    Elsewhere(Phrase),
 }
 
 /// Another try.
@@ -78,6 +82,11 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
     match kind {
         // Nothing ran this time, but an earlier try may have.
         AgentErrorKind::NothingRan { after } => again(facts.attempt, after),
+        AgentErrorKind::Elsewhere if facts.attempt == Attempt::First && !facts.elsewhere => {
+            Verdict::Elsewhere(words)
+        }
+        // It is said once and of nothing that may have run; otherwise it is no more than a failed try.
+        AgentErrorKind::Elsewhere => again(facts.attempt, None),
         AgentErrorKind::Unknown { after } if facts.resumable => again(Attempt::Resume, after),
         AgentErrorKind::Unknown { .. } => Verdict::Over(Outcome::Unknown { words }),
         AgentErrorKind::Refused => Verdict::Over(Outcome::Failed { words }),
@@ -96,6 +105,7 @@ mod tests {
         prepared: true,
         resumable: false,
         attempt: Attempt::First,
+        elsewhere: false,
     };
     const RESUMABLE: Facts = Facts { resumable: true, ..PLAIN };
 
@@ -118,6 +128,15 @@ mod tests {
         // Once it may have run, a refused connection does not prove the contrary.
         let resumed = Facts { attempt: Attempt::Resume, ..RESUMABLE };
         assert_eq!(judge(nothing(), resumed), again(Attempt::Resume));
+    }
+
+    #[test]
+    fn a_turn_is_passed_on_once_and_never_if_it_may_have_run() {
+        let elsewhere = || failed(AgentErrorKind::Elsewhere);
+        assert_eq!(judge(elsewhere(), PLAIN), Verdict::Elsewhere("no".into()));
+        assert_eq!(judge(elsewhere(), Facts { elsewhere: true, ..PLAIN }), again(Attempt::First));
+        let resumed = Facts { attempt: Attempt::Resume, ..RESUMABLE };
+        assert_eq!(judge(elsewhere(), resumed), again(Attempt::Resume));
     }
 
     #[test]

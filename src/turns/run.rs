@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::Voice;
-use super::judge::{Facts, Verdict, judge};
+use super::changeover;
+use super::judge::{Again, Facts, Verdict, judge};
 use super::log::TurnLog;
 use super::sink::Sink;
 use super::{Running, Turns, told};
@@ -50,6 +51,15 @@ impl Drop for EndOfLog<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+/// What is sent at the next try of a turn of which nothing ran.
+#[derive(Clone, Copy)]
+enum Next {
+    /// The same request.
+    Same,
+    /// Another one, perhaps to another agent.
+    Anew,
 }
 
 /// How a drive of a turn came out.
@@ -149,12 +159,17 @@ impl Turns {
             let not_run = Outcome::Cancelled { words: Text::NotRun.into() };
             return Ok(Drive::Over(if resumed { Outcome::Stopped } else { not_run }));
         }
-        if resumed && !row.prepared.as_ref().is_some_and(|prepared| prepared.resumable) {
+        let repeats = |prepared: &Prepared| {
+            // What was made for a stand-in that is no longer there must not run at the agent itself.
+            prepared.resumable && (!prepared.stand_in || self.agent.about().stand_in.is_some())
+        };
+        if resumed && !row.prepared.as_ref().is_some_and(repeats) {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
         let mut turn = self.agent_turn(row, session, history, resumed);
         let sink = Sink::new(log);
-        if row.prepared.is_none() {
+        // Also where a request is there: it may have to be made ready anew.
+        if !resumed {
             self.fetch_media(row, &mut turn, running, &sink).await;
         }
         let drive = self.keep_trying(row, turn, &sink, running).await?;
@@ -174,6 +189,8 @@ impl Turns {
     ) -> store::Result<Drive> {
         let mut prepared = row.prepared.clone();
         let deadline = Instant::now() + self.settings.retry_for;
+        // Read off once, or a clock between two minutes would say now this and now that.
+        let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + self.settings.retry_for);
         let mut backoff = BACKOFF;
         loop {
             let end = self.attempt(row, &turn, &mut prepared, sink, running).await?;
@@ -184,35 +201,40 @@ impl Turns {
                 prepared: prepared.is_some(),
                 resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
                 attempt: turn.attempt,
+                elsewhere: turn.elsewhere,
             };
-            let again = match judge(end, facts) {
+            match judge(end, facts) {
                 Verdict::Over(outcome) => return Ok(Drive::Over(outcome)),
                 Verdict::Suspend => return Ok(Drive::Suspended),
-                Verdict::Again(again) => again,
-            };
-            tracing::warn!(error = %again.words, "a try failed");
-            turn.attempt = again.attempt;
-            match again.attempt {
-                Attempt::Resume => sink.replay(),
-                Attempt::First if prepared.is_some() => {
-                    let id = row.id.clone();
-                    self.store.write(move |tx| tx.requeue(&id)).await?;
+                Verdict::Elsewhere(words) => {
+                    tracing::warn!(error = %words, "a try failed; the turn goes to whoever stands in");
+                    self.put_back(row, &mut prepared, Next::Anew).await?;
+                    turn.elsewhere = true;
                 }
-                Attempt::First => {}
+                Verdict::Again(again) => {
+                    tracing::warn!(error = %again.words, "a try failed");
+                    turn.attempt = again.attempt;
+                    let stood_in = prepared.as_ref().is_some_and(|prepared| prepared.stand_in);
+                    match again.attempt {
+                        Attempt::Resume => sink.replay(),
+                        // Nobody answers now. Who is asked after the pause is decided then.
+                        Attempt::First if turn.elsewhere || stood_in => {
+                            self.put_back(row, &mut prepared, Next::Anew).await?;
+                            turn.elsewhere = false;
+                        }
+                        Attempt::First => self.put_back(row, &mut prepared, Next::Same).await?,
+                    }
+                    let pause =
+                        again.after.map_or_else(|| jitter(backoff), |after| after.clamp(PAUSES.0, PAUSES.1));
+                    backoff = (backoff * 2).min(LONGEST_BACKOFF);
+                    if Instant::now() + pause > deadline {
+                        return Ok(Drive::Over(again.give_up()));
+                    }
+                    if let Some(drive) = self.pause(&again, pause, &until, sink, running).await {
+                        return Ok(drive);
+                    }
+                }
             }
-            let pause = again.after.map_or_else(|| jitter(backoff), |after| after.clamp(PAUSES.0, PAUSES.1));
-            backoff = (backoff * 2).min(LONGEST_BACKOFF);
-            if Instant::now() + pause > deadline {
-                return Ok(Drive::Over(again.give_up()));
-            }
-            let notice = until(&self.live.now().words, &again.words, deadline);
-            sink.emit(TurnEvent::Notice(Some(notice)));
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = running.stop.cancelled() => return Ok(Drive::Over(Outcome::Stopped)),
-                () = self.draining.cancelled() => return Ok(Drive::Suspended),
-            }
-            sink.emit(TurnEvent::Notice(None));
             let id = row.id.clone();
             let stored = self.store.read(move |tx| tx.turn(&id)).await?;
             // An edited question has no request any more; it is made ready anew, with what is attached to it.
@@ -226,6 +248,46 @@ impl Turns {
                 self.fetch_media(row, &mut turn, running, sink).await;
             }
         }
+    }
+
+    /// Puts a turn of which nothing ran back into its line.
+    async fn put_back(
+        &self,
+        row: &TurnRow,
+        prepared: &mut Option<Prepared>,
+        next: Next,
+    ) -> store::Result<()> {
+        if prepared.is_none() {
+            return Ok(());
+        }
+        let id = row.id.clone();
+        match next {
+            Next::Same => self.store.write(move |tx| tx.requeue(&id)).await,
+            Next::Anew => {
+                *prepared = None;
+                self.store.write(move |tx| tx.unprepare(&id)).await
+            }
+        }
+    }
+
+    /// Waits before the next try, and says so. `Some` if it does not come to that.
+    async fn pause(
+        &self,
+        again: &Again,
+        pause: Duration,
+        until: &Utc,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> Option<Drive> {
+        let notice = trying(&self.live.now().words, &again.words, until);
+        sink.emit(TurnEvent::Notice(Some(notice)));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = running.stop.cancelled() => return Some(Drive::Over(Outcome::Stopped)),
+            () = self.draining.cancelled() => return Some(Drive::Suspended),
+        }
+        sink.emit(TurnEvent::Notice(None));
+        None
     }
 
     /// Prepares and stores the request where that has not happened, and runs the agent once.
@@ -250,8 +312,7 @@ impl Turns {
             failpoint("turn.prepared");
         }
         let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
-        let (id, stored) = (row.id.clone(), prepared.clone());
-        self.store.write(move |tx| tx.dispatch(&id, &stored)).await?;
+        self.dispatch(row, prepared).await?;
         failpoint("turn.dispatched");
 
         let stop = CancellationToken::new();
@@ -270,6 +331,28 @@ impl Turns {
         stop.cancel();
         // An agent that does not end in time is dropped, which ends it too.
         Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
+    }
+
+    /// Stores the request, and with it what the room is told if the stand-in begins to answer here.
+    async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<()> {
+        let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
+        let notice = match prepared.stand_in {
+            true => changeover::away(row, &self.agent.about(), &self.live.now().words),
+            false => None,
+        };
+        let told = self.store.write(move |tx| {
+            tx.dispatch(&id, &stored)?;
+            let news = stored.stand_in && tx.go_over(&session)?;
+            let told = notice.filter(|_| news);
+            told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+            Ok(told.is_some())
+        });
+        if told.await?
+            && let Some(account) = self.delivery.account(&row.account)
+        {
+            account.wake();
+        }
+        Ok(())
     }
 
     /// Waits for any reason to end a running agent early.
@@ -299,6 +382,7 @@ impl Turns {
                 thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
             },
             attempt: if resumed { Attempt::Resume } else { Attempt::First },
+            elsewhere: false,
         }
     }
 
@@ -372,8 +456,20 @@ impl Turns {
     async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>, again: bool) -> store::Result<()> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
+            let agent = self.agent.about();
+            // An agent that cannot be told another history keeps the one it has; the room is told so.
+            let diverges = agent.rewind && !finish.messages.is_empty();
+            let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);
+            let back = changeover::back(&turn, &agent, &self.live.now().words).filter(|_| whole);
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
+                if diverges {
+                    tx.fork_if_stood_in(&row.session, &row.id)?;
+                }
+                // Only now: an agent that was asked again may have failed again.
+                if whole && tx.come_back(&row.session, &row.id)? {
+                    back.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                }
                 match again {
                     true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),
                     false => Ok(()),
@@ -414,9 +510,7 @@ fn jitter(pause: Duration) -> Duration {
 }
 
 /// What people are told while a turn is tried again.
-fn until(words: &Words, why: &Phrase, deadline: Instant) -> Phrase {
-    let now = SystemTime::now() + crate::testing::clock_lead();
-    let until = Utc::from(now + (deadline - Instant::now()));
+fn trying(words: &Words, why: &Phrase, until: &Utc) -> Phrase {
     let time = format!("{:02}:{:02}", until.hour, until.minute);
     Text::Retrying.with("why", sentence(&words.say(why))).with("time", time)
 }

@@ -83,6 +83,7 @@ texts! {
     StatusRunningOne "status_running_one" Part ["turn"]
     StatusRunningMany "status_running_many" Part ["turn", "count"]
     Status "status" Part ["running", "agent", "session", "messages"]
+    StatusStandIn "status_stand_in" Part ["agent", "away"]
 
     // Sessions and people.
     Sessions "sessions" Part ["list"]
@@ -137,6 +138,9 @@ texts! {
     Paired "paired" Notice []
 
     // How a turn goes and ends.
+    AgentAway "agent_away" Notice ["agent"]
+    AgentBack "agent_back" Notice []
+    AgentBackUnaware "agent_back_unaware" Notice []
     Retrying "retrying" Notice ["why", "time"]
     NotRun "not_run" Part []
     TurnBroken "turn_broken" Part ["turn"]

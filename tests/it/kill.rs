@@ -31,6 +31,15 @@ async fn a_kill_at_any_point_loses_and_doubles_nothing_on_a_plain_upstream() {
     kill_everywhere(Kind::Plain).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_point_loses_and_doubles_nothing_while_another_agent_stands_in() {
+    let kills = if full() { 20 } else { 1 };
+    let trials = POINTS.iter().filter(|point| point.name != "proxy.answered").flat_map(|point| {
+        (0..kills).map(move |kill| Trial::new(Kind::Plain, point.deaths(kill, kills)).with_a_stand_in())
+    });
+    Tally::of("while another agent stands in", Kind::Plain, trials).await.is_clean();
+}
+
 async fn kill_everywhere(kind: Kind) {
     let kills = if full() { 20 } else { 3 };
     let trials = POINTS

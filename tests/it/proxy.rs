@@ -6,6 +6,8 @@
 
 mod abilities;
 mod ending;
+#[cfg(feature = "testing")]
+mod fallback;
 mod repeating;
 mod request;
 mod secrets;

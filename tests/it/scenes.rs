@@ -11,6 +11,7 @@ mod delivery;
 mod deny_matrix;
 mod ending;
 mod failures;
+mod fallback;
 mod limits;
 mod long;
 mod media;

@@ -24,7 +24,7 @@ fn the_example_states_the_defaults() {
 #[test]
 fn the_keys_without_a_default_can_be_switched_on() {
     let config = Scene::new().file(switched_on()).load().unwrap();
-    assert!(matches!(&config.agent, AgentChoice::Proxy(proxy) if proxy.key.is_some()));
+    assert!(matches!(&config.agent, AgentChoice::Proxy(proxy, None) if proxy.key.is_some()));
     assert_eq!(config.platforms.len(), 1);
     assert!(config.warnings.is_empty());
 }

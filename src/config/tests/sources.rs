@@ -42,7 +42,7 @@ fn the_proxy_url_comes_from_the_environment_then_from_the_file() {
             scene = scene.var("GATEWAY_PROXY_URL", value);
         }
         let url = match scene.load().unwrap().agent {
-            AgentChoice::Proxy(proxy) => Some(proxy.url.as_str().to_owned()),
+            AgentChoice::Proxy(proxy, _) => Some(proxy.url.as_str().to_owned()),
             AgentChoice::Local(_) | AgentChoice::Guide => None,
         };
         assert_eq!(url.as_deref(), expected, "{var:?} {yaml:?}");
@@ -101,7 +101,7 @@ fn a_key_or_a_server_and_a_model_make_the_local_agent() {
     assert_eq!((scene.local().url.as_str(), scene.local().model.as_str()), ("http://gpu:8000/v1", "qwen"));
 
     let both = Scene::new().file(yaml).var("GATEWAY_PROXY_URL", "http://host:8642");
-    assert!(matches!(both.load().unwrap().agent, AgentChoice::Proxy(_)));
+    assert!(matches!(both.load().unwrap().agent, AgentChoice::Proxy(_, None)));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn proxy(port: u16) -> anyhow::Result<Proxy> {
     };
     let sources = Sources { folder: "/nonexistent".into(), ..Sources::default() };
     let config = Config::load(&sources, &env).map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
-    let AgentChoice::Proxy(mut proxy) = config.agent else { anyhow::bail!("no proxy is configured") };
+    let AgentChoice::Proxy(mut proxy, _) = config.agent else { anyhow::bail!("no proxy is configured") };
     let hour = Duration::from_secs(3600);
     proxy.upstream = Upstream::Plain;
     proxy.timeouts = Timeouts { connect: hour, first_byte: hour, idle: hour, keepalive_idle: hour };

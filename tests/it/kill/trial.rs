@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::life::{self, Life};
 use crate::support::agent_server::{AgentServer, Kind};
 use crate::support::network::{Network, Shown};
+use crate::support::upstream::Nobody;
 
 /// Gateways at a time: enough to fill the waits of each other, few enough for a small machine.
 static TRIALS: Semaphore = Semaphore::const_new(4);
@@ -41,6 +42,8 @@ pub struct Trial {
     busy: bool,
     /// A safety mechanism that is switched off, for the checker's own test.
     without: Option<&'static str>,
+    /// The agent server is down until the last life, and another one stands in.
+    stand_in: bool,
 }
 
 /// What the network and the agent server saw, for the checker.
@@ -75,7 +78,7 @@ impl Trial {
     /// Three prompts in two rooms, one of them with a long answer.
     pub fn new(kind: Kind, deaths: Vec<Death>) -> Self {
         let prompts = &[("garden", "first"), ("cellar", "long"), ("garden", "second")];
-        Self { kind, deaths, prompts, busy: false, without: None }
+        Self { kind, deaths, prompts, busy: false, without: None, stand_in: false }
     }
 
     /// A single prompt, where it matters which one is hit.
@@ -86,6 +89,11 @@ impl Trial {
     /// A network that takes every finished message only at the second try.
     pub fn on_a_busy_network(self) -> Self {
         Self { busy: true, ..self }
+    }
+
+    /// With an agent server that is down until the last life, and another one that stands in.
+    pub fn with_a_stand_in(self) -> Self {
+        Self { stand_in: true, ..self }
     }
 
     /// With a safety mechanism switched off.
@@ -107,10 +115,13 @@ impl Trial {
             network.takes_finished_messages_at_the_second_try();
         }
         let server = AgentServer::listen(self.kind, self.pause(), answer).await;
-        let start = |death| Life::begin(home.path(), &self.environment(&server, death));
+        let nobody = Nobody::new();
+        let environment = self.environment(&server, &nobody);
+        let start = |death| Life::begin(home.path(), &with(death, &environment));
         let config = format!(
-            "platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n    \
+            "gateway: {{fallback: {}}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n    \
              access: {{allow_all: true}}\n    limits: {{per_minute: 10000, per_hour: 100000}}\n",
+            if self.stand_in { "local" } else { "none" },
             network.socket().display(),
         );
         std::fs::write(home.path().join("talaria.yaml"), config).expect("the test's own folder");
@@ -136,6 +147,8 @@ impl Trial {
                 }
             }
         }
+        // Whatever ran at the stand-in, or may have, must not run here.
+        let first = AgentServer::on(nobody.is_listened_at(), self.kind, self.pause(), answer);
         let _last = start(None);
         self.settled(&network, &prompts).await;
         // A session answers in order: when these are answered, nothing that was asked before, once or
@@ -148,7 +161,7 @@ impl Trial {
             deaths: self.deaths.len(),
             prompts,
             messages: network.messages(),
-            executions: server.executions(),
+            executions: sum([server.executions(), first.executions()]),
             log: std::fs::read_to_string(life::log(home.path())).unwrap_or_default(),
         }
     }
@@ -164,11 +177,15 @@ impl Trial {
         network.shows(patience, settled).await;
     }
 
-    fn environment(&self, server: &AgentServer, death: Option<&Death>) -> Vec<(&str, String)> {
-        let mut environment = vec![("GATEWAY_PROXY_URL", server.url())];
-        if let Some(Death::At(point, time)) = death {
-            environment.push(("TALARIA_FAILPOINT", format!("{point}:{time}")));
-        }
+    fn environment(&self, server: &AgentServer, nobody: &Nobody) -> Vec<(&'static str, String)> {
+        let mut environment = match self.stand_in {
+            false => vec![("GATEWAY_PROXY_URL", server.url())],
+            true => vec![
+                ("GATEWAY_PROXY_URL", nobody.url()),
+                ("OPENAI_BASE_URL", format!("{}/v1", server.url())),
+                ("OPENAI_MODEL", "small".to_owned()),
+            ],
+        };
         environment.extend(self.without.map(|mechanism| ("TALARIA_BROKEN", mechanism.to_owned())));
         environment
     }
@@ -214,6 +231,24 @@ impl fmt::Display for History {
         }
         writeln!(f, "executions: {:?}\n{}", self.executions, self.log)
     }
+}
+
+/// The environment of a life that ends like this.
+fn with(death: Option<&Death>, environment: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+    let mut environment = environment.to_vec();
+    if let Some(Death::At(point, time)) = death {
+        environment.push(("TALARIA_FAILPOINT", format!("{point}:{time}")));
+    }
+    environment
+}
+
+/// What several agent servers ran, together.
+fn sum(servers: [HashMap<String, usize>; 2]) -> HashMap<String, usize> {
+    let mut all = HashMap::new();
+    for (prompt, times) in servers.into_iter().flatten() {
+        *all.entry(prompt).or_default() += times;
+    }
+    all
 }
 
 /// What the hub says to a prompt that has to wait; it is no answer.

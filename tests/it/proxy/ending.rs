@@ -102,7 +102,7 @@ fn proxy(upstream: &Upstream) -> Proxy {
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Proxy(config) => Proxy::new(config).unwrap(),
+        AgentChoice::Proxy(config, _) => Proxy::new(config).unwrap(),
         other => panic!("{other}"),
     }
 }
@@ -118,6 +118,7 @@ fn turn() -> Turn {
         key: "k".into(),
         origin: Origin::default(),
         attempt: Attempt::First,
+        elsewhere: false,
     }
 }
 

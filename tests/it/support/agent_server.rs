@@ -58,7 +58,11 @@ struct Run {
 impl AgentServer {
     /// Listens on a port of its own.
     pub async fn listen(kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::on(TcpListener::bind("127.0.0.1:0").await.expect("a free port"), kind, pause, answer)
+    }
+
+    /// Listens where a listener is already.
+    pub fn on(listener: TcpListener, kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
         let address = listener.local_addr().expect("the port that was just bound");
         let shared = Arc::new(Shared { kind, pause, answer, state: Mutex::default() });
         let serving = shared.clone();

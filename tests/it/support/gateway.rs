@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::Lists;
+use talaria::agent::SharedAgent;
+use talaria::agent::fallback::Fallback;
 use talaria::delivery::Display;
 use talaria::gateway::{Ended, Gateway, Parts};
 use talaria::pace::EDITS;
@@ -18,6 +20,9 @@ use tempfile::TempDir;
 
 use super::room::{Chat, Room};
 use super::scripted::{Script, Scripted};
+
+/// How long a model takes for its first word: what the room is told of it comes before.
+const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// What a scene may want to be different.
 #[derive(Clone)]
@@ -41,6 +46,12 @@ pub struct Setup {
     pub context: String,
     /// Whether the agent is told where it is and with whom.
     pub names: bool,
+    /// Whether another agent stands in while the agent is away.
+    pub fallback: bool,
+    /// Whether the turns of that one can be repeated without running twice.
+    pub stand_in_resumable: bool,
+    /// A real agent in place of the scripted one.
+    pub agent: Option<SharedAgent>,
     /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
     pub rules: AccountRules,
     /// What rooms are told.
@@ -61,6 +72,9 @@ impl Default for Setup {
             resumable: false,
             context: String::new(),
             names: true,
+            fallback: false,
+            stand_in_resumable: false,
+            agent: None,
             rules: AccountRules {
                 limits: None,
                 ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
@@ -76,6 +90,8 @@ pub struct TestGateway {
     setup: Setup,
     chat: Chat,
     agent: Scripted,
+    /// Who answers while the agent is away, in scenes with a fallback.
+    stand_in: Scripted,
     /// Who may do what, as of now.
     live: Arc<Live>,
     /// `None` only while it is restarted.
@@ -106,7 +122,8 @@ impl TestGateway {
         let mut gateway = Self {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
-            agent: Scripted::new(setup.rewind, setup.resumable),
+            agent: Scripted::new("scripted", setup.rewind, setup.resumable),
+            stand_in: Scripted::new("model small", true, setup.stand_in_resumable).slowly(FIRST_WORD),
             live: Live::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
@@ -141,6 +158,16 @@ impl TestGateway {
     /// The agent itself: what it heard.
     pub fn agent_itself(&self) -> &Scripted {
         &self.agent
+    }
+
+    /// Who stands in for the agent.
+    pub fn stand_in(&self) -> &Scripted {
+        &self.stand_in
+    }
+
+    /// What is different from the next start on.
+    pub fn setup(&mut self) -> &mut Setup {
+        &mut self.setup
     }
 
     /// Other rules hold from now on, as after a reload.
@@ -204,9 +231,14 @@ impl TestGateway {
 
     async fn begin(&mut self) {
         let (store, threads) = Store::open(&self.folder.path().join("talaria.db")).unwrap();
+        let first = self.setup.agent.clone().unwrap_or_else(|| Arc::new(self.agent.clone()));
+        let agent = match self.setup.fallback {
+            true => Arc::new(Fallback::new(first, Arc::new(self.stand_in.clone()))),
+            false => first,
+        };
         let parts = Parts {
             store: store.clone(),
-            agent: Arc::new(self.agent.clone()),
+            agent,
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
             settings: Settings {
                 context: self.setup.context.clone(),

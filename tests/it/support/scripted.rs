@@ -25,6 +25,8 @@ pub struct Scripted {
     info: AgentInfo,
     /// Whether a repeat with the same bytes does not run a turn twice.
     resumable: bool,
+    /// Before the first word of each answer.
+    pause: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -34,6 +36,10 @@ struct State {
     heard: Vec<Heard>,
     prepared: usize,
     refusals: Vec<AgentError>,
+    /// It does not even answer whether it is there.
+    away: bool,
+    /// How often it was asked that.
+    questions: usize,
     answers: Vec<Answer>,
     ran: Vec<String>,
 }
@@ -94,9 +100,14 @@ enum Does {
 }
 
 impl Scripted {
-    pub fn new(rewind: bool, resumable: bool) -> Self {
-        let info = AgentInfo { name: "scripted".into(), rewind };
-        Self { info, resumable, state: Arc::default() }
+    pub fn new(name: &str, rewind: bool, resumable: bool) -> Self {
+        let info = AgentInfo { name: name.into(), rewind, stand_in: None };
+        Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
+    }
+
+    /// The same, but it takes its time before the first word of each answer.
+    pub fn slowly(self, pause: Duration) -> Self {
+        Self { pause, ..self }
     }
 
     /// A script for the next run.
@@ -115,6 +126,21 @@ impl Scripted {
     /// The next request cannot even be made ready.
     pub fn cannot_prepare(&self, kind: AgentErrorKind, words: &str) {
         self.state().refusals.push(AgentError::new(kind, words));
+    }
+
+    /// From now on nothing can be made ready and no question is answered, as with a server that is down.
+    pub fn goes_away(&self) {
+        self.state().away = true;
+    }
+
+    /// It answers again.
+    pub fn comes_back(&self) {
+        self.state().away = false;
+    }
+
+    /// How often it was asked whether it is there.
+    pub fn questions(&self) -> usize {
+        self.state().questions
     }
 
     /// Every answer it got, in order.
@@ -306,12 +332,16 @@ impl Agent for Scripted {
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
         Box::pin(async move {
             let mut state = self.state();
+            if state.away {
+                let kind = AgentErrorKind::NothingRan { after: None };
+                return Err(AgentError::new(kind, "The agent cannot be reached."));
+            }
             if !state.refusals.is_empty() {
                 return Err(state.refusals.remove(0));
             }
             state.prepared += 1;
             let request = format!("request {}: {}", state.prepared, turn.prompt).into_bytes();
-            Ok(Prepared { request, resumable: self.resumable })
+            Ok(Prepared { request, resumable: self.resumable, stand_in: false })
         })
     }
 
@@ -323,6 +353,10 @@ impl Agent for Scripted {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
+            if self.state().away {
+                let kind = AgentErrorKind::NothingRan { after: None };
+                return Err(AgentError::new(kind, "The agent cannot be reached."));
+            }
             self.state().heard.push(Heard {
                 context: turn.context.clone(),
                 prompt: turn.prompt.clone(),
@@ -333,6 +367,9 @@ impl Agent for Scripted {
                 resumed: turn.attempt == Attempt::Resume,
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
             });
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
             match self.take_script(&turn.prompt) {
                 Some(script) => script.run(self, out, &stop).await,
                 None => {
@@ -341,6 +378,13 @@ impl Agent for Scripted {
                 }
             }
         })
+    }
+
+    fn reachable(&self) -> BoxFuture<'_, bool> {
+        let mut state = self.state();
+        state.questions += 1;
+        let there = !state.away;
+        Box::pin(async move { there })
     }
 }
 

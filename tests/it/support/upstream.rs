@@ -156,9 +156,14 @@ impl Nobody {
         format!("http://{}", self.0.local_addr().unwrap())
     }
 
+    /// Now somebody does.
+    pub fn is_listened_at(self) -> TcpListener {
+        self.0.listen(16).unwrap()
+    }
+
     /// Now somebody does: a server that knows nothing but chat completions.
     pub fn becomes_an_upstream(self) -> Upstream {
-        Upstream::listening(self.0.listen(16).unwrap(), Answer::unknown())
+        Upstream::listening(self.is_listened_at(), Answer::unknown())
     }
 }
 

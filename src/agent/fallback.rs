@@ -1,0 +1,181 @@
+//! Two agents as one: a second one stands in while the first is away.
+//!
+//! Only a turn of which it is proven that nothing ran goes over, and what was made ready for one of them is
+//! never given to the other: [`Prepared::stand_in`] says whose it is, also after a crash. A [`Breaker`]
+//! spares people the wait for an agent that is away, and finds out when it is back.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use talaria_platform::{BoxFuture, CancellationToken};
+
+use super::breaker::{Breaker, Route};
+use super::{
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Out, Prepared, SharedAgent, StandIn,
+    Turn, TurnEnd, TurnEvent,
+};
+
+/// An agent that names no longer wait than this is busy, not away: it is waited for.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// The agent around two agents.
+pub struct Fallback {
+    first: SharedAgent,
+    second: SharedAgent,
+    /// About the first; the second has nobody behind it.
+    breaker: Mutex<Breaker>,
+}
+
+impl Fallback {
+    /// `second` stands in for `first`.
+    pub fn new(first: SharedAgent, second: SharedAgent) -> Self {
+        Self { first, second, breaker: Mutex::default() }
+    }
+
+    /// Makes a turn ready for the first agent, unless that is away.
+    async fn prepare_first(&self, turn: &Turn) -> Option<Result<Prepared, AgentError>> {
+        if turn.elsewhere {
+            return None;
+        }
+        // Not in the `match`, which would hold the lock over the question.
+        let route = self.breaker().route(now());
+        match route {
+            Route::Around => return None,
+            Route::Probe if !self.first.reachable().await => {
+                self.failed("unreachable");
+                return None;
+            }
+            Route::Probe | Route::Agent => {}
+        }
+        match self.first.prepare(turn).await {
+            Err(error) if is_away(&error) => {
+                self.failed(&error.words);
+                None
+            }
+            made => Some(made),
+        }
+    }
+
+    /// Runs a turn at the first agent and learns from how it goes.
+    async fn run_first(
+        &self,
+        turn: &Turn,
+        prepared: &Prepared,
+        out: &dyn Out,
+        stop: CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let out = Listening { out, agent: self, heard: AtomicBool::new(false) };
+        let end = self.first.run_turn(turn, prepared, &out, stop).await;
+        match &end {
+            Ok(TurnEnd::Done | TurnEnd::Limit) => self.closed(Breaker::succeeded),
+            // Whoever stopped it did not say anything about the agent.
+            Ok(TurnEnd::Stopped) => {}
+            Err(error) => match error.kind {
+                // It is there: only busy, or it does not like this turn.
+                AgentErrorKind::NothingRan { .. } if !is_away(error) => self.closed(Breaker::answered),
+                AgentErrorKind::Refused | AgentErrorKind::CutShort => self.closed(Breaker::answered),
+                // Not connected, lost before the first byte, or lost in the middle.
+                AgentErrorKind::NothingRan { .. }
+                | AgentErrorKind::Unknown { .. }
+                | AgentErrorKind::Elsewhere => self.failed(&error.words),
+            },
+        }
+        end.map_err(|error| match turn.attempt {
+            Attempt::First if is_away(&error) => AgentError { kind: AgentErrorKind::Elsewhere, ..error },
+            // An earlier try may have run, so only the same agent may be asked again.
+            Attempt::First | Attempt::Resume => error,
+        })
+    }
+
+    fn failed(&self, why: impl fmt::Display) {
+        if self.breaker().failed(now()) {
+            tracing::warn!(
+                %why,
+                stand_in = %self.second.about().name,
+                "the agent is away; the stand-in answers"
+            );
+        }
+    }
+
+    /// The agent is there, as `news` tells the breaker.
+    fn closed(&self, news: impl FnOnce(&mut Breaker) -> bool) {
+        if news(&mut self.breaker()) {
+            tracing::info!(agent = %self.first.about().name, "the agent is back");
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        // Every change under this lock is complete in itself.
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agent for Fallback {
+    fn about(&self) -> AgentInfo {
+        let stand_in = StandIn { name: self.second.about().name, answers: self.breaker().is_open() };
+        AgentInfo { stand_in: Some(stand_in), ..self.first.about() }
+    }
+
+    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async move {
+            if let Some(made) = self.prepare_first(turn).await {
+                return made;
+            }
+            tracing::info!(agent = %self.second.about().name, "the stand-in answers this turn");
+            Ok(Prepared { stand_in: true, ..self.second.prepare(turn).await? })
+        })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        turn: &'a Turn,
+        prepared: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        match prepared.stand_in {
+            true => self.second.run_turn(turn, prepared, out, stop),
+            false => Box::pin(self.run_first(turn, prepared, out, stop)),
+        }
+    }
+}
+
+/// Whether nothing ran and the agent does not come back in a moment.
+fn is_away(error: &AgentError) -> bool {
+    matches!(error.kind, AgentErrorKind::NothingRan { after } if after.is_none_or(|after| after > BUSY))
+}
+
+/// The time that a paused test clock shows too.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Hands everything on, and notices the first sign of life.
+struct Listening<'a> {
+    out: &'a dyn Out,
+    agent: &'a Fallback,
+    heard: AtomicBool,
+}
+
+impl Listening<'_> {
+    fn hear(&self) {
+        // Looked at first, because every few characters of every answer come through here.
+        if !self.heard.load(Ordering::Relaxed) && !self.heard.swap(true, Ordering::Relaxed) {
+            self.agent.closed(Breaker::answered);
+        }
+    }
+}
+
+impl Out for Listening<'_> {
+    fn emit(&self, event: TurnEvent<'_>) {
+        self.hear();
+        self.out.emit(event);
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice> {
+        self.hear();
+        self.out.ask(ask)
+    }
+}

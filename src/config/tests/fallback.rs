@@ -1,0 +1,61 @@
+//! `gateway.fallback`: when it holds, and what it needs.
+
+use super::*;
+
+fn relay(yaml: &str) -> Scene {
+    Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").file(yaml)
+}
+
+fn stand_in(scene: &Scene) -> Option<LocalConfig> {
+    match scene.load().unwrap().agent {
+        AgentChoice::Proxy(_, stand_in) => stand_in.map(|local| *local),
+        other => panic!("not the proxy: {other}"),
+    }
+}
+
+#[test]
+fn a_model_alone_stands_in_for_nobody() {
+    let model = "agent: {base_url: 'http://localhost:11434/v1', model: llama3.2}";
+    assert_eq!(stand_in(&relay(model)), None);
+    assert_eq!(stand_in(&relay(&format!("gateway: {{fallback: none}}\n{model}"))), None);
+    let local = stand_in(&relay(&format!("gateway: {{fallback: local}}\n{model}"))).unwrap();
+    assert_eq!((local.url.as_str(), local.model.as_str()), ("http://localhost:11434/v1", "llama3.2"));
+}
+
+#[test]
+fn a_key_and_a_model_are_enough() {
+    let scene =
+        relay("gateway: {fallback: local}").var("OPENAI_API_KEY", "sk-CANARY").var("OPENAI_MODEL", "gpt");
+    let local = stand_in(&scene).unwrap();
+    assert_eq!((local.url.as_str(), local.key.is_some()), ("https://api.openai.com/v1", true));
+    insta::assert_snapshot!(
+        scene.load().unwrap().agent,
+        @"remote agent server at http://host:8642, model hermes-agent, without a key; while it is away, model server at https://api.openai.com/v1, model gpt, with a key"
+    );
+}
+
+#[test]
+fn without_a_model_it_is_refused() {
+    insta::assert_snapshot!(relay("gateway:\n  fallback: local\n").errors(), @"
+    error: `gateway.fallback` is `local`, but there is no model to fall back to (talaria.yaml, line 2)
+
+    hint: set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`), for example to `http://localhost:11434/v1` and `llama3.2`
+    ");
+    let unnamed = relay("gateway: {fallback: local}\nagent: {base_url: 'http://localhost:11434/v1'}");
+    assert!(unnamed.errors().starts_with("error: there is a model server but no model is named"));
+    let public = "agent: {base_url: 'http://model.example.com/v1', model: m, api_key: sk-CANARY}";
+    let errors = relay(&format!("gateway: {{fallback: local}}\n{public}")).errors();
+    assert!(errors.contains("would carry the key unencrypted"), "{errors}");
+    let errors = relay("gateway:\n  fallback: lokal\n").errors();
+    assert!(errors.contains("`gateway.fallback`") && errors.contains("`local`"), "{errors}");
+}
+
+#[test]
+fn without_an_agent_server_it_is_pointed_out() {
+    let config = Scene::new()
+        .file("gateway: {fallback: local}\nagent: {base_url: 'http://localhost:11434/v1', model: m}")
+        .load()
+        .unwrap();
+    assert!(matches!(config.agent, AgentChoice::Local(_)));
+    assert!(config.warnings[0].starts_with("`gateway.fallback` has no effect"), "{:?}", config.warnings);
+}
