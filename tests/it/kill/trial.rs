@@ -148,7 +148,7 @@ impl Trial {
             }
         }
         // Whatever ran at the stand-in, or may have, must not run here.
-        let first = AgentServer::on(nobody.is_listened_at(), self.kind, self.pause(), answer);
+        let first = AgentServer::on(nobody.becomes_a_listener(), self.kind, self.pause(), answer);
         let _last = start(None);
         self.settled(&network, &prompts).await;
         // A session answers in order: when these are answered, nothing that was asked before, once or

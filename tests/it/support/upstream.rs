@@ -157,13 +157,13 @@ impl Nobody {
     }
 
     /// Now somebody does.
-    pub fn is_listened_at(self) -> TcpListener {
+    pub fn becomes_a_listener(self) -> TcpListener {
         self.0.listen(16).unwrap()
     }
 
     /// Now somebody does: a server that knows nothing but chat completions.
     pub fn becomes_an_upstream(self) -> Upstream {
-        Upstream::listening(self.is_listened_at(), Answer::unknown())
+        Upstream::listening(self.becomes_a_listener(), Answer::unknown())
     }
 }
 
