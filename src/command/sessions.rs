@@ -96,7 +96,7 @@ pub(super) fn whoami(desk: &Desk<'_>, session: &Session) -> Result<Done> {
         false => Text::MayNot.with("commands", refused.join(", ")),
     };
     say(Text::Whoami
-        .with("id", desk.event.author.id.as_str())
+        .with("id", one_line(desk.event.author.id.as_str(), 255))
         .with("role", role)
         .with("place", if desk.event.room.direct { Text::PlaceDirect } else { Text::PlaceRoom })
         .with("number", session.number.to_string())

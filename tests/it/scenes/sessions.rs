@@ -286,19 +286,24 @@ async fn whoami_says_who_somebody_is_here_and_what_they_may_not_do() {
     @ann  hello
     bot   ok
     @ann  /whoami
-    note  You are @ann:test. I answer you because you are an admin. This is a room, conversation 1 (SESSION).
+    note  You are `@ann:test`. I answer you because you are an admin. This is a room, conversation 1 (SESSION).
           You may use every command.
     @bob  /whoami
-    note  You are @bob:test. I answer you because a list names you. This is a room, conversation 1 (SESSION).
+    note  You are `@bob:test`. I answer you because a list names you. This is a room, conversation 1 (SESSION).
           Only admins may use here: /undo, /resume, /approve always.
     @eve  /whoami
-    note  You are @eve:test. I answer you because I answer everybody. This is a room, conversation 1 (SESSION).
+    note  You are `@eve:test`. I answer you because I answer everybody. This is a room, conversation 1 (SESSION).
           Only admins may use here: /undo, /resume, /approve always.
     ");
 
     let direct = gateway.direct_room("!eve");
     talk(&direct, &[("@eve", "/whoami")]).await;
     assert!(last(&direct).contains("This is a direct chat, conversation 1 ("), "{}", last(&direct));
+
+    gateway.reload(AccountRules::owner());
+    talk(&direct, &[("@eve", "/whoami")]).await;
+    assert!(last(&direct).contains("because you are the owner"), "{}", last(&direct));
+    assert!(last(&direct).ends_with("You may use every command."), "{}", last(&direct));
 }
 
 #[tokio::test(start_paused = true)]
