@@ -86,6 +86,14 @@ async fn words_lists_every_text_in_the_language_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_chat_speaks_the_configured_language() {
+    let ended = Talaria::new().config("language: de\n").reads("hallo\n/stop\n").await;
+    assert_eq!(ended.code, 0);
+    assert!(ended.out.starts_with("Deine Nachricht ist angekommen: Das ist Talaria"), "{}", ended.out);
+    ended.said("Gerade läuft nichts.");
+}
+
+#[tokio::test]
 async fn a_second_process_is_refused_and_the_first_goes_on() {
     let upstream = Upstream::plain().await;
     let talaria = Talaria::to(&upstream);

@@ -3,13 +3,25 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::AgentErrorKind;
+use talaria::agent::{AgentErrorKind, StepState};
+use talaria::command::Command;
 use talaria::words::{Kind, Text, Words};
+use talaria_platform::{ErrorKind, Show};
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::Fault;
 
 fn with(words: Words) -> Setup {
     Setup { words, ..Setup::default() }
+}
+
+/// Everything silenced that can be.
+fn silent() -> Words {
+    let mut words = Words::default();
+    for text in Text::ALL.iter().filter(|text| text.kind() == Kind::Notice) {
+        words.reword(text.key(), "").unwrap();
+    }
+    words
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,24 +74,67 @@ async fn waiting_for_an_agent_is_said_in_the_language_of_the_room() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_operator_silenced_is_not_said_and_nothing_else_is_missing() {
-    let mut words = Words::default();
-    for text in Text::ALL.iter().filter(|text| text.kind() == Kind::Notice) {
-        words.reword(text.key(), "").unwrap();
-    }
-    let gateway = TestGateway::with(with(words)).await;
-    let room = gateway.room();
-    let after = Some(Duration::from_secs(60));
-    gateway.agent().then_fails(AgentErrorKind::NothingRan { after }, "The agent is busy.");
-    room.says("@ann", "one").await;
-    room.says("@ann", "two").await;
+    let words = silent();
+    for show in [Show::Edit { pause: Duration::from_secs(1) }, Show::Append, Show::Once] {
+        let gateway = TestGateway::with(Setup { show, ..with(words.clone()) }).await;
+        let room = gateway.room();
+        let after = Some(Duration::from_secs(60));
+        gateway.agent().then_fails(AgentErrorKind::NothingRan { after }, "The agent is busy.");
+        room.says("@ann", "one").await;
+        room.says("@ann", "two").await;
+        room.settled().await;
+        room.says("@ann", "/stop").await;
 
-    assert_snapshot!(room.settled().await, @r"
-    @ann  one
-    @ann  two
-    bot   ok
-    bot   ok
-    ");
-    assert_eq!(room.history_of_first(), ["ok"], "nothing was said while it was tried again");
+        let shown = room.settled().await;
+        insta::allow_duplicates!(assert_snapshot!(shown, @r"
+        @ann  one
+        @ann  two
+        bot   ok
+        bot   ok
+        @ann  /stop
+        note  Nothing is running.
+        "));
+        assert_eq!(room.history_of_first(), ["ok"], "nothing was said while it was tried again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_sends_a_command_is_answered_however_much_is_silenced() {
+    // At the other end of a pipe a program waits for it.
+    let gateway = TestGateway::with(with(silent())).await;
+    let commands =
+        Command::all().flat_map(|command| ["", " 99"].map(|behind| format!("/{}{behind}", command.name())));
+    for text in commands.chain(["/dance".to_owned()]) {
+        let room = gateway.direct_room(&text);
+        room.says("@ann", &text).await;
+        room.settled().await;
+        assert!(!room.ours().is_empty(), "{text} has no answer: which text of it is a notice?");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silenced_notice_is_not_sent_as_an_empty_message() {
+    let mut words = Words::default();
+    words.reword("unshown", "").unwrap();
+    let gateway = TestGateway::with(Setup { show: Show::Once, ..with(words) }).await;
+    let room = gateway.room();
+    gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+
+    room.says("@ann", "speak").await;
+    room.settled().await;
+
+    assert_eq!(room.ours(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_without_a_name_is_called_one() {
+    let gateway = TestGateway::with(with(Words::of("de").unwrap())).await;
+    let agent = gateway.agent().step("1", "\u{200b}", StepState::Running).then_hangs();
+
+    gateway.room().says("@ann", "hallo").await;
+    agent.is_hanging().await;
+
+    gateway.room().shows("⚙️ Werkzeug…").await;
 }
 
 #[tokio::test(start_paused = true)]
