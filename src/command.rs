@@ -13,6 +13,7 @@ use talaria_platform::{AccountId, Event};
 
 use crate::access::{Action, Decision, Policy, Where};
 use crate::agent::AgentInfo;
+use crate::hub::pairing::Letter;
 use crate::reply::one_line;
 use crate::rules::AccountRules;
 use crate::session::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
@@ -108,6 +109,8 @@ pub enum After {
     StopTurn(SessionId, TurnId),
     /// This question was answered.
     Answered(AskId),
+    /// A stranger is to be given a code, which is kept nowhere else.
+    GiveCode(Box<Letter>),
 }
 
 /// What a command has before it: the open transaction, and who sent it where.

@@ -57,6 +57,22 @@ pub struct Account {
     done: Notify,
     /// Fired when the account can no longer be used.
     lost: CancellationToken,
+    /// Set by whoever runs the platform, for the operator.
+    reading: Mutex<Reading>,
+}
+
+/// Whether a platform reads what people write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Not yet.
+    #[default]
+    Starting,
+    /// It does, as far as we know.
+    Reads,
+    /// It failed, and is tried again after a pause.
+    Pausing,
+    /// There is nothing more to read.
+    Ended,
 }
 
 /// How answers are shown.
@@ -92,6 +108,7 @@ impl Delivery {
             work: Notify::new(),
             done: Notify::new(),
             lost: CancellationToken::new(),
+            reading: Mutex::default(),
             id: id.clone(),
         });
         self.accounts.insert(id, account.clone());
@@ -145,6 +162,16 @@ impl Account {
         &self.lost
     }
 
+    /// Whether the platform reads. It does not if the account is lost.
+    pub fn reading(&self) -> Reading {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether the platform reads from now on.
+    pub fn set_reading(&self, reading: Reading) {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    }
+
     /// Says that the outbox may have something to do.
     pub fn wake(&self) {
         self.work.notify_one();
@@ -166,6 +193,12 @@ impl Account {
             let body = Body::new(BodyKind::Notice, words);
             let _ = account.request(ticket, account.platform.send(&place, &key, &body)).await;
         });
+    }
+
+    /// Says something once, and whether it arrived.
+    pub async fn tell(&self, place: &Place, key: &SendKey, body: &Body) -> Result<(), ErrorKind> {
+        let ticket = self.permit(Class::Notice).await;
+        self.request(ticket, self.platform.send(place, key, body)).await.map(|_| ())
     }
 
     /// Waits until everything that could go out has arrived, or the account is lost.

@@ -5,7 +5,7 @@
 //! only in memory.
 
 mod limits;
-mod pairing;
+pub mod pairing;
 mod taking;
 
 use std::collections::HashSet;
@@ -55,7 +55,7 @@ impl Hub {
     /// on all the same.
     async fn take(&self, batch: Batch) -> Result<()> {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
-        let (named, taking) = (self.named.clone(), self.taking());
+        let (named, taking, rules) = (self.named.clone(), self.taking(), self.live.now());
         let taken = tokio::spawn(async move {
             failpoint("accept.received");
             let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;
@@ -65,6 +65,11 @@ impl Hub {
                     After::Run(session, turn) => turns.enqueue(&session, turn),
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
                     After::Answered(ask) => turns.answered(&ask),
+                    After::GiveCode(letter) => {
+                        let delivery =
+                            pairing::deliver(account.clone(), store.clone(), rules.clone(), *letter);
+                        tokio::spawn(delivery);
+                    }
                 }
             }
             for stranger in taken.strangers {

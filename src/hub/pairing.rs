@@ -1,9 +1,340 @@
-//! A stranger in a direct chat asks to be let in.
+//! A stranger in a direct chat asks to be let in, and the operator answers.
+//!
+//! The stranger is given a code, which only the operator can use: whoever knows both is meant. The code itself is
+//! kept nowhere. The store has a salted hash of it, and the message that carries it is sent once, from
+//! memory; if that fails the request is taken back, so that the stranger can ask again.
 
-use super::taking::One;
-use crate::store::Result;
+use std::fmt;
+use std::sync::Arc;
 
-/// Gives the stranger a code, as far as the bounds permit.
-pub(super) fn ask(_one: &One<'_>) -> Result<()> {
-    Ok(())
+use talaria_platform::{AccountId, Body, BodyKind, EventId, Place, RoomId, SendKey, UserId};
+
+use super::taking::{One, stop_turns_of};
+use crate::command::After;
+use crate::delivery::Account;
+use crate::reply::{self, one_line};
+use crate::rules::Rules;
+use crate::session::{hash, random_hex};
+use crate::store::{HashedCode, Operated, OutboxKind, OutboxRow, Pairing, Result, Store, Tx, unix_now};
+use crate::words::{Phrase, Text};
+
+/// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
+const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// Characters of a code: more than 10^11 of them, against five tries an hour.
+const LENGTH: usize = 8;
+
+/// Seconds for which a code can be used.
+pub const VALID: i64 = 3600;
+
+/// Seconds in which one person gets one code.
+const PATIENCE: i64 = 600;
+
+/// Requests of an account that wait for the operator. More would only be noise, and a place to store things.
+const WAITING: usize = 3;
+
+/// Wrong codes in a row after which none is looked at for [`LOCKED`] seconds.
+const TRIES: i64 = 5;
+
+/// Seconds of a lock-out.
+const LOCKED: i64 = 3600;
+
+/// Where the store keeps how many wrong codes there were, and when the last one was.
+const WRONG: &str = "pairing.wrong";
+
+/// Characters of a display name that the operator is shown.
+const NAME: usize = 60;
+
+/// A code on its way to the stranger who asked for it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Letter {
+    person: UserId,
+    place: Place,
+    reply_to: EventId,
+    words: Phrase,
+    /// What is kept of it.
+    code: HashedCode,
+}
+
+impl fmt::Debug for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Letter").field("person", &self.person).finish_non_exhaustive()
+    }
+}
+
+/// What became of a code that the operator typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// They may talk to us now, in direct chats.
+    Paired(Pairing),
+    /// No code looks like that, so it is a slip and no try.
+    NoCode,
+    /// Nobody has that code; so many wrong ones are left.
+    Wrong {
+        /// Before a lock-out.
+        left: i64,
+    },
+    /// Too many were wrong.
+    Locked {
+        /// Until then, in seconds since 1970.
+        until: i64,
+    },
+    /// The account does not let strangers ask (any more), so letting them in would do nothing.
+    Off(Pairing),
+}
+
+/// Gives the stranger a code, as far as the bounds permit; beyond them there is silence.
+pub(super) fn ask(one: &One<'_>) -> Result<Option<After>> {
+    let (tx, account, event, now) = (one.tx, one.account(), one.event, unix_now());
+    let person = &event.author.id;
+    tx.forget_lapsed_pairings(now - VALID, now)?;
+    if tx.pairing_of(account, person)?.is_some_and(|at| (0..PATIENCE).contains(&(now - at)))
+        || tx.others_waiting(account, person)? >= WAITING
+    {
+        return Ok(None);
+    }
+    let Some(code) = new_code() else {
+        tracing::error!("the operating system gives no random numbers, so a stranger got no code");
+        return Ok(None);
+    };
+    let hashed = HashedCode::of(&code, random_hex(16));
+    let name = event.author.name.as_deref().map(|name| one_line(name, NAME));
+    tx.ask_pairing(account, person, name.as_deref(), &event.place.room, &hashed, now)?;
+    let minutes = usize::try_from(VALID / 60).unwrap_or_default();
+    Ok(Some(After::GiveCode(Box::new(Letter {
+        person: person.clone(),
+        place: event.place.clone(),
+        reply_to: event.id.clone(),
+        words: Text::PairingCode.with("code", shown(&code)).with("minutes", minutes),
+        code: hashed,
+    }))))
+}
+
+/// Sends a code, once. It is only in memory, so a failure must let the stranger ask again.
+pub(super) async fn deliver(account: Arc<Account>, store: Store, rules: Arc<Rules>, letter: Letter) {
+    let words = rules.words.say(&letter.words);
+    for part in reply::split(&words, account.about().max_text) {
+        let body = Body { reply_to: Some(letter.reply_to.clone()), ..Body::new(BodyKind::Notice, part) };
+        let key = SendKey::new(format!("c.{}", random_hex(16)));
+        if account.tell(&letter.place, &key, &body).await.is_ok() {
+            continue;
+        }
+        let (id, person, code) = (account.id().clone(), letter.person, letter.code);
+        if let Err(error) = store.write(move |tx| tx.withdraw_pairing(&id, &person, &code)).await {
+            tracing::warn!(%error, "a code did not arrive, and its request stays until it lapses");
+        }
+        return;
+    }
+}
+
+/// The operator typed a code: lets in whom it was given to. `max_text` knows the longest message of an account.
+pub fn approve(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    typed: &str,
+    max_text: impl Fn(&AccountId) -> usize,
+) -> Result<Approval> {
+    let now = unix_now();
+    let Some(code) = read_code(typed) else { return Ok(Approval::NoCode) };
+    let wrong = wrong_tries(tx, now)?;
+    if let Tries::Locked { until } = wrong {
+        audit(tx, None, "pair", false, "locked")?;
+        return Ok(Approval::Locked { until });
+    }
+    tx.forget_lapsed_pairings(now - VALID, now)?;
+    let mut found = None;
+    // Every one of them is looked at, whether an earlier one fits or not.
+    for (pairing, kept) in tx.waiting_pairings()? {
+        if kept.is_of(&code) {
+            found = Some(pairing);
+        }
+    }
+    let Some(pairing) = found else {
+        let count = wrong.count() + 1;
+        tx.set_setting(WRONG, &format!("{count} {now}"))?;
+        audit(tx, None, "pair", false, "wrong code")?;
+        return Ok(match TRIES - count {
+            left @ 1.. => Approval::Wrong { left },
+            _ => Approval::Locked { until: now + LOCKED },
+        });
+    };
+    let account = AccountId::new(pairing.account.clone());
+    if !rules.account(&account).access.pairs() {
+        return Ok(Approval::Off(pairing));
+    }
+    tx.set_setting(WRONG, "")?;
+    tx.pair(&pairing, now)?;
+    audit(tx, Some(&pairing), "pair", true, "operator")?;
+    let words = rules.words.say(&Text::Paired.into());
+    if !words.trim().is_empty() {
+        for (part, words) in reply::split(&words, max_text(&account)).into_iter().enumerate() {
+            tx.add_outbox(&OutboxRow {
+                key: SendKey::new(format!("p.{}", random_hex(16))),
+                account: account.clone(),
+                place: Place::room(pairing.room.clone()),
+                turn: None,
+                kind: OutboxKind::Notice,
+                part,
+                body: Body::new(BodyKind::Notice, words),
+                not_before: 0,
+            })?;
+        }
+    }
+    Ok(Approval::Paired(pairing))
+}
+
+/// The operator takes somebody's leave to talk away, or refuses a request: on one account, or on all. What they
+/// asked and what has not ended is stopped.
+pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<Pairing>, Vec<After>)> {
+    let gone = tx.unpair(account, person)?;
+    let mut after = Vec::new();
+    for pairing in &gone {
+        audit(tx, Some(pairing), "unpair", false, "operator")?;
+        // Somebody who only waits has asked for nothing yet, unless a list names them too.
+        if !pairing.pending {
+            let (account, person) = (AccountId::from(pairing.account.as_str()), UserId::from(person));
+            after.extend(stop_turns_of(tx, &account, None, &person)?);
+        }
+    }
+    Ok((gone, after))
+}
+
+/// When codes are looked at again, if too many were wrong.
+pub fn locked_until(tx: &Tx<'_>) -> Result<Option<i64>> {
+    Ok(match wrong_tries(tx, unix_now())? {
+        Tries::Locked { until } => Some(until),
+        Tries::Wrong(_) => None,
+    })
+}
+
+enum Tries {
+    Wrong(i64),
+    Locked { until: i64 },
+}
+
+impl Tries {
+    fn count(&self) -> i64 {
+        match self {
+            Self::Wrong(count) => *count,
+            Self::Locked { .. } => TRIES,
+        }
+    }
+}
+
+/// How many codes in a row were wrong. They are forgotten an hour after the last one.
+fn wrong_tries(tx: &Tx<'_>, now: i64) -> Result<Tries> {
+    let kept = tx.setting(WRONG)?.unwrap_or_default();
+    let kept = kept.split_once(' ').and_then(|(count, at)| Some((count.parse().ok()?, at.parse().ok()?)));
+    let (count, at): (i64, i64) = kept.unwrap_or_default();
+    Ok(match (0..LOCKED).contains(&(now - at)) {
+        true if count >= TRIES => Tries::Locked { until: at + LOCKED },
+        true => Tries::Wrong(count),
+        false => Tries::Wrong(0),
+    })
+}
+
+fn audit(tx: &Tx<'_>, whom: Option<&Pairing>, action: &str, allowed: bool, rule: &str) -> Result<()> {
+    let room = whom.map(|pairing| RoomId::new(pairing.room.clone()));
+    tx.audit_operator(&Operated {
+        account: whom.map_or("", |pairing| &pairing.account),
+        actor: whom.map_or("", |pairing| &pairing.person),
+        room: room.as_ref(),
+        action,
+        allowed,
+        rule,
+    })
+}
+
+impl HashedCode {
+    fn of(code: &str, salt: String) -> Self {
+        let digest = hash(["pairing", &salt, code]);
+        Self { salt, digest }
+    }
+
+    /// Whether this is what was kept of `code`. Takes as long whatever differs.
+    fn is_of(&self, code: &str) -> bool {
+        let other = Self::of(code, self.salt.clone());
+        let (kept, typed) = (self.digest.as_bytes(), other.digest.as_bytes());
+        let differing = kept.iter().zip(typed).fold(0, |differing, (a, b)| differing | (a ^ b));
+        differing == 0 && kept.len() == typed.len()
+    }
+}
+
+/// A code from the operating system's randomness; `None` if it gives none.
+fn new_code() -> Option<String> {
+    let mut code = String::with_capacity(LENGTH);
+    // More than enough: each byte counts with a chance of 240 in 256.
+    let mut bytes = [0_u8; 64];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+    // Bytes from 240 on would make some characters more likely than others.
+    let fair = bytes.get(..filled)?.iter().filter(|byte| usize::from(**byte) < 8 * ALPHABET.len());
+    for byte in fair.take(LENGTH) {
+        code.push(char::from(*ALPHABET.get(usize::from(*byte) % ALPHABET.len())?));
+    }
+    (code.len() == LENGTH).then_some(code)
+}
+
+/// As people copy it: in two halves.
+fn shown(code: &str) -> String {
+    let (first, second) = code.split_at(LENGTH / 2);
+    format!("{first}-{second}")
+}
+
+/// A code as people type it: in any case, with spaces and dashes anywhere. `None` if no code looks like that.
+fn read_code(typed: &str) -> Option<String> {
+    let code: String = typed
+        .chars()
+        .filter(|c| !c.is_whitespace() && !matches!(c, '-' | '‐' | '‑' | '–' | '—' | '_'))
+        .map(|c| c.to_ascii_uppercase())
+        .collect();
+    let whole = code.len() == LENGTH && code.bytes().all(|byte| ALPHABET.contains(&byte));
+    whole.then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_of_the_alphabet_and_differ() {
+        let codes: HashSet<String> = (0..1000).map(|_| new_code().unwrap()).collect();
+        assert_eq!(codes.len(), 1000);
+        let used: HashSet<u8> = codes.iter().flat_map(|code| code.bytes()).collect();
+        assert_eq!(used, ALPHABET.iter().copied().collect(), "every character, and no other");
+        assert!(codes.iter().all(|code| code.len() == LENGTH));
+    }
+
+    #[test]
+    fn nobody_takes_one_character_for_another() {
+        for ambiguous in "0O1IL U".bytes().filter(|byte| *byte != b' ') {
+            assert!(!ALPHABET.contains(&ambiguous), "{}", char::from(ambiguous));
+        }
+        assert_eq!(ALPHABET.iter().collect::<HashSet<_>>().len(), ALPHABET.len());
+    }
+
+    #[test]
+    fn a_code_is_read_as_people_type_it() {
+        for typed in ["ABCD-2345", "abcd2345", " ab cd - 23 45\n", "ABCD–2345", "A-B-C-D-2-3-4-5"] {
+            assert_eq!(read_code(typed).as_deref(), Some("ABCD2345"), "{typed:?}");
+        }
+        for typed in ["", "ABCD234", "ABCD23456", "ABCD234O", "ÄBCD2345", "--------", "ABCD 234!"] {
+            assert_eq!(read_code(typed), None, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_recognises_the_code_and_no_other() {
+        let kept = HashedCode::of("ABCD2345", random_hex(16));
+        assert!(kept.is_of("ABCD2345"));
+        for other in ["ABCD2346", "BBCD2345", ""] {
+            assert!(!kept.is_of(other), "{other}");
+        }
+        assert!(!kept.digest.contains("ABCD2345"));
+        let same = HashedCode::of("ABCD2345", random_hex(16));
+        assert_ne!(same.digest, kept.digest, "the salt is another each time");
+        let broken = HashedCode { digest: String::new(), ..kept };
+        assert!(!broken.is_of("ABCD2345"), "a damaged row fits nothing");
+    }
 }

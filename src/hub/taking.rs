@@ -218,6 +218,7 @@ impl One<'_> {
 
     /// Strangers get nothing at all, unless they may ask to be let in; the operator hears of them.
     fn refuse(&self, rule: Rule, parsed: &Parsed, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
+        let mut after = Vec::new();
         match rule {
             Rule::AdminsOnly => {
                 if let Parsed::Command(command, behind) = parsed {
@@ -232,7 +233,7 @@ impl One<'_> {
             Rule::NotListed => {
                 let direct = self.event.room.direct;
                 if direct && self.rules.access.pairs() {
-                    pairing::ask(self)?;
+                    after.extend(pairing::ask(self)?);
                 }
                 let (account, id) = (self.account(), self.event.author.id.as_str());
                 strangers.push(Stranger {
@@ -245,7 +246,7 @@ impl One<'_> {
             // These allow; none of them comes here.
             Rule::Owner | Rule::Admin | Rule::Listed | Rule::Paired | Rule::Everybody | Rule::Pairing => {}
         }
-        Ok(Vec::new())
+        Ok(after)
     }
 
     fn prompt(&self, message: &Message) -> Result<Vec<After>> {

@@ -11,6 +11,9 @@ use crate::session::hash;
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
 
+/// Decisions after which the oldest are looked for. Rare: looking costs a little.
+const PRUNE_EACH: i64 = 1000;
+
 /// The actor of what nobody decided: a question that timed out, was stopped or outlived its process. No
 /// network has such an id.
 pub const GATEWAY: &str = "(gateway)";
@@ -39,14 +42,33 @@ pub struct AuditFilter {
     pub account: Option<String>,
     /// Only of this person.
     pub actor: Option<String>,
-    /// Only of this room, by its hash.
-    pub room: Option<String>,
+    /// Only of these rooms, by their hashes; empty for all.
+    pub rooms: Vec<String>,
     /// Only those that were allowed, or were not.
     pub allowed: Option<bool>,
     /// Only after this time, in seconds since 1970.
     pub since: Option<i64>,
+    /// Only before this one, by its number: what makes pages of a long list.
+    pub before: Option<i64>,
     /// At most so many, the newest.
     pub limit: Option<i64>,
+}
+
+/// Something that the operator did at the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Operated<'a> {
+    /// The account it is about; empty for all of them.
+    pub account: &'a str,
+    /// Whom it is about.
+    pub actor: &'a str,
+    /// The room it is about, if there is one.
+    pub room: Option<&'a RoomId>,
+    /// What was done.
+    pub action: &'a str,
+    /// Whether it lets somebody do something.
+    pub allowed: bool,
+    /// Why.
+    pub rule: &'a str,
 }
 
 /// Somebody no list names, who tried.
@@ -80,7 +102,16 @@ impl Tx<'_> {
         allowed: bool,
         rule: &str,
     ) -> Result<()> {
-        self.add_audit(account, actor.as_str(), room, place, &action.name(), allowed, rule, None)
+        let room = room_hash(account, room);
+        self.add_audit(account, actor.as_str(), &room, name(place), &action.name(), allowed, rule, None)
+    }
+
+    /// Keeps what the operator did at the command line, where there is no action in a room.
+    pub fn audit_operator(&self, about: &Operated<'_>) -> Result<()> {
+        let Operated { account, actor, room, action, allowed, rule } = *about;
+        let account = AccountId::from(account);
+        let room = room.map(|room| room_hash(&account, room)).unwrap_or_default();
+        self.add_audit(&account, actor, &room, "operator", action, allowed, rule, None)
     }
 
     /// Keeps how an agent's question came out, once for each. `actor` is who decided it: a person, or
@@ -94,8 +125,9 @@ impl Tx<'_> {
         rule: &str,
     ) -> Result<()> {
         let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
-        let (account, room, place) = (&turn.account, &turn.place.room, Where::from(turn.direct));
-        self.add_audit(account, actor, room, place, &action, grant.is_some(), rule, Some(digest))
+        let (account, place) = (&turn.account, name(Where::from(turn.direct)));
+        let room = room_hash(account, &turn.place.room);
+        self.add_audit(account, actor, &room, place, &action, grant.is_some(), rule, Some(digest))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one row")]
@@ -103,18 +135,13 @@ impl Tx<'_> {
         &self,
         account: &AccountId,
         actor: &str,
-        room: &RoomId,
-        place: Where,
+        room: &str,
+        place: &str,
         action: &str,
         allowed: bool,
         rule: &str,
         digest: Option<&str>,
     ) -> Result<()> {
-        let place = match place {
-            Where::Direct => "direct",
-            Where::Room => "room",
-        };
-        let room = room_hash(account, room);
         self.conn
             .prepare_cached(
                 "INSERT INTO audit (at, account, actor, room, place, action, allowed, rule, digest)
@@ -131,20 +158,23 @@ impl Tx<'_> {
                 rule,
                 digest
             ])?;
-        Ok(())
+        // A flood of strangers must not fill the disk between two starts.
+        if self.conn.last_insert_rowid() % PRUNE_EACH == 0 { self.prune_audit() } else { Ok(()) }
     }
 
     /// The newest decisions that fit, oldest first.
     pub fn audited(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>> {
         let mut query = self.conn.prepare_cached(
             "SELECT seq, at, account, actor, room, place, action, allowed, rule, digest FROM audit
-             WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR actor = ?2) AND (?3 IS NULL OR room = ?3)
-                 AND (?4 IS NULL OR allowed = ?4) AND (?5 IS NULL OR at >= ?5)
-             ORDER BY seq DESC LIMIT ?6",
+             WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR actor = ?2)
+                 AND (?3 = '[]' OR room IN (SELECT value FROM json_each(?3)))
+                 AND (?4 IS NULL OR allowed = ?4) AND (?5 IS NULL OR at >= ?5) AND (?6 IS NULL OR seq < ?6)
+             ORDER BY seq DESC LIMIT ?7",
         )?;
-        let AuditFilter { account, actor, room, allowed, since, limit } = filter;
+        let AuditFilter { account, actor, rooms, allowed, since, before, limit } = filter;
+        let rooms = serde_json::to_string(rooms)?;
         let rows = query.query_map(
-            params![account, actor, room, allowed, since, limit.unwrap_or(i64::MAX)],
+            params![account, actor, rooms, allowed, since, before, limit.unwrap_or(i64::MAX)],
             |row| {
                 Ok(AuditRow {
                     seq: row.get(0)?,
@@ -202,9 +232,16 @@ impl Tx<'_> {
         })?)
     }
 
-    /// Forgets the oldest decisions beyond what is kept. Called once at each start.
+    /// Forgets the oldest decisions beyond what is kept. Also called at each start.
     pub fn prune_audit(&self) -> Result<()> {
         self.conn.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [KEPT])?;
         Ok(())
+    }
+}
+
+fn name(place: Where) -> &'static str {
+    match place {
+        Where::Direct => "direct",
+        Where::Room => "room",
     }
 }

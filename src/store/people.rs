@@ -44,7 +44,7 @@ impl Tx<'_> {
     pub fn let_in(&self, account: &AccountId, person: &UserId) -> Result<()> {
         self.conn
             .prepare_cached(
-                "INSERT INTO pairings (account, person, room, salt, asked, expires) VALUES (?1, ?2, '', '', 0, 0)
+                "INSERT INTO pairings (account, person, room, salt, at) VALUES (?1, ?2, '', '', 0)
                  ON CONFLICT (account, person) DO UPDATE SET code = NULL, salt = ''",
             )?
             .execute(params![account.as_str(), person.as_str()])?;

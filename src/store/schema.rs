@@ -137,7 +137,7 @@ CREATE TABLE pairings (
     account TEXT NOT NULL, person TEXT NOT NULL, name TEXT, room TEXT NOT NULL,
     code TEXT,                             -- salted hash; NULL once they are let in
     salt TEXT NOT NULL,
-    asked INTEGER NOT NULL, expires INTEGER NOT NULL,
+    at INTEGER NOT NULL,                   -- when they asked, or once they are let in, when that was
     PRIMARY KEY (account, person)
 ) WITHOUT ROWID;
 

@@ -1,0 +1,85 @@
+//! What the operator is shown: everything that is under way, across all accounts and rooms.
+
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+
+use super::{Result, Tx};
+
+/// A turn that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct TurnOverview {
+    pub id: String,
+    pub session: String,
+    pub account: String,
+    pub room: String,
+    pub author: String,
+    /// A request was made for it; otherwise it waits.
+    pub running: bool,
+    pub stopping: bool,
+    pub created: i64,
+}
+
+/// A session as the operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct SessionOverview {
+    pub id: String,
+    pub account: String,
+    pub room: String,
+    pub title: Option<String>,
+    pub current: bool,
+    pub messages: usize,
+    pub used: i64,
+}
+
+impl Tx<'_> {
+    /// Every turn that has not ended, in order.
+    pub fn turns_under_way(&self) -> Result<Vec<TurnOverview>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id, session, account, room, author, state <> 'queued', stop, created FROM turns
+             WHERE state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
+        )?;
+        let rows = query.query_map([], |row| {
+            Ok(TurnOverview {
+                id: row.get(0)?,
+                session: row.get(1)?,
+                account: row.get(2)?,
+                room: row.get(3)?,
+                author: row.get(4)?,
+                running: row.get(5)?,
+                stopping: row.get(6)?,
+                created: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The sessions of all rooms, the last used first.
+    pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id, account, room, title, current,
+                 (SELECT count(*) FROM messages WHERE messages.session = sessions.id), max(used, created)
+             FROM sessions ORDER BY 7 DESC, id DESC LIMIT ?1",
+        )?;
+        let rows = query.query_map(params![i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(SessionOverview {
+                id: row.get(0)?,
+                account: row.get(1)?,
+                room: row.get(2)?,
+                title: row.get(3)?,
+                current: row.get(4)?,
+                messages: row.get(5)?,
+                used: row.get(6)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Every account that ever decided about somebody.
+    pub fn audited_accounts(&self) -> Result<Vec<String>> {
+        let mut query = self.conn.prepare_cached("SELECT DISTINCT account FROM audit")?;
+        let rows = query.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
