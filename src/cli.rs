@@ -1,13 +1,24 @@
 //! The command line, and how it speaks to people.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the command line's own voice")]
+#![expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 
+mod audit;
+pub mod check;
+pub mod operate;
+mod show;
+mod table;
+
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
+use crate::control::Problem;
 use crate::words::{DEFAULT_LANGUAGE, Words};
+
+/// What `sysexits.h` calls a configuration error.
+pub const EX_CONFIG: u8 = 78;
 
 /// Talk to your AI agent from the chat rooms you already live in.
 ///
@@ -32,7 +43,10 @@ Examples:
   echo 'What is Rust?' | talaria              one prompt per line, answers on standard output
   GATEWAY_PROXY_URL=http://127.0.0.1:8642 GATEWAY_PROXY_KEY=... talaria
   talaria check                               what would run, and what is wrong
-  talaria env                                 every environment variable";
+  talaria env                                 every environment variable
+  talaria status                              what the running one does
+  talaria pairing approve ABCD-2345           lets in whoever was given this code
+  talaria audit --denied --since 24h          who was refused today";
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -51,12 +65,18 @@ pub enum Command {
         #[arg(long, default_value = DEFAULT_LANGUAGE, value_parser = PossibleValuesParser::new(Words::languages()))]
         language: String,
     },
+    /// What the operator does.
+    #[command(flatten)]
+    Operate(operate::Operate),
 }
 
-/// Prints the answer of a command.
+/// Prints the answer of a command. A reader who has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> ExitCode {
-    println!("{}", text.trim_end());
-    ExitCode::SUCCESS
+    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Prints what went wrong and what to do about it.
@@ -64,5 +84,16 @@ pub fn complain(message: &str, hint: Option<&str>) {
     eprintln!("error: {message}");
     if let Some(hint) = hint {
         eprintln!("\nhint: {hint}");
+    }
+}
+
+/// Prints why a command was not carried out.
+fn complain_about(problem: &Problem) -> ExitCode {
+    for complaint in &problem.complaints {
+        complain(&complaint.message, complaint.hint.as_deref());
+    }
+    match problem.is_configuration() {
+        true => ExitCode::from(EX_CONFIG),
+        false => ExitCode::FAILURE,
     }
 }

@@ -9,6 +9,7 @@
 
 mod describe;
 mod document;
+mod effect;
 pub mod env;
 mod error;
 mod explain;
@@ -164,6 +165,11 @@ pub struct DisplayConfig {
     pub steps: Steps,
     /// How often one answer is edited while it grows, at most.
     pub edits: usize,
+}
+
+/// The state folder by itself: for commands that must work whatever the configuration file says.
+pub fn home(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
+    locate::home(Env::new(env), std::env::consts::OS)
 }
 
 impl Config {

@@ -13,14 +13,16 @@ use anyhow::Context as _;
 use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::agent::SharedAgent;
 use crate::agent::fallback::Fallback;
 use crate::agent::guide::Guide;
 use crate::agent::local::Local;
 use crate::agent::proxy::Proxy;
-use crate::config::{AgentChoice, Config, LocalConfig, Steps};
-use crate::delivery::{Account, Delivery, Display, outbox};
+use crate::config::{AgentChoice, Config, LocalConfig, Sources, Steps};
+use crate::control::{self, Office, Running};
+use crate::delivery::{Account, Delivery, Display, Reading, outbox};
 use crate::hub::Hub;
 use crate::platforms::Platforms;
 use crate::rules::{AccountRules, Live};
@@ -28,6 +30,8 @@ use crate::store::{self, Store};
 use crate::tasks::{self, Run, supervise};
 use crate::testing::failpoint;
 use crate::turns::{Settings, Turns};
+
+pub use home::Home;
 
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
@@ -97,20 +101,20 @@ pub struct Parts {
 }
 
 /// Runs the gateway in a runtime of its own until it has ended.
-pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
-    let home = home::Home::take(&config.home)?;
+pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<Ended, StartError> {
+    let home = Home::take(&config.home)?;
     let (store, threads) = Store::open(&home.database()).map_err(|error| {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }
     })?;
     let mut rules = config.rules.clone();
-    for account in platforms.owned {
+    for account in &platforms.owned {
         // Also where nobody configured it, as in a chat that was asked for on the command line.
-        rules.accounts.insert(account, Arc::new(AccountRules::owner()));
+        rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let live = Live::new(rules);
+    let (live, owned) = (Live::new(rules), platforms.owned);
     let parts = Parts {
-        store,
+        store: store.clone(),
         agent: agent(&config.agent, &live)?,
         platforms: platforms.accounts,
         settings: settings(config),
@@ -118,7 +122,7 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
             steps: config.display.steps == Steps::Line,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
         },
-        live,
+        live: live.clone(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -129,6 +133,11 @@ pub fn run(config: &Config, platforms: Platforms) -> Result<Ended, StartError> {
         // Before anything runs that would have to be drained.
         let signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
+        let running = gateway.running(config.clone(), sources.clone(), owned);
+        let home = home.path().to_owned();
+        // Until everything has ended: what is still going on can be asked to the last.
+        let _control =
+            control::open(Office { home, store, rules: control::Rules::Live(live), running: Some(running) });
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
         gateway.until_the_end(signals).await
     });
@@ -175,6 +184,12 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// This gateway as its owner sees it; `config` is what it was made of.
+    pub fn running(&self, config: Config, sources: Sources, owned: Vec<AccountId>) -> Running {
+        let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
+        Running { turns, accounts, started: Instant::now(), config, sources, owned }
+    }
+
     fn start_outboxes(&mut self) {
         for account in &self.accounts {
             let (account, stop) = (account.clone(), self.stop_sending.clone());
@@ -199,12 +214,16 @@ impl Gateway {
             let (account, stop) = (account.clone(), self.stop_reading.clone());
             self.reading.spawn(async move {
                 supervise("platform", &stop, || async {
+                    let mut reads = Reads::begin(&account);
                     let run = account.platform().run(inbox.clone(), stop.clone());
                     let ended = tokio::select! {
                         ended = run => ended,
                         () = account.lost().cancelled() => Err(ErrorKind::Fatal.into()),
                     };
-                    let Err(error) = ended else { return Run::Finished };
+                    let Err(error) = ended else {
+                        reads.then = Reading::Ended;
+                        return Run::Finished;
+                    };
                     let source = std::error::Error::source(&error).map(ToString::to_string);
                     tracing::error!(account = %account.id(), error = %error, source, "a platform stopped reading");
                     match error.kind() {
@@ -273,6 +292,25 @@ impl Gateway {
             () = signals.next() => tracing::warn!("ended at once"),
         }
         Ok(ended)
+    }
+}
+
+/// Says that a platform reads for as long as it runs, and afterwards what it does then: also after a panic.
+struct Reads<'a> {
+    account: &'a Account,
+    then: Reading,
+}
+
+impl<'a> Reads<'a> {
+    fn begin(account: &'a Account) -> Self {
+        account.set_reading(Reading::Reads);
+        Self { account, then: Reading::Pausing }
+    }
+}
+
+impl Drop for Reads<'_> {
+    fn drop(&mut self) {
+        self.account.set_reading(self.then);
     }
 }
 

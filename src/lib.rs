@@ -15,13 +15,15 @@
 //! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
 //! may change while we run, [`words`] is the catalogue of all that rooms are told, the [`store`] holds all that
 //! is durable and is the only place with SQL, [`session`] makes ids, [`media`] judges attached files,
-//! and the [`gateway`] builds, supervises ([`tasks`]) and drains it all.
+//! and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's commands reach a running
+//! process through [`control`].
 
 pub mod access;
 pub mod agent;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod control;
 pub mod conversation;
 pub mod delivery;
 pub mod gateway;

@@ -3,24 +3,22 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use talaria::cli::{Cli, Command};
+use talaria::cli::{Cli, Command, EX_CONFIG, check, operate};
 use talaria::config::{Config, Sources, env};
 use talaria::words::Words;
 use talaria::{gateway, logging, platforms};
 
-/// What `sysexits.h` calls a configuration error.
-const EX_CONFIG: u8 = 78;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let sources = Sources { config: cli.config, ..Sources::default() };
     match &cli.command {
         Some(Command::Env) => return talaria::cli::print(&env::render()),
         Some(Command::Words { language }) => {
             return talaria::cli::print(&Words::of(language).unwrap_or_default().listing());
         }
+        Some(Command::Operate(command)) => return operate::run(command, &sources),
         Some(Command::Run | Command::Chat | Command::Check) | None => {}
     }
-    let sources = Sources { config: cli.config, ..Sources::default() };
     let config = match Config::load(&sources, &env::process) {
         Ok(config) => config,
         Err(errors) => {
@@ -31,9 +29,9 @@ fn main() -> ExitCode {
         }
     };
     let chat = match cli.command {
-        Some(Command::Check) => return talaria::cli::print(&config.describe()),
+        Some(Command::Check) => return check::run(&config, &sources),
         Some(Command::Chat) => true,
-        Some(Command::Run | Command::Env | Command::Words { .. }) | None => false,
+        Some(Command::Run | Command::Env | Command::Words { .. } | Command::Operate(_)) | None => false,
     };
     let platforms = match platforms::build(&config, chat) {
         Ok(platforms) => platforms,
@@ -49,7 +47,7 @@ fn main() -> ExitCode {
             "standard input is closed, so nothing is read; run talaria in a terminal, or pipe prompts into it"
         );
     }
-    match gateway::run(&config, platforms) {
+    match gateway::run(&config, &sources, platforms) {
         Ok(gateway::Ended::Well) => ExitCode::SUCCESS,
         Ok(gateway::Ended::NoPlatformLeft) => ExitCode::from(EX_CONFIG),
         Err(error) => {

@@ -30,7 +30,7 @@ use crate::testing::with_lead;
 
 pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
 pub use audit::{AuditFilter, AuditRow, GATEWAY, Operated, Refused, room_hash};
-pub use open::OpenError;
+pub use open::{OpenError, inspect};
 pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Pairing};

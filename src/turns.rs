@@ -34,6 +34,7 @@ use crate::words::Text;
 use asks::Asks;
 use log::TurnLog;
 use run::Before;
+pub(crate) use run::permitted;
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);

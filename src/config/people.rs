@@ -36,7 +36,7 @@ struct Written {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Access {
+pub(super) struct Access {
     /// May do everything everywhere. Default: nobody.
     admins: Option<Vec<String>>,
     /// May talk to the agent in direct chats and in rooms. Default: nobody.
@@ -55,7 +55,7 @@ struct Access {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Session {
+pub(super) struct Session {
     /// Each thread is a conversation of its own. Default: `false`.
     threads: Option<bool>,
     /// Each person of a shared room has a conversation of their own. Default: `false`.
@@ -85,13 +85,13 @@ enum WrittenBusy {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Place {
+pub(super) struct Place {
     busy: Option<WrittenBusy>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct WrittenLimits {
+pub(super) struct WrittenLimits {
     /// Messages in a minute. Default: 10.
     per_minute: Option<Whole<1, 10_000>>,
     /// Messages in an hour. Default: 100.

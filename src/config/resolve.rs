@@ -13,6 +13,7 @@ use talaria_platform::AccountId;
 use tracing_subscriber::EnvFilter;
 
 use super::document::{Access, Document};
+use super::effect;
 use super::env::{self, Env, Var};
 use super::file::{self, File};
 use super::hint::closest;
@@ -226,6 +227,12 @@ impl Resolver<'_> {
         let url = self.url(&given);
         let (Some(url), Some(model)) = (url, model) else { return None };
         self.guard_key(&url, key.as_ref(), allow_cleartext, &given);
+        if !names_version(url.as_str()) {
+            let name = &given.name;
+            self.warnings.push(format!(
+                "{name} has no `/v1` at its end, which most servers want; `/chat/completions` is all that Talaria appends"
+            ));
+        }
         Some(LocalConfig { url, key, model: model.value, allow_cleartext, timeouts })
     }
 
@@ -250,6 +257,7 @@ impl Resolver<'_> {
             let read = PlatformConfig::read(document, &name, kind.as_deref());
             match read.and_then(|platform| Ok((platform.people(document, &name)?, platform))) {
                 Ok((people, platform)) => {
+                    self.warnings.extend(effect::warnings(&name, &people.access));
                     let account = AccountId::new(name);
                     rules.accounts.insert(account.clone(), Arc::new(people));
                     platforms.insert(account, platform);
@@ -406,6 +414,15 @@ impl Resolver<'_> {
 
 fn seconds(written: Option<Span<1>>, default: u64) -> Duration {
     written.map_or(Duration::from_secs(default), |span| span.0)
+}
+
+/// Whether an address has a part such as `v1` or `v1beta`.
+fn names_version(url: &str) -> bool {
+    let is_version = |part: &str| {
+        part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    // The first three parts are the scheme, nothing, and the host.
+    url.split('/').skip(3).any(is_version)
 }
 
 /// A text that says something, without white space around it.

@@ -28,7 +28,7 @@ pub struct TestConfig {
 /// As written.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Written {
+pub(super) struct Written {
     #[serde(rename = "kind")]
     _kind: Option<IgnoredAny>,
     // Read by `people`.

@@ -5,13 +5,23 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
 use super::StartError;
 
+/// The lock of a state folder.
+const LOCK: &str = "talaria.lock";
+
+/// How long a lock may be held before it is somebody's who stays: our own commands hold it for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often it is tried meanwhile.
+const TRY: Duration = Duration::from_millis(20);
+
 /// The state folder, ours for as long as this lives.
-pub(super) struct Home {
+pub struct Home {
     path: PathBuf,
     /// Locked; the kernel lets it go when the process ends, however that happens.
     _lock: File,
@@ -26,7 +36,7 @@ impl Home {
             .create(path)
             .with_context(|| format!("the state folder {} cannot be made", path.display()))
             .map_err(|error| StartError { error, hint: Some("set TALARIA_HOME to a folder of yours") })?;
-        let lock = path.join("talaria.lock");
+        let lock = path.join(LOCK);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -35,7 +45,14 @@ impl Home {
             .mode(0o600)
             .open(&lock)
             .with_context(|| format!("{} cannot be opened", lock.display()))?;
-        match file.try_lock() {
+        let began = Instant::now();
+        let locked = loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(TRY),
+                locked => break locked,
+            }
+        };
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
@@ -60,8 +77,31 @@ impl Home {
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 
+    /// The process that holds a state folder, if there is one. Changes nothing, and makes nothing.
+    pub fn holder(path: &Path) -> Option<String> {
+        let mut file = File::open(path.join(LOCK)).ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                let _ = file.read_to_string(&mut pid);
+                Some(pid.trim().to_owned())
+            }
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The database file.
     pub fn database(&self) -> PathBuf {
-        self.path.join("talaria.db")
+        Self::database_of(&self.path)
+    }
+
+    /// The database file of a state folder.
+    pub fn database_of(path: &Path) -> PathBuf {
+        path.join("talaria.db")
     }
 }

@@ -89,6 +89,17 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     Ok((writing, reading))
 }
 
+/// Looks at a database without changing anything: refuses what [`open`] would refuse, and says whether it needs no
+/// migration.
+pub fn inspect(path: &Path) -> Result<bool, OpenError> {
+    prove_by(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let other = |source: rusqlite::Error| classify(path, source);
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(other)?;
+    conn.busy_timeout(BUSY).map_err(other)?;
+    let version: usize = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(other)?;
+    Ok(version == MIGRATIONS.len())
+}
+
 /// The file exists afterwards and only its owner may read it, whatever the umask is.
 fn create_private(path: &Path) -> Result<File, OpenError> {
     OpenOptions::new()

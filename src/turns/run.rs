@@ -489,7 +489,7 @@ impl Turns {
 
 /// Whether the author of a turn may still ask. It was decided when the question came; since then they may have
 /// left, or the rules may have changed.
-fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
     let author = UserId::new(turn.author.clone());
     let actor = Actor {
         id: &author,

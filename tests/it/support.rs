@@ -10,6 +10,8 @@ pub mod literals;
 #[cfg(feature = "testing")]
 pub mod network;
 #[cfg(feature = "testing")]
+pub mod operator;
+#[cfg(feature = "testing")]
 pub mod room;
 #[cfg(feature = "testing")]
 pub mod scripted;

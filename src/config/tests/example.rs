@@ -49,6 +49,56 @@ fn the_example_has_every_key() {
     }
 }
 
+/// What every chat network has is documented once, as a block to be put below any of them.
+#[cfg(feature = "testing")]
+#[test]
+fn the_keys_of_every_chat_network_are_there_and_load() {
+    use crate::access::Policy;
+    use crate::config::{people, test_platform};
+    use crate::rules::{AccountRules, Busy};
+
+    let block = shared_block();
+    let text = format!("platforms:\n  test:\n    socket: /network\n{block}");
+    let example: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
+    let own = ["kind", "socket", "max_text", "rate", "pause_ms", "show"];
+    let shared = keys_of::<test_platform::Written>().into_iter().filter(|key| !own.contains(&key.as_str()));
+    let room = "!abc:example.org";
+    for (path, keys) in [
+        (&[][..], shared.collect()),
+        (&["access"], keys_of::<people::Access>()),
+        (&["session"], keys_of::<people::Session>()),
+        (&["places", room], keys_of::<people::Place>()),
+        (&["limits"], keys_of::<people::WrittenLimits>()),
+    ] {
+        let section = path.iter().fold(&example["platforms"]["test"], |value, key| &value[*key]);
+        assert!(!keys.is_empty());
+        for key in keys {
+            assert!(section.get(&key).is_some(), "{path:?} has no {key}");
+        }
+    }
+
+    let config = Scene::new().file(text).load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let rules = config.rules.account(&"test".into());
+    let Policy::Listed(lists) = &rules.access else { panic!("{:?}", rules.access) };
+    assert_eq!(
+        (lists.admins.len(), lists.people.len(), lists.allow_all, lists.pairing),
+        (1, 1, false, false)
+    );
+    assert_eq!(rules.busy_in(&room.into()), Busy::Interrupt);
+    // All the rest stands at its default.
+    let AccountRules { session, busy, limits, .. } = AccountRules::listed(lists.clone());
+    assert_eq!((rules.session, rules.busy, rules.limits), (session, busy, limits));
+}
+
+/// The block of keys that every chat network has: comments that are indented by more than prose is.
+#[cfg(feature = "testing")]
+fn shared_block() -> String {
+    let lines =
+        EXAMPLE.lines().filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("    ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The example with every `#key:` switched on. Prose has a space after its `#`.
 fn switched_on() -> String {
     let switch = |line: &str| match line.trim_start().strip_prefix('#') {

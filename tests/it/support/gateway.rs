@@ -8,6 +8,8 @@ use std::time::Duration;
 use talaria::access::Lists;
 use talaria::agent::SharedAgent;
 use talaria::agent::fallback::Fallback;
+use talaria::config::{Config, Sources};
+use talaria::control::{self, Office};
 use talaria::delivery::Display;
 use talaria::gateway::{Ended, Gateway, Parts};
 use talaria::pace::EDITS;
@@ -18,6 +20,7 @@ use talaria::words::Words;
 use talaria_platform::{AccountId, Capabilities, Rate, Show};
 use tempfile::TempDir;
 
+use super::operator::Operator;
 use super::room::{Chat, Room};
 use super::scripted::{Script, Scripted};
 
@@ -178,6 +181,27 @@ impl TestGateway {
     /// The same for every account.
     pub fn reload_all(&self, rules: Rules) {
         self.live.replace(rules);
+    }
+
+    /// The operator at the command line.
+    pub fn operator(&self) -> Operator {
+        let running = self.running.as_ref().unwrap();
+        let home = self.folder.path().to_owned();
+        let sources = Sources { config: None, folder: home.clone() };
+        let env = |name: &str| (name == "TALARIA_HOME").then(|| home.display().to_string());
+        let config = Config::load(&sources, &env).unwrap();
+        Operator(control::router(Arc::new(Office {
+            home: home.clone(),
+            store: running.store.clone(),
+            rules: control::Rules::Live(self.live.clone()),
+            running: Some(running.gateway.running(config, sources, Vec::new())),
+        })))
+    }
+
+    /// Every byte of the database, as somebody would find it who stole the disk.
+    pub fn disk(&self) -> Vec<u8> {
+        let file = |name: &str| std::fs::read(self.folder.path().join(name)).unwrap();
+        [file("talaria.db"), file("talaria.db-wal")].concat()
     }
 
     /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.

@@ -1,0 +1,146 @@
+//! `talaria check`: what would run, what is wrong, and who was turned away.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::fs::Access;
+use talaria_platform::{AccountId, Trust, UserId};
+
+use super::table::{length, moment};
+use super::{complain, print};
+use crate::access::{Action, Actor, Where};
+use crate::config::{Config, Sources};
+use crate::control::api::{RefusedList, Status};
+use crate::control::desk::{Desk, Need};
+use crate::gateway::Home;
+use crate::store::{Refused, inspect};
+
+/// Says what would run. Starts nothing and changes nothing.
+pub fn run(config: &Config, sources: &Sources) -> ExitCode {
+    let mut text = config.describe();
+    let looked = look_at_home(&config.home).and_then(|note| Ok((note, has_answers(&config.home)?)));
+    let (note, answers) = match looked {
+        Ok(looked) => looked,
+        Err((message, hint)) => {
+            print(&text);
+            complain(&message, Some(hint));
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(note) = note {
+        let _ = write!(text, "\nnote: {note}\n");
+    }
+    if answers {
+        match ask(config, sources) {
+            Ok(found) => text.push_str(&found),
+            Err(why) => {
+                let _ = write!(text, "\nnote: who was turned away is not known: {why}\n");
+            }
+        }
+    }
+    print(&text)
+}
+
+/// What is wrong, and what to do about it.
+type Wrong = (String, &'static str);
+
+/// Whether the state folder can be used, and what is worth knowing about it.
+fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {
+    let Ok(metadata) = std::fs::metadata(home) else {
+        return Ok(Some(format!("the state folder {} is not there yet; it will be made", home.display())));
+    };
+    if !metadata.is_dir() {
+        return Err((
+            format!("the state folder {} is not a folder", home.display()),
+            "set TALARIA_HOME to a folder of yours",
+        ));
+    }
+    if rustix::fs::access(home, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Err((
+            format!("the state folder {} cannot be written to by this user", home.display()),
+            "change its owner or its rights, or set TALARIA_HOME to a folder of yours",
+        ));
+    }
+    Ok((!crate::control::fits(home)).then(|| {
+        format!(
+            "the path {} is too long for a control socket, so `talaria status` and the like will not reach a \
+             running talaria; set TALARIA_HOME to a shorter one",
+            home.display()
+        )
+    }))
+}
+
+/// Whether anybody can be asked who was turned away: a process that runs, or else a database that opens. One that
+/// would first have to be brought up to date is left alone, because an older talaria may still want it.
+fn has_answers(home: &Path) -> Result<bool, Wrong> {
+    let database = Home::database_of(home);
+    // The file belongs to the process that runs; nobody else may open it.
+    if Home::holder(home).is_some() {
+        return Ok(true);
+    }
+    if !database.exists() {
+        return Ok(false);
+    }
+    inspect(&database).map_err(|error| (error.to_string(), error.hint()))
+}
+
+/// Asks what runs, or else the store, about people who were turned away.
+fn ask(config: &Config, sources: &Sources) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let asked = runtime.block_on(async {
+        let desk = Desk::open(&config.home, sources, Need::Store).await?;
+        let status = if desk.is_there() { Some(desk.get::<Status>("/status").await) } else { None };
+        let refused = desk.get::<RefusedList>("/refused").await;
+        desk.close();
+        Ok((status.transpose()?, refused?))
+    });
+    let (status, refused) = asked.map_err(|problem: crate::control::Problem| {
+        problem.complaints.first().map(|complaint| complaint.message.clone()).unwrap_or_default()
+    })?;
+    let mut text = String::new();
+    if let Some(Status { pid, uptime_seconds, .. }) = status {
+        let _ = write!(text, "\nrunning        process {pid}, for {}\n", length(uptime_seconds));
+    }
+    text.push_str(&describe_refused(config, &refused));
+    Ok(text)
+}
+
+/// Names those who would still be refused, each once, with the line that lets them in.
+fn describe_refused(config: &Config, list: &RefusedList) -> String {
+    let mut people: BTreeMap<(&str, &str), (usize, i64)> = BTreeMap::new();
+    for one in list.refused.iter().filter(|one| is_refused(config, list, one)) {
+        let (times, last) = people.entry((&one.account, &one.actor)).or_default();
+        *times += one.times;
+        *last = one.last.max(*last);
+    }
+    let mut text = String::new();
+    for ((account, actor), (times, last)) in people {
+        // As JSON it is also YAML, whatever the id holds, and stays on its line.
+        let quoted = serde_json::to_string(actor).unwrap_or_default();
+        let quoted: String = quoted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        let _ = write!(
+            text,
+            "\nrefused: {quoted} wrote {times} (last {} UTC) and is on no list. To let them in, add below \
+             `platforms.{account}.access.people`:\n      - {quoted}\n",
+            moment(last)
+        );
+    }
+    text
+}
+
+/// Whether somebody would be refused by this configuration, for no other reason than that no list names them.
+fn is_refused(config: &Config, list: &RefusedList, one: &Refused) -> bool {
+    let account = AccountId::from(one.account.as_str());
+    if !config.platforms.contains_key(&account) {
+        return false;
+    }
+    let person = UserId::from(one.actor.as_str());
+    let paired = list.paired.iter().any(|(account, actor)| *account == one.account && *actor == one.actor);
+    let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired, left: false };
+    let place = Where::from(one.place == "direct");
+    !config.rules.account(&account).access.authorize(actor, place, Action::Message).allowed
+}

@@ -1,0 +1,218 @@
+//! The operator's commands: their arguments, and what they ask. How the answers look is in `show`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::audit::AuditArgs;
+use super::{complain_about, print, show};
+use crate::config::{Sources, env};
+use crate::control::api::{
+    ApproveAsked, Approved, Health, Pairings, Reloaded, RevokeAsked, Revoked, Sessions, SessionsAsked,
+    Status, StopAsked, Stopped,
+};
+use crate::control::desk::{Desk, Need};
+use crate::control::{Complaint, Problem};
+
+/// What the operator does.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Operate {
+    /// Say what the running talaria does: agent, platforms, what runs and what waits
+    #[command(after_help = "Examples:\n  talaria status\n  talaria status --json | jq .platforms")]
+    Status(Output),
+    /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
+    #[command(after_help = "Examples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\"]")]
+    Health(Output),
+    /// List the conversations of all rooms, the last used first
+    #[command(after_help = "Examples:\n  talaria sessions\n  talaria sessions --limit 500 --json")]
+    Sessions {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Stop an answer that runs or waits, as /stop does in its room
+    #[command(
+        after_help = "Examples:\n  talaria stop-turn 0eeacd      the beginning of its id, from talaria status\n  talaria stop-turn --all"
+    )]
+    StopTurn {
+        /// The turn, by the beginning of its id
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Have the configuration read again; if it is wrong, the old one stays
+    #[command(
+        after_help = "Access, sessions, busy, places, limits and words hold from the next message on;\nthe answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
+    )]
+    Reload(Output),
+    /// Let strangers in who asked in a direct chat, or take that back
+    #[command(subcommand)]
+    Pairing(PairingCommand),
+    /// Show who did what and whether they might: every decision, never a word of what was said
+    #[command(
+        after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
+    )]
+    Audit(AuditArgs),
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct Output {
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// About pairing.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum PairingCommand {
+    /// List who waits and who was let in
+    #[command(after_help = "Examples:\n  talaria pairing list")]
+    List(Output),
+    /// Let in whoever was given this code; they may then talk in direct chats
+    #[command(
+        after_help = "Examples:\n  talaria pairing approve ABCD-2345\n  talaria pairing approve abcd 2345"
+    )]
+    Approve {
+        /// The code as the stranger was shown it
+        #[arg(required = true, num_args = 1.., value_name = "CODE")]
+        code: Vec<String>,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Take it back, at once; what they asked and what has not ended is stopped
+    #[command(
+        after_help = "Examples:\n  talaria pairing revoke @bob:example.org\n  talaria pairing revoke @bob:example.org --account matrix"
+    )]
+    Revoke {
+        /// The full id, from talaria pairing list
+        #[arg(value_name = "ID")]
+        person: String,
+        /// On this account only
+        #[arg(long, value_name = "NAME")]
+        account: Option<String>,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Carries out a command of the operator's.
+pub fn run(command: &Operate, sources: &Sources) -> ExitCode {
+    let home = match crate::config::home(&env::process) {
+        Ok(home) => home,
+        Err(error) => return complain_about(&Problem::config(vec![error])),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain_about(&Problem::wrong(error.to_string(), "try again")),
+    };
+    let done = runtime.block_on(async {
+        let desk = Desk::open(&home, sources, command.needs()).await?;
+        let done = command.carry_out(&desk).await;
+        desk.close();
+        done
+    });
+    match done {
+        Ok(Done { text, well }) => {
+            let printed = print(&text);
+            if well { printed } else { ExitCode::FAILURE }
+        }
+        Err(problem) => complain_about(&problem),
+    }
+}
+
+/// What is printed, and whether that is good news.
+struct Done {
+    text: String,
+    well: bool,
+}
+
+impl From<String> for Done {
+    fn from(text: String) -> Self {
+        Self { text, well: true }
+    }
+}
+
+impl Operate {
+    fn needs(&self) -> Need {
+        match self {
+            Self::Status(_) | Self::Health(_) | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
+            Self::Sessions { .. } | Self::Pairing(_) | Self::Audit(_) => Need::Store,
+        }
+    }
+
+    async fn carry_out(&self, desk: &Desk) -> Result<Done, Problem> {
+        Ok(match self {
+            Self::Status(output) => {
+                let status: Status = desk.get("/status").await?;
+                output.show(&status, show::status)?.into()
+            }
+            Self::Health(output) => {
+                let health: Health = desk.get("/health").await?;
+                let well = health.healthy;
+                Done { text: output.show(&health, |health| health.words.clone())?, well }
+            }
+            Self::Sessions { limit, output } => {
+                let asked = SessionsAsked { limit: *limit };
+                let sessions: Sessions = desk.post("/sessions", &asked).await?;
+                output.show(&sessions, show::sessions)?.into()
+            }
+            Self::StopTurn { id, all: _, output } => {
+                let stopped: Stopped = desk.post("/turns/stop", &StopAsked { id: id.clone() }).await?;
+                output.show(&stopped, show::stopped)?.into()
+            }
+            Self::Reload(output) => {
+                let reloaded: Reloaded = desk.post("/reload", &()).await.map_err(unchanged)?;
+                output.show(&reloaded, show::reloaded)?.into()
+            }
+            Self::Pairing(PairingCommand::List(output)) => {
+                let pairings: Pairings = desk.get("/pairings").await?;
+                output.show(&pairings, show::pairings)?.into()
+            }
+            Self::Pairing(PairingCommand::Approve { code, output }) => {
+                let asked = ApproveAsked { code: code.concat() };
+                let approved: Approved = desk.post("/pairings/approve", &asked).await?;
+                output.show(&approved, show::approved)?.into()
+            }
+            Self::Pairing(PairingCommand::Revoke { person, account, output }) => {
+                let asked = RevokeAsked { person: person.clone(), account: account.clone() };
+                let revoked: Revoked = desk.post("/pairings/revoke", &asked).await?;
+                output.show(&revoked, show::revoked)?.into()
+            }
+            Self::Audit(args) => args.show(&args.ask(desk).await?)?.into(),
+        })
+    }
+}
+
+impl Output {
+    fn show<T: Serialize>(self, answer: &T, words: impl Fn(&T) -> String) -> Result<String, Problem> {
+        if self.json { json(answer) } else { Ok(words(answer)) }
+    }
+}
+
+fn json(answer: &impl Serialize) -> Result<String, Problem> {
+    serde_json::to_string_pretty(answer)
+        .map_err(|error| Problem::wrong(error.to_string(), "leave --json out"))
+}
+
+/// A configuration that is wrong must not leave anybody in doubt about what holds.
+fn unchanged(mut problem: Problem) -> Problem {
+    if problem.is_configuration() {
+        problem.complaints.push(Complaint {
+            message: "nothing was changed: the configuration from before still holds".to_owned(),
+            hint: Some("put it right, then run `talaria reload` again".to_owned()),
+        });
+    }
+    problem
+}

@@ -1,0 +1,157 @@
+//! How the answers to the operator's commands look. Whatever somebody else typed goes through a table's cells.
+
+use std::fmt::Write as _;
+
+use super::table::{length, moment, now, table};
+use crate::control::api::{Approved, Pairings, Reloaded, Revoked, Sessions, Status, Stopped};
+use crate::reply::one_line;
+use crate::store::Pairing;
+
+/// Characters of a turn's id that people are shown.
+const SHORT: usize = 6;
+
+pub(super) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let Status { version, pid, uptime_seconds, home, agent, platforms, turns } = status;
+    let _ = writeln!(text, "talaria {version}, process {pid}, running for {}", length(*uptime_seconds));
+    let _ = writeln!(text, "state folder  {home}");
+    let _ = writeln!(text, "agent         {agent}\n");
+    let rows: Vec<_> = platforms
+        .iter()
+        .map(|platform| {
+            let outbox = match platform.outbox {
+                0 => "nothing".to_owned(),
+                count => count.to_string(),
+            };
+            [platform.name.clone(), platform.state.words().to_owned(), outbox]
+        })
+        .collect();
+    text.push_str(&table(["PLATFORM", "STATE", "NOT YET ARRIVED"], &rows));
+    if turns.is_empty() {
+        text.push_str("\nNothing runs and nothing waits.\n");
+        return text;
+    }
+    let rows: Vec<_> = turns
+        .iter()
+        .map(|turn| {
+            let state = match (turn.stopping, turn.running) {
+                (true, _) => "stopping",
+                (false, true) => "runs",
+                (false, false) => "waits",
+            };
+            let age = length(u64::try_from(now() - turn.created).unwrap_or_default());
+            let (account, room, author) = (turn.account.clone(), turn.room.clone(), turn.author.clone());
+            [short(&turn.id), state.to_owned(), age, account, room, author]
+        })
+        .collect();
+    text.push('\n');
+    text.push_str(&table(["TURN", "STATE", "FOR", "ACCOUNT", "ROOM", "ASKED BY"], &rows));
+    text
+}
+
+pub(super) fn sessions(sessions: &Sessions) -> String {
+    if sessions.sessions.is_empty() {
+        return "There are no conversations yet.".to_owned();
+    }
+    let rows: Vec<_> = sessions
+        .sessions
+        .iter()
+        .map(|session| {
+            [
+                session.id.clone(),
+                session.account.clone(),
+                session.room.clone(),
+                if session.current { "yes" } else { "" }.to_owned(),
+                session.messages.to_string(),
+                moment(session.used),
+                session.title.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table(["SESSION", "ACCOUNT", "ROOM", "CURRENT", "MESSAGES", "LAST USED (UTC)", "TITLE"], &rows)
+}
+
+pub(super) fn stopped(stopped: &Stopped) -> String {
+    match stopped.turns.as_slice() {
+        [] => "Nothing ran and nothing waited.".to_owned(),
+        turns => {
+            let ids: Vec<String> = turns.iter().map(|turn| short(&turn.id)).collect();
+            format!("Asked to stop: {}. The rooms show it.", ids.join(", "))
+        }
+    }
+}
+
+pub(super) fn reloaded(reloaded: &Reloaded) -> String {
+    let Reloaded { now, restart, stopped, warnings } = reloaded;
+    let mut text = match (now.as_slice(), restart.as_slice()) {
+        ([], []) => "The configuration was read again; nothing changed.\n".to_owned(),
+        ([], _) => String::new(),
+        (now, _) => format!("In effect now: {}.\n", now.join(", ")),
+    };
+    if !restart.is_empty() {
+        let _ = writeln!(text, "Needs a restart: {}.", restart.join(", "));
+    }
+    if *stopped > 0 {
+        let _ = writeln!(text, "Stopped, because whoever asked may no longer: {stopped}.");
+    }
+    for warning in warnings {
+        let _ = write!(text, "\nwarning: {warning}\n");
+    }
+    text
+}
+
+pub(super) fn pairings(pairings: &Pairings) -> String {
+    let mut text = String::new();
+    if pairings.pairings.is_empty() {
+        text.push_str("Nobody waits, and nobody was let in.\n");
+    } else {
+        let rows: Vec<_> = pairings
+            .pairings
+            .iter()
+            .map(|pairing| {
+                let state = if pairing.pending { "waits" } else { "may talk" };
+                let (account, name) = (pairing.account.clone(), pairing.name.clone().unwrap_or_default());
+                [pairing.person.clone(), account, state.to_owned(), moment(pairing.at), name]
+            })
+            .collect();
+        text = table(["ID", "ACCOUNT", "STATE", "SINCE (UTC)", "CALLS THEMSELVES"], &rows);
+    }
+    if let Some(until) = pairings.locked_until {
+        let _ = write!(text, "\nToo many codes were wrong; none is taken before {} UTC.\n", moment(until));
+    }
+    text
+}
+
+pub(super) fn approved(approved: &Approved) -> String {
+    let Approved { pairing, told_now } = approved;
+    let told = if *told_now { "They are told so." } else { "They are told so when talaria runs." };
+    format!("{} may talk now, in direct chats. {told}", who(pairing))
+}
+
+pub(super) fn revoked(revoked: &Revoked) -> String {
+    let mut text = String::new();
+    for pairing in &revoked.pairings {
+        let what = if pairing.pending { "is not let in" } else { "may no longer talk" };
+        let _ = writeln!(text, "{} {what}.", who(pairing));
+    }
+    if revoked.stopped > 0 {
+        let _ = writeln!(text, "Answers that were stopped: {}.", revoked.stopped);
+    }
+    for account in &revoked.still_listed {
+        let _ = write!(
+            text,
+            "\nwarning: `platforms.{account}.access` lets them talk all the same; take them off that list and run \
+             `talaria reload`\n"
+        );
+    }
+    text
+}
+
+fn who(pairing: &Pairing) -> String {
+    let id = one_line(&pairing.person, 120);
+    format!("{id} on {}", pairing.account)
+}
+
+fn short(id: &str) -> String {
+    id.get(..SHORT).unwrap_or(id).to_owned()
+}

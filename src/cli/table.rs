@@ -1,0 +1,127 @@
+//! How the command line shows lists, times and lengths of time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::reply::one_line;
+use crate::session::Utc;
+
+/// Characters of one cell. Ids and names are anything that somebody typed.
+const CELL: usize = 80;
+
+/// Aligned columns below their names.
+pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
+    let mut lines = vec![names.map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| row.clone().map(|cell| one_line(&cell, CELL))));
+    let width = |column: usize| {
+        lines.iter().map(|line| line.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// `2026-11-16 04:12:33`, in UTC.
+pub(super) fn moment(at: i64) -> String {
+    let Utc { year, month, day, hour, minute, second } = utc(at);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// The same for programs: `2026-11-16T04:12:33Z`.
+pub(super) fn exact(at: i64) -> String {
+    format!("{}Z", moment(at).replace(' ', "T"))
+}
+
+fn utc(at: i64) -> Utc {
+    Utc::from(UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default()))
+}
+
+/// Seconds since 1970, by the clock on the wall.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// `3 d 4 h`, `2 h 10 min`, `5 min`, `12 s`: as much as matters.
+pub(super) fn length(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// A length of time as it is typed: `90s`, `30m`, `24h`, `7d`, `2w`. In seconds.
+pub(super) fn span(text: &str) -> Result<i64, String> {
+    let wrong = || "write a length of time such as 30m, 24h, 7d or 2w".to_owned();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: i64 = number.parse().map_err(|_| wrong())?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        "w" => 7 * 24 * 60 * 60,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+/// One line of comma-separated values, each in quotes if it needs them.
+pub(super) fn csv<const N: usize>(cells: [&str; N]) -> String {
+    let cell = |cell: &str| match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_owned(),
+    };
+    cells.map(cell).join(",") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_hostile_cells_stay_in_their_line() {
+        let rows = [
+            ["@ann:test".to_owned(), "x".to_owned()],
+            ["\u{1b}[2J@b\nob\u{202e}".to_owned(), "y".repeat(200)],
+        ];
+        let text = table(["WHO", "WHAT"], &rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["WHO        WHAT", "@ann:test  x"]);
+        assert_eq!(lines[2], format!("[2J@b ob   {}", "y".repeat(80)));
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn times_and_lengths_are_read_and_written() {
+        assert_eq!(moment(1_709_210_096), "2024-02-29 12:34:56");
+        assert_eq!(exact(1_709_210_096), "2024-02-29T12:34:56Z");
+        for (seconds, words) in
+            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7_800, "2 h 10 min"), (273_600, "3 d 4 h")]
+        {
+            assert_eq!(length(seconds), words);
+        }
+        for (text, seconds) in
+            [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800), ("2w", 1_209_600)]
+        {
+            assert_eq!(span(text), Ok(seconds));
+        }
+        for wrong in ["", "h", "1", "1y", "-1h", "1h1", "9223372036854775807w"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_with_commas_and_quotes_are_quoted() {
+        assert_eq!(csv(["a", "b,c", "d\"e", ""]), "a,\"b,c\",\"d\"\"e\",\n");
+    }
+}

@@ -1,0 +1,192 @@
+//! The control socket: how commands of a second process act on the running one.
+//!
+//! `control.sock` in the state folder belongs to us alone, and whoever connects must be the same user: that is the
+//! owner's right, and there is no other key. What can be asked is one [`router`], so every command has one
+//! implementation: the running process serves it on the socket, and when nothing runs the command line
+//! ([`desk`]) calls the same router in its own process. Without a socket a gateway runs all the same.
+
+mod acts;
+pub mod api;
+pub mod desk;
+mod problem;
+mod reload;
+mod routes;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use talaria_platform::AccountId;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::config::{Config, ConfigError, Sources};
+use crate::delivery::Account;
+use crate::rules::Live;
+use crate::store::Store;
+use crate::turns::Turns;
+
+pub use problem::{Complaint, Problem};
+pub use routes::router;
+
+/// The socket's name in the state folder.
+const NAME: &str = "control.sock";
+
+/// What it is called until it is closed to others. Not longer than its name: a path may just fit.
+const NEW: &str = "control.new";
+
+/// Connections at a time. One person types commands, and a health check comes now and then.
+const CONNECTIONS: usize = 16;
+
+/// How long a caller may take to say what they want.
+const HEAD: Duration = Duration::from_secs(5);
+
+/// How long a connection may last. Longer than [`routes::WORK`], which says what is wrong.
+const CONNECTION: Duration = Duration::from_secs(60);
+
+/// The pause after a connection could not be taken, such as when no file can be opened any more.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What the owner may look at and change.
+pub struct Office {
+    /// The state folder.
+    pub home: PathBuf,
+    /// Where everything durable is.
+    pub store: Store,
+    /// Who may do what, and the words.
+    pub rules: Rules,
+    /// `None` when no gateway runs, and the command line looks after the store by itself.
+    pub running: Option<Running>,
+}
+
+/// The rules that commands go by.
+pub enum Rules {
+    /// Those that hold in the running process.
+    Live(Arc<Live>),
+    /// Those that would hold if something ran; or what is wrong with the configuration.
+    Written(Box<Result<Config, Vec<ConfigError>>>),
+}
+
+/// A gateway that runs, as the owner sees it.
+pub struct Running {
+    /// What answers.
+    pub turns: Arc<Turns>,
+    /// Where people are.
+    pub accounts: Vec<Arc<Account>>,
+    /// Since when.
+    pub started: Instant,
+    /// What it was started with. What a reload changes is in the rules.
+    pub config: Config,
+    /// Where that came from, to be read again.
+    pub sources: Sources,
+    /// Accounts that belong to whoever started the process, whatever the configuration says.
+    pub owned: Vec<AccountId>,
+}
+
+/// An open control socket. Dropping it closes it.
+pub struct Control {
+    path: PathBuf,
+    serving: JoinHandle<()>,
+}
+
+/// Where the socket of a state folder is.
+pub fn path(home: &Path) -> PathBuf {
+    home.join(NAME)
+}
+
+/// Whether a socket can be made there: the system gives its path little room.
+pub fn fits(home: &Path) -> bool {
+    SocketAddr::from_pathname(path(home)).is_ok()
+}
+
+/// Opens the socket. The caller holds the lock of the state folder, so one that is there is a dead process'.
+pub fn open(office: Office) -> Option<Control> {
+    let home = office.home.clone();
+    match listen(&home) {
+        Ok(listener) => {
+            let serving = tokio::spawn(serve(listener, router(Arc::new(office))));
+            Some(Control { path: path(&home), serving })
+        }
+        Err(error) => {
+            let hint = match fits(&home) {
+                true => "check the rights of the state folder",
+                false => "its path is too long for a socket; set TALARIA_HOME to a shorter one",
+            };
+            tracing::warn!(%error, hint, "there is no control socket; talaria status and the like cannot reach us");
+            None
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.serving.abort();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the socket under another name first: it is closed to others before anybody can find it, and takes the
+/// place of a dead one in one step.
+fn listen(home: &Path) -> io::Result<UnixListener> {
+    let new = home.join(NEW);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&new)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&new, path(home))?;
+    Ok(listener)
+}
+
+async fn serve(listener: UnixListener, router: Router) {
+    let us = rustix::process::geteuid().as_raw();
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = free.clone().acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a control connection could not be taken");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // The file's rights say the same; this also holds where a file system knows no rights.
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == us => {}
+            peer => {
+                let uid = peer.ok().map(|peer| peer.uid());
+                tracing::warn!(uid, "another user tried the control socket and was turned away");
+                continue;
+            }
+        }
+        let router = router.clone();
+        connections.spawn(async move {
+            let _ = tokio::time::timeout(CONNECTION, answer(stream, router)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(stream: UnixStream, router: Router) {
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a control connection broke off");
+    }
+}

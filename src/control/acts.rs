@@ -1,0 +1,233 @@
+//! What the owner can do: stop turns, let people in and out, have the configuration read again.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use talaria_platform::{AccountId, RoomId, Trust, UserId};
+
+use super::Office;
+use super::api::{ApproveAsked, Approved, Reloaded, RevokeAsked, Revoked, StopAsked, Stopped};
+use super::problem::Problem;
+use super::reload;
+use super::routes::{Answer, Asked, read};
+use crate::access::{Action, Actor, Where};
+use crate::command::After;
+use crate::config::{Config, env};
+use crate::hub::pairing::{self, Approval};
+use crate::rules::{AccountRules, Live};
+use crate::session::{SessionId, TurnId, Utc};
+use crate::store::{self, Operated, TurnOverview, Tx};
+use crate::turns;
+
+/// The longest message that every chat network takes; for when no platform is there to be asked.
+const SHORT: usize = 2000;
+
+/// Asks one turn to stop, by the beginning of its id, or all of them.
+pub(super) async fn stop(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Stopped> {
+    let StopAsked { id } = read(asked)?;
+    let running = office.running()?;
+    let stopped = office.store.write(move |tx| {
+        let open = tx.turns_under_way()?;
+        let chosen = match &id {
+            None => open,
+            Some(id) => match choose(open, id) {
+                Ok(turn) => vec![turn],
+                Err(problem) => return Ok(Err(problem)),
+            },
+        };
+        for turn in &chosen {
+            stop_turn(tx, turn, "operator")?;
+        }
+        Ok(Ok(chosen))
+    });
+    let turns = stopped.await??;
+    for turn in &turns {
+        running.turns.stop_turn(&SessionId(turn.session.clone()), &TurnId(turn.id.clone()));
+    }
+    Ok(Json(Stopped { turns }))
+}
+
+/// The one turn whose id begins like this.
+fn choose(open: Vec<TurnOverview>, id: &str) -> Result<TurnOverview, Problem> {
+    let id = id.trim().to_ascii_lowercase();
+    let mut fit = open.into_iter().filter(|turn| !id.is_empty() && turn.id.starts_with(&id));
+    match (fit.next(), fit.next()) {
+        (Some(turn), None) => Ok(turn),
+        (None, _) => Err(Problem::missing(
+            format!("no turn that runs or waits begins with `{}`", crate::reply::one_line(&id, 40)),
+            "`talaria status` lists them",
+        )),
+        (Some(one), Some(two)) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            format!("several turns begin with `{id}`: {}, {} …", one.id, two.id),
+            "write more of the id; `--all` stops all of them",
+        )),
+    }
+}
+
+fn stop_turn(tx: &Tx<'_>, turn: &TurnOverview, rule: &str) -> store::Result<()> {
+    tx.ask_to_stop(&TurnId(turn.id.clone()))?;
+    tx.audit_operator(&Operated {
+        account: &turn.account,
+        actor: &turn.author,
+        room: Some(&RoomId::new(turn.room.clone())),
+        action: "stop turn",
+        allowed: false,
+        rule,
+    })
+}
+
+/// Lets in whom a code was given to.
+pub(super) async fn approve(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Approved> {
+    let ApproveAsked { code } = read(asked)?;
+    let rules = office.rules_now()?;
+    let accounts = office.running.as_ref().map(|running| running.accounts.clone()).unwrap_or_default();
+    let longest = move |id: &AccountId| {
+        accounts.iter().find(|account| account.id() == id).map_or(SHORT, |account| account.about().max_text)
+    };
+    let approval = office.store.write(move |tx| pairing::approve(tx, &rules, &code, longest)).await?;
+    let pairing = match approval {
+        Approval::Paired(pairing) => pairing,
+        Approval::NoCode => {
+            return Err(Problem::wrong(
+                "that is not a code",
+                "a code has eight letters and digits, such as `ABCD-2345`; type it as the stranger was shown it",
+            ));
+        }
+        Approval::Wrong { left } => {
+            return Err(Problem::missing(
+                format!("nobody who waits has this code ({left} more wrong ones, then an hour's pause)"),
+                "codes hold for an hour; whoever wants to be let in writes again to get another one, and \
+                 `talaria pairing list` shows who waits",
+            ));
+        }
+        Approval::Locked { until } => {
+            return Err(Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("too many codes were wrong; none is taken before {} UTC", time(until)),
+                "wait, or name the person in `access.people` of the configuration and run `talaria reload`",
+            ));
+        }
+        Approval::Off(pairing) => {
+            return Err(Problem::new(
+                StatusCode::CONFLICT,
+                format!(
+                    "`platforms.{}` does not let strangers ask, so this would do nothing",
+                    pairing.account
+                ),
+                format!(
+                    "set `platforms.{}.access.pairing: true` and run `talaria reload`; or name them in \
+                     `access.people`",
+                    pairing.account
+                ),
+            ));
+        }
+    };
+    let running = office.running.iter().flat_map(|running| &running.accounts);
+    let account = running.into_iter().find(|account| account.id().as_str() == pairing.account);
+    if let Some(account) = account {
+        account.wake();
+    }
+    Ok(Json(Approved { told_now: account.is_some(), pairing }))
+}
+
+/// Takes somebody's leave to talk away, at once.
+pub(super) async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Revoked> {
+    let RevokeAsked { person, account } = read(asked)?;
+    let who = person.clone();
+    let (pairings, after) =
+        office.store.write(move |tx| pairing::revoke(tx, account.as_deref(), &who)).await?;
+    if pairings.is_empty() {
+        return Err(Problem::missing(
+            format!("`{}` neither waits nor was let in", crate::reply::one_line(&person, 80)),
+            "`talaria pairing list` shows everybody by their full id",
+        ));
+    }
+    let mut stopped = 0;
+    for step in after {
+        if let After::StopTurn(session, turn) = step {
+            stopped += 1;
+            if let Some(running) = &office.running {
+                running.turns.stop_turn(&session, &turn);
+            }
+        }
+    }
+    // Without rules nothing is known of lists, and nothing is said of them.
+    let rules = office.rules_now().ok();
+    let person = UserId::new(person);
+    let listed = |account: &String| {
+        rules.as_ref().is_some_and(|rules| {
+            let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired: false, left: false };
+            let policy = &rules.account(&AccountId::new(account.clone())).access;
+            policy.authorize(actor, Where::Direct, Action::Message).allowed
+        })
+    };
+    let still_listed = pairings.iter().map(|pairing| pairing.account.clone()).filter(listed).collect();
+    Ok(Json(Revoked { pairings, stopped, still_listed }))
+}
+
+/// Reads the configuration again. If anything is wrong with it, everything stays as it is.
+pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded> {
+    let running = office.running()?;
+    let super::Rules::Live(live) = &office.rules else { return Err(Problem::not_running(&office.home)) };
+    let sources = running.sources.clone();
+    let loaded = tokio::task::spawn_blocking(move || Config::load(&sources, &env::process)).await;
+    let mut config = match loaded {
+        Ok(Ok(config)) => config,
+        Ok(Err(errors)) => {
+            tracing::warn!(errors = errors.len(), "a reload found a wrong configuration; the old one stays");
+            return Err(Problem::config(errors));
+        }
+        Err(error) => return Err(Problem::store(&error)),
+    };
+    for account in &running.owned {
+        config.rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
+    }
+    let mut reloaded = reload::compare(&running.config, &live.now(), &config);
+    live.replace(config.rules);
+    reloaded.warnings = config.warnings;
+    reloaded.stopped = stop_the_unwanted(&office, live).await?;
+    tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
+    Ok(Json(reloaded))
+}
+
+/// Stops what people asked for who may no longer ask. Whatever comes in meanwhile is judged by the new rules
+/// before it runs.
+async fn stop_the_unwanted(office: &Office, live: &Live) -> Result<usize, Problem> {
+    let rules = live.now();
+    let unwanted = office.store.write(move |tx| {
+        tx.audit_operator(&Operated {
+            account: "",
+            actor: "",
+            room: None,
+            action: "reload",
+            allowed: true,
+            rule: "operator",
+        })?;
+        let mut unwanted = Vec::new();
+        for open in tx.turns_under_way()? {
+            let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
+            if !open.stopping && !turns::permitted(tx, &rules, &turn)? {
+                stop_turn(tx, &open, "reload")?;
+                unwanted.push((turn.session, turn.id));
+            }
+        }
+        Ok(unwanted)
+    });
+    let unwanted = unwanted.await?;
+    if let Some(running) = &office.running {
+        for (session, turn) in &unwanted {
+            running.turns.stop_turn(session, turn);
+        }
+    }
+    Ok(unwanted.len())
+}
+
+/// A time of the day.
+fn time(at: i64) -> String {
+    let since = std::time::Duration::from_secs(u64::try_from(at).unwrap_or_default());
+    let utc = Utc::from(std::time::UNIX_EPOCH + since);
+    format!("{:02}:{:02}", utc.hour, utc.minute)
+}

@@ -1,0 +1,172 @@
+//! What goes over the control socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::{AuditFilter, AuditRow, Pairing, Refused, SessionOverview, TurnOverview};
+
+/// `GET /status`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    pub uptime_seconds: u64,
+    pub home: String,
+    /// Who answers, in words.
+    pub agent: String,
+    pub platforms: Vec<PlatformStatus>,
+    /// What runs and what waits, in order.
+    pub turns: Vec<TurnOverview>,
+}
+
+/// One platform of [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlatformStatus {
+    /// The name of its entry.
+    pub name: String,
+    /// Whether it reads.
+    pub state: PlatformState,
+    /// Messages that have not arrived yet.
+    pub outbox: usize,
+}
+
+/// Whether a platform reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlatformState {
+    /// Not yet.
+    Starting,
+    /// It does, as far as we know.
+    Reads,
+    /// It failed, and is tried again after a pause.
+    Pausing,
+    /// There is nothing more to read.
+    Ended,
+    /// It cannot be used any more, and only a restart can change that.
+    Lost,
+}
+
+/// `GET /health`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Whether people are served.
+    pub healthy: bool,
+    /// One line: what is wrong, or that nothing is.
+    pub words: String,
+}
+
+/// `POST /sessions`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionsAsked {
+    /// At most so many, the last used first.
+    pub limit: usize,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct Sessions {
+    pub sessions: Vec<SessionOverview>,
+}
+
+/// `POST /turns/stop`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopAsked {
+    /// The beginning of a turn's id; `None` for all of them.
+    pub id: Option<String>,
+}
+
+/// Its answer: the turns that were asked to stop.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct Stopped {
+    pub turns: Vec<TurnOverview>,
+}
+
+/// The answer of `POST /reload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The keys whose new values hold from now on.
+    pub now: Vec<String>,
+    /// The keys whose new values hold after a restart.
+    pub restart: Vec<String>,
+    /// Answers that were stopped because whoever asked for them may no longer.
+    pub stopped: usize,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// `GET /pairings`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pairings {
+    /// Those who wait and those who were let in.
+    pub pairings: Vec<Pairing>,
+    /// Too many codes were wrong; none is looked at until then, in seconds since 1970.
+    pub locked_until: Option<i64>,
+}
+
+/// `POST /pairings/approve`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveAsked {
+    /// As the operator typed it.
+    pub code: String,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Approved {
+    /// Who may talk to us now.
+    pub pairing: Pairing,
+    /// Whether they can be told at once; otherwise at the next start.
+    pub told_now: bool,
+}
+
+/// `POST /pairings/revoke`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeAsked {
+    /// The full id.
+    pub person: String,
+    /// On this account only.
+    pub account: Option<String>,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Revoked {
+    /// What was forgotten.
+    pub pairings: Vec<Pairing>,
+    /// Answers that were stopped.
+    pub stopped: usize,
+    /// Accounts where a list lets them talk all the same.
+    pub still_listed: Vec<String>,
+}
+
+/// `POST /audit`
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuditAsked {
+    /// Which decisions.
+    pub filter: AuditFilter,
+    /// Only of this room: its id, or its hash as the audit shows it.
+    pub room: Option<String>,
+}
+
+/// Its answer: the newest that fit, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct Audited {
+    pub decisions: Vec<AuditRow>,
+}
+
+/// `GET /refused`: people on no list who tried of late.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct RefusedList {
+    pub refused: Vec<Refused>,
+    /// Those of them whom the operator let in since, as account and person.
+    pub paired: Vec<(String, String)>,
+}

@@ -1,0 +1,232 @@
+//! The other end of the control socket: where the command line asks.
+//!
+//! If a gateway runs, it is asked over its socket. If none does, the lock of the state folder is taken, the
+//! store is opened, and the same router is called here: each command has one implementation. A state folder
+//! without a database is left as it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Request, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tower::ServiceExt as _;
+
+use super::problem::{self, Problem};
+use super::{Office, Rules, fits, path, router};
+use crate::config::{Config, Sources, env};
+use crate::gateway::{Home, StartError};
+use crate::store::{Store, StoreThreads};
+
+/// How long a running process may take to take a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long it may take to answer. Longer than the router gives itself.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The longest answer. A page of the audit takes about a megabyte.
+const LONGEST: usize = 64 * 1024 * 1024;
+
+/// What a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A gateway that runs.
+    Running,
+    /// Only what is stored.
+    Store,
+}
+
+/// Where commands are answered.
+pub struct Desk {
+    answers: Answers,
+}
+
+enum Answers {
+    /// The process at the other end of the socket.
+    There(reqwest::Client),
+    /// This one.
+    Here(Box<Here>),
+}
+
+struct Here {
+    router: Router,
+    threads: StoreThreads,
+    /// Last: the store is closed before the lock is let go.
+    _home: Home,
+}
+
+impl Desk {
+    /// Finds out who answers for a state folder.
+    pub async fn open(home: &Path, sources: &Sources, need: Need) -> Result<Self, Problem> {
+        if let Some(client) = reach(home).await {
+            return Ok(Self { answers: Answers::There(client) });
+        }
+        if let Some(pid) = Home::holder(home) {
+            return Err(silent(home, &pid));
+        }
+        if need == Need::Running {
+            return Err(Problem::not_running(home));
+        }
+        let here = Here::open(home, sources)?;
+        Ok(Self { answers: Answers::Here(Box::new(here)) })
+    }
+
+    /// Whether a running gateway answers, rather than this process.
+    pub fn is_there(&self) -> bool {
+        matches!(self.answers, Answers::There(_))
+    }
+
+    /// Asks for something.
+    pub async fn get<T: DeserializeOwned>(&self, what: &str) -> Result<T, Problem> {
+        self.ask(Method::GET, what, Vec::new()).await
+    }
+
+    /// Asks for something, or for something to be done, with a question of its own.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        question: &impl Serialize,
+    ) -> Result<T, Problem> {
+        let question = serde_json::to_vec(question).map_err(|error| strange(&error.to_string()))?;
+        self.ask(Method::POST, what, question).await
+    }
+
+    /// Lets go of everything, and returns when the store is closed.
+    pub fn close(self) {
+        if let Answers::Here(here) = self.answers {
+            let Here { router, threads, _home } = *here;
+            drop(router);
+            threads.join();
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        what: &str,
+        question: Vec<u8>,
+    ) -> Result<T, Problem> {
+        let (status, answer) = match &self.answers {
+            Answers::There(client) => over_there(client, method, what, question).await?,
+            Answers::Here(here) => right_here(&here.router, method, what, question).await?,
+        };
+        if status.is_success() {
+            return serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()));
+        }
+        match serde_json::from_slice::<problem::Body>(&answer) {
+            Ok(problem) if !problem.errors.is_empty() => Err(Problem { status, complaints: problem.errors }),
+            Ok(_) | Err(_) => Err(strange(&format!("status {status}"))),
+        }
+    }
+}
+
+impl Here {
+    fn open(home: &Path, sources: &Sources) -> Result<Self, Problem> {
+        if !Home::database_of(home).exists() {
+            return Err(Problem::missing(
+                format!("there is nothing yet in the state folder {}", home.display()),
+                "start talaria once; or set TALARIA_HOME to the state folder of the one you mean",
+            ));
+        }
+        let taken = Home::take(home).map_err(start_problem)?;
+        let (store, threads) = Store::open(&taken.database()).map_err(|error| {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), error.hint())
+        })?;
+        let rules = Rules::Written(Box::new(Config::load(sources, &env::process)));
+        let office = Office { home: home.to_owned(), store, rules, running: None };
+        Ok(Self { router: router(Arc::new(office)), threads, _home: taken })
+    }
+}
+
+/// A client for the socket, if somebody listens there.
+async fn reach(home: &Path) -> Option<reqwest::Client> {
+    let socket: PathBuf = path(home);
+    tokio::time::timeout(CONNECT, UnixStream::connect(&socket)).await.ok()?.ok()?;
+    reqwest::Client::builder().unix_socket(socket).no_proxy().timeout(ANSWER).build().ok()
+}
+
+async fn over_there(
+    client: &reqwest::Client,
+    method: Method,
+    what: &str,
+    question: Vec<u8>,
+) -> Result<(StatusCode, Vec<u8>), Problem> {
+    let broken = |error: reqwest::Error| {
+        let message = match error.is_timeout() {
+            true => format!("talaria runs but has not answered for {} seconds", ANSWER.as_secs()),
+            false => "talaria runs but broke off before it answered".to_owned(),
+        };
+        Problem::new(
+            StatusCode::BAD_GATEWAY,
+            message,
+            "it may be ending; look at its log, and run this as the same user as talaria",
+        )
+    };
+    // The name of the host means nothing on a socket of our own.
+    let request = client.request(method, format!("http://talaria{what}"));
+    let request = request.header(CONTENT_TYPE, "application/json").body(question);
+    let mut response = request.send().await.map_err(broken)?;
+    let mut answer = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(broken)? {
+        answer.extend_from_slice(&piece);
+        if answer.len() > LONGEST {
+            return Err(strange("it is far too long"));
+        }
+    }
+    Ok((response.status(), answer))
+}
+
+async fn right_here(
+    router: &Router,
+    method: Method,
+    what: &str,
+    question: Vec<u8>,
+) -> Result<(StatusCode, Vec<u8>), Problem> {
+    let request = Request::builder().method(method).uri(what).body(Body::from(question));
+    let request = request.map_err(|error| strange(&error.to_string()))?;
+    let response = match router.clone().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let status = response.status();
+    let answer =
+        to_bytes(response.into_body(), LONGEST).await.map_err(|error| strange(&error.to_string()))?;
+    Ok((status, answer.to_vec()))
+}
+
+/// Somebody holds the state folder but does not answer.
+fn silent(home: &Path, pid: &str) -> Problem {
+    if !fits(home) {
+        return Problem::new(
+            StatusCode::BAD_GATEWAY,
+            format!(
+                "talaria runs (process {pid}), but the path of its state folder is too long for a control socket ({})",
+                home.display()
+            ),
+            "set TALARIA_HOME to a folder with a shorter path, and start talaria again",
+        );
+    }
+    Problem::new(
+        StatusCode::BAD_GATEWAY,
+        format!("talaria runs (process {pid}) but does not answer (state folder {})", home.display()),
+        "it may be starting or ending, so try again in a moment; run this as the same user as talaria",
+    )
+}
+
+fn strange(detail: &str) -> Problem {
+    Problem::new(
+        StatusCode::BAD_GATEWAY,
+        format!("the answer is not understood: {detail}"),
+        "the talaria that runs is probably another version; restart it",
+    )
+}
+
+fn start_problem(error: StartError) -> Problem {
+    let hint = error.hint.unwrap_or("check the rights of the state folder");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{:#}", error.error), hint)
+}

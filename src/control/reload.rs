@@ -1,0 +1,62 @@
+//! What a new configuration changes at once, and what only after a restart. Pure.
+
+use std::collections::BTreeSet;
+
+use super::api::Reloaded;
+use crate::config::{AgentChoice, Config, DisplayConfig, TurnConfig};
+use crate::rules::{AccountRules, Rules};
+
+/// Compares what runs (`started`, with the rules that hold now) with what is written now.
+pub(super) fn compare(started: &Config, rules: &Rules, new: &Config) -> Reloaded {
+    let mut keys = Keys::default();
+    keys.now("words", rules.words != new.rules.words);
+    let names: BTreeSet<_> = rules.accounts.keys().chain(new.rules.accounts.keys()).collect();
+    for name in names {
+        // One that comes or goes is a platform that starts or ends, and is named below.
+        if let (Some(old), Some(new)) = (rules.accounts.get(name), new.rules.accounts.get(name)) {
+            let AccountRules { access, session, busy, places, limits } = &**old;
+            keys.now(&format!("platforms.{name}.access"), *access != new.access);
+            keys.now(&format!("platforms.{name}.session"), *session != new.session);
+            keys.now(&format!("platforms.{name}.busy"), *busy != new.busy);
+            keys.now(&format!("platforms.{name}.places"), *places != new.places);
+            keys.now(&format!("platforms.{name}.limits"), *limits != new.limits);
+        }
+    }
+    let names: BTreeSet<_> = started.platforms.keys().chain(new.platforms.keys()).collect();
+    for name in names {
+        keys.restart(&format!("platforms.{name}"), started.platforms.get(name) != new.platforms.get(name));
+    }
+    match (&started.agent, &new.agent) {
+        (AgentChoice::Proxy(old), AgentChoice::Proxy(new)) => keys.restart("gateway", old != new),
+        (AgentChoice::Local(old), AgentChoice::Local(new)) => keys.restart("agent", old != new),
+        (old, new) => keys.restart("gateway and agent", old != new),
+    }
+    let TurnConfig { context_prompt, names, history_messages, history_bytes, retry_for } = &started.turns;
+    keys.restart("agent.context_prompt", *context_prompt != new.turns.context_prompt);
+    keys.restart("agent.names", *names != new.turns.names);
+    keys.restart("gateway.history_messages", *history_messages != new.turns.history_messages);
+    keys.restart("gateway.history_bytes", *history_bytes != new.turns.history_bytes);
+    keys.restart("gateway.retry_for", *retry_for != new.turns.retry_for);
+    let DisplayConfig { steps, edits } = started.display;
+    keys.restart("display.steps", steps != new.display.steps);
+    keys.restart("display.edits", edits != new.display.edits);
+    keys.restart("log.level", started.log != new.log);
+    keys.0
+}
+
+#[derive(Default)]
+struct Keys(Reloaded);
+
+impl Keys {
+    fn now(&mut self, key: &str, differs: bool) {
+        if differs {
+            self.0.now.push(key.to_owned());
+        }
+    }
+
+    fn restart(&mut self, key: &str, differs: bool) {
+        if differs {
+            self.0.restart.push(key.to_owned());
+        }
+    }
+}

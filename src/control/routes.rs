@@ -1,0 +1,231 @@
+//! What can be asked, and the answers that change nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use talaria_platform::{AccountId, RoomId};
+
+use super::acts;
+use super::api::{
+    AuditAsked, Audited, Health, Pairings, PlatformState, PlatformStatus, RefusedList, Sessions,
+    SessionsAsked, Status,
+};
+use super::problem::Problem;
+use super::{Office, Rules, Running};
+use crate::delivery::{Account, Reading};
+use crate::hub::pairing;
+use crate::store::{self, room_hash, unix_now};
+
+/// The longest question. A list of filters takes a few hundred bytes.
+const QUESTION: usize = 64 * 1024;
+
+/// How long an answer may take before it is given up.
+const WORK: Duration = Duration::from_secs(20);
+
+/// How long the store may take to prove that it is there.
+const STORE: Duration = Duration::from_secs(5);
+
+/// Decisions in one answer, at most: whoever wants more asks for pages.
+pub const PAGE: i64 = 5000;
+
+/// How far back people are named whom no list names, in seconds; and how many of them.
+const REFUSED: (i64, usize) = (7 * 24 * 60 * 60, 50);
+
+/// What a handler returns.
+pub(super) type Answer<T> = Result<Json<T>, Problem>;
+
+/// A question as it came, read by [`read`].
+pub(super) type Asked = Result<Bytes, BytesRejection>;
+
+/// Everything that can be asked of an office.
+pub fn router(office: Arc<Office>) -> Router {
+    Router::new()
+        .route("/status", get(status))
+        .route("/health", get(health))
+        .route("/sessions", post(sessions))
+        .route("/turns/stop", post(acts::stop))
+        .route("/reload", post(acts::reload))
+        .route("/pairings", get(pairings))
+        .route("/pairings/approve", post(acts::approve))
+        .route("/pairings/revoke", post(acts::revoke))
+        .route("/audit", post(audit))
+        .route("/refused", get(refused))
+        .fallback(unknown)
+        .layer(from_fn(in_time))
+        .layer(DefaultBodyLimit::max(QUESTION))
+        .with_state(office)
+}
+
+impl Office {
+    /// The gateway that runs, for what only it can do.
+    pub(super) fn running(&self) -> Result<&Running, Problem> {
+        self.running.as_ref().ok_or_else(|| Problem::not_running(&self.home))
+    }
+
+    /// The rules of this moment.
+    pub(super) fn rules_now(&self) -> Result<Arc<crate::rules::Rules>, Problem> {
+        match &self.rules {
+            Rules::Live(live) => Ok(live.now()),
+            Rules::Written(config) => match &**config {
+                Ok(config) => Ok(Arc::new(config.rules.clone())),
+                Err(errors) => Err(Problem::config(errors.clone())),
+            },
+        }
+    }
+}
+
+/// Reads a question.
+pub(super) fn read<T: DeserializeOwned>(asked: Asked) -> Result<T, Problem> {
+    let hint = "this looks like another version of talaria; use the one that runs";
+    let bytes =
+        asked.map_err(|error| Problem::wrong(format!("the question is not readable: {error}"), hint))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::wrong(format!("the question is not understood: {error}"), hint))
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    tokio::time::timeout(WORK, next.run(request)).await.unwrap_or_else(|_| {
+        let message = format!("no answer within {} seconds", WORK.as_secs());
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, message, "look at the log, then try again").into_response()
+    })
+}
+
+async fn unknown(uri: Uri) -> Problem {
+    let message = format!("the talaria that runs does not know `{}`", uri.path());
+    Problem::missing(message, "it is probably another version; restart it")
+}
+
+async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
+    let running = office.running()?;
+    let rules = office.rules_now()?;
+    let mut platforms = Vec::new();
+    for account in &running.accounts {
+        let (id, now) = (account.id().clone(), unix_now());
+        platforms.push(PlatformStatus {
+            name: account.id().to_string(),
+            state: state(account),
+            outbox: office.store.read(move |tx| tx.pending_count(&id, now)).await?,
+        });
+    }
+    Ok(Json(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_seconds: running.started.elapsed().as_secs(),
+        home: office.home.display().to_string(),
+        agent: rules.words.say(&running.turns.agent().name),
+        platforms,
+        turns: office.store.read(|tx| tx.turns_under_way()).await?,
+    }))
+}
+
+/// Whether people are served: the process answers (or nobody would read this), the store answers on both of its
+/// threads, and at least one platform reads.
+async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
+    let running = office.running()?;
+    let sick = |words: String| Ok(Json(Health { healthy: false, words }));
+    let store = async {
+        office.store.read(|_| Ok(())).await?;
+        // Nothing is written, so nothing reaches the disk; but the thread that writes must be there.
+        office.store.write(|_| Ok(())).await
+    };
+    match tokio::time::timeout(STORE, store).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return sick(format!("the store fails: {error}")),
+        Err(_) => return sick(format!("the store has not answered for {} seconds", STORE.as_secs())),
+    }
+    let silent: Vec<String> = running
+        .accounts
+        .iter()
+        .filter(|account| state(account) != PlatformState::Reads)
+        .map(|account| format!("{} {}", account.id(), state(account).words()))
+        .collect();
+    if silent.len() == running.accounts.len() {
+        return sick(format!("no platform reads: {}", silent.join(", ")));
+    }
+    let words = if silent.is_empty() { "ok".to_owned() } else { format!("ok, but {}", silent.join(", ")) };
+    Ok(Json(Health { healthy: true, words }))
+}
+
+fn state(account: &Account) -> PlatformState {
+    if account.lost().is_cancelled() {
+        return PlatformState::Lost;
+    }
+    match account.reading() {
+        Reading::Starting => PlatformState::Starting,
+        Reading::Reads => PlatformState::Reads,
+        Reading::Pausing => PlatformState::Pausing,
+        Reading::Ended => PlatformState::Ended,
+    }
+}
+
+impl PlatformState {
+    /// For people, after the platform's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Starting => "is starting",
+            Self::Reads => "reads",
+            Self::Pausing => "failed and is tried again",
+            Self::Ended => "has nothing more to read",
+            Self::Lost => "is lost (see the log)",
+        }
+    }
+}
+
+async fn sessions(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Sessions> {
+    let SessionsAsked { limit } = read(asked)?;
+    Ok(Json(Sessions { sessions: office.store.read(move |tx| tx.all_sessions(limit)).await? }))
+}
+
+async fn pairings(State(office): State<Arc<Office>>) -> Answer<Pairings> {
+    let (pairings, locked_until) = office
+        .store
+        .write(|tx| {
+            let now = unix_now();
+            tx.forget_lapsed_pairings(now - pairing::VALID, now)?;
+            Ok((tx.pairings()?, pairing::locked_until(tx)?))
+        })
+        .await?;
+    Ok(Json(Pairings { pairings, locked_until }))
+}
+
+async fn audit(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Audited> {
+    let AuditAsked { mut filter, room } = read(asked)?;
+    filter.limit = Some(filter.limit.unwrap_or(PAGE).clamp(0, PAGE));
+    let decisions = office
+        .store
+        .read(move |tx| {
+            if let Some(room) = room {
+                // The audit knows rooms by a hash that is another one for each account.
+                let id = RoomId::new(room.clone());
+                let hashed = |account: String| room_hash(&AccountId::new(account), &id);
+                filter.rooms = tx.audited_accounts()?.into_iter().map(hashed).collect();
+                filter.rooms.push(room);
+            }
+            tx.audited(&filter)
+        })
+        .await?;
+    Ok(Json(Audited { decisions }))
+}
+
+async fn refused(State(office): State<Arc<Office>>) -> Answer<RefusedList> {
+    let found = office.store.read(|tx| {
+        let refused = tx.refused(unix_now() - REFUSED.0, REFUSED.1)?;
+        let mut paired = Vec::new();
+        for one in &refused {
+            if tx.is_paired(&AccountId::from(one.account.as_str()), &one.actor)? {
+                paired.push((one.account.clone(), one.actor.clone()));
+            }
+        }
+        store::Result::Ok(RefusedList { refused, paired })
+    });
+    Ok(Json(found.await?))
+}
