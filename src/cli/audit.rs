@@ -74,10 +74,12 @@ impl AuditArgs {
         }
         let word = |row: &AuditRow| if row.allowed { "allowed" } else { "denied" };
         if self.csv {
-            let mut text = csv(["time", "account", "actor", "room", "place", "action", "decision", "rule"]);
+            let mut text =
+                csv(["time", "account", "actor", "room", "place", "action", "decision", "rule", "digest"]);
             for row in decisions {
                 let AuditRow { account, actor, room, place, action, rule, .. } = row;
-                text += &csv([&exact(row.at), account, actor, room, place, action, word(row), rule]);
+                let digest = row.digest.as_deref().unwrap_or_default();
+                text += &csv([&exact(row.at), account, actor, room, place, action, word(row), rule, digest]);
             }
             return Ok(text);
         }

@@ -9,8 +9,8 @@ use super::audit::AuditArgs;
 use super::{complain_about, print, show};
 use crate::config::{Sources, env};
 use crate::control::api::{
-    ApproveAsked, Approved, Health, Pairings, Reloaded, RevokeAsked, Revoked, Sessions, SessionsAsked,
-    Status, StopAsked, Stopped,
+    ApproveAsked, Approved, Grants, Health, Pairings, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked,
+    RevokedGrant, Sessions, SessionsAsked, Status, StopAsked, Stopped,
 };
 use crate::control::desk::{Desk, Need};
 use crate::control::{Complaint, Problem};
@@ -57,6 +57,16 @@ pub enum Operate {
     /// Let strangers in who asked in a direct chat, or take that back
     #[command(subcommand)]
     Pairing(PairingCommand),
+    /// List what agents need not ask again, or have them ask again
+    #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
+    Approvals {
+        /// What to do with them [default: list them]
+        #[command(subcommand)]
+        command: Option<ApprovalsCommand>,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
     /// Show who did what and whether they might: every decision, never a word of what was said
     #[command(
         after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
@@ -107,6 +117,16 @@ pub enum PairingCommand {
     },
 }
 
+/// About approvals that last.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum ApprovalsCommand {
+    /// Have the agent ask again from now on
+    Revoke {
+        /// The approval, by the beginning of its id
+        id: String,
+    },
+}
+
 /// Carries out a command of the operator's.
 pub fn run(command: &Operate, sources: &Sources) -> ExitCode {
     let home = match crate::config::home(&env::process) {
@@ -148,7 +168,7 @@ impl Operate {
     fn needs(&self) -> Need {
         match self {
             Self::Status(_) | Self::Health(_) | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
-            Self::Sessions { .. } | Self::Pairing(_) | Self::Audit(_) => Need::Store,
+            Self::Sessions { .. } | Self::Pairing(_) | Self::Approvals { .. } | Self::Audit(_) => Need::Store,
         }
     }
 
@@ -189,6 +209,15 @@ impl Operate {
                 let asked = RevokeAsked { person: person.clone(), account: account.clone() };
                 let revoked: Revoked = desk.post("/pairings/revoke", &asked).await?;
                 output.show(&revoked, show::revoked)?.into()
+            }
+            Self::Approvals { command: None, output } => {
+                let grants: Grants = desk.get("/grants").await?;
+                output.show(&grants, show::grants)?.into()
+            }
+            Self::Approvals { command: Some(ApprovalsCommand::Revoke { id }), output } => {
+                let asked = RevokeGrantAsked { id: id.clone() };
+                let revoked: RevokedGrant = desk.post("/grants/revoke", &asked).await?;
+                output.show(&revoked, show::revoked_grant)?.into()
             }
             Self::Audit(args) => args.show(&args.ask(desk).await?)?.into(),
         })

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::table::{length, moment, now, table};
-use crate::control::api::{Approved, Pairings, Reloaded, Revoked, Sessions, Status, Stopped};
+use crate::control::api::{
+    Approved, Grants, Pairings, Reloaded, Revoked, RevokedGrant, Sessions, Status, Stopped,
+};
 use crate::reply::one_line;
 use crate::store::Pairing;
 
@@ -145,6 +147,33 @@ pub(super) fn revoked(revoked: &Revoked) -> String {
         );
     }
     text
+}
+
+pub(super) fn grants(grants: &Grants) -> String {
+    if grants.grants.is_empty() {
+        return "Agents ask each time; nothing was allowed for longer.".to_owned();
+    }
+    let rows: Vec<_> = grants
+        .grants
+        .iter()
+        .map(|grant| {
+            let scope = if grant.session.is_some() { "its session" } else { "the room" };
+            [
+                short(&grant.id),
+                grant.account.clone(),
+                grant.room.clone(),
+                scope.to_owned(),
+                grant.by.clone(),
+                moment(grant.expires),
+                grant.title.clone(),
+            ]
+        })
+        .collect();
+    table(["ID", "ACCOUNT", "ROOM", "IN", "ALLOWED BY", "UNTIL (UTC)", "WHAT"], &rows)
+}
+
+pub(super) fn revoked_grant(revoked: &RevokedGrant) -> String {
+    format!("From now on the agent asks again: {}", one_line(&revoked.grant.title, 200))
 }
 
 fn who(pairing: &Pairing) -> String {

@@ -8,7 +8,10 @@ use axum::http::StatusCode;
 use talaria_platform::{AccountId, RoomId, Trust, UserId};
 
 use super::Office;
-use super::api::{ApproveAsked, Approved, Reloaded, RevokeAsked, Revoked, StopAsked, Stopped};
+use super::api::{
+    ApproveAsked, Approved, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked, RevokedGrant, StopAsked,
+    Stopped,
+};
 use super::problem::Problem;
 use super::reload;
 use super::routes::{Answer, Asked, read};
@@ -166,6 +169,36 @@ pub(super) async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> A
     };
     let still_listed = pairings.iter().map(|pairing| pairing.account.clone()).filter(listed).collect();
     Ok(Json(Revoked { pairings, stopped, still_listed }))
+}
+
+/// From now on an agent asks again, by the beginning of the grant's id.
+pub(super) async fn revoke_grant(State(office): State<Arc<Office>>, asked: Asked) -> Answer<RevokedGrant> {
+    let RevokeGrantAsked { id } = read(asked)?;
+    let revoked = office.store.write(move |tx| {
+        let id = id.trim().to_ascii_lowercase();
+        let mut fit = tx.grants()?.into_iter().filter(|grant| !id.is_empty() && grant.id.starts_with(&id));
+        let grant = match (fit.next(), fit.next()) {
+            (Some(grant), None) => grant,
+            (Some(_), Some(_)) => return Ok(Err(true)),
+            (None, _) => return Ok(Err(false)),
+        };
+        tx.revoke_grant(&grant.id)?;
+        tx.audit_operator(&Operated {
+            account: grant.account.as_str(),
+            actor: &grant.by,
+            room: Some(&grant.room),
+            action: "revoke approval",
+            allowed: false,
+            rule: "operator",
+        })?;
+        Ok(Ok(grant))
+    });
+    let hint = "`talaria approvals` lists them";
+    match revoked.await? {
+        Ok(grant) => Ok(Json(RevokedGrant { grant: grant.into() })),
+        Err(true) => Err(Problem::new(StatusCode::CONFLICT, "several approvals begin like this", hint)),
+        Err(false) => Err(Problem::missing("no approval begins like this", hint)),
+    }
 }
 
 /// Reads the configuration again. If anything is wrong with it, everything stays as it is.

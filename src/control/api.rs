@@ -170,3 +170,46 @@ pub struct RefusedList {
     /// Those of them whom the operator let in since, as account and person.
     pub paired: Vec<(String, String)>,
 }
+
+/// `GET /grants`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Grants {
+    /// What agents need not ask again.
+    pub grants: Vec<Grant>,
+}
+
+/// Something that an agent need not ask again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// What `talaria approvals revoke` takes.
+    pub id: String,
+    /// What it is, in the agent's words.
+    pub title: String,
+    /// Only in this session; `None` for the whole room.
+    pub session: Option<String>,
+    /// Where.
+    pub account: String,
+    /// Where.
+    pub room: String,
+    /// Who allowed it.
+    pub by: String,
+    /// When.
+    pub granted: i64,
+    /// Until when.
+    pub expires: i64,
+}
+
+/// `POST /grants/revoke`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeGrantAsked {
+    /// The beginning of its id.
+    pub id: String,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RevokedGrant {
+    /// What is asked again from now on.
+    pub grant: Grant,
+}

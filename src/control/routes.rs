@@ -16,14 +16,14 @@ use talaria_platform::{AccountId, RoomId};
 
 use super::acts;
 use super::api::{
-    AuditAsked, Audited, Health, Pairings, PlatformState, PlatformStatus, RefusedList, Sessions,
-    SessionsAsked, Status,
+    AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformState, PlatformStatus, RefusedList,
+    Sessions, SessionsAsked, Status,
 };
 use super::problem::Problem;
 use super::{Office, Rules, Running};
 use crate::delivery::{Account, Reading};
 use crate::hub::pairing;
-use crate::store::{self, room_hash, unix_now};
+use crate::store::{self, GrantRow, room_hash, unix_now};
 
 /// The longest question. A list of filters takes a few hundred bytes.
 const QUESTION: usize = 64 * 1024;
@@ -59,6 +59,8 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/pairings/revoke", post(acts::revoke))
         .route("/audit", post(audit))
         .route("/refused", get(refused))
+        .route("/grants", get(grants))
+        .route("/grants/revoke", post(acts::revoke_grant))
         .fallback(unknown)
         .layer(from_fn(in_time))
         .layer(DefaultBodyLimit::max(QUESTION))
@@ -214,6 +216,19 @@ async fn audit(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Audite
         })
         .await?;
     Ok(Json(Audited { decisions }))
+}
+
+async fn grants(State(office): State<Arc<Office>>) -> Answer<Grants> {
+    let grants = office.store.read(|tx| tx.grants()).await?;
+    Ok(Json(Grants { grants: grants.into_iter().map(Grant::from).collect() }))
+}
+
+impl From<GrantRow> for Grant {
+    fn from(row: GrantRow) -> Self {
+        let GrantRow { id, title, session, account, room, by, granted, expires } = row;
+        let (account, room) = (account.to_string(), room.to_string());
+        Self { id, title, session: session.map(|session| session.0), account, room, by, granted, expires }
+    }
 }
 
 async fn refused(State(office): State<Arc<Office>>) -> Answer<RefusedList> {

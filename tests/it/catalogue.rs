@@ -9,8 +9,9 @@ use crate::support::literals::{is_prose, read};
 /// Files and folders whose sentences are not for rooms, and for whom they are instead.
 const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
-    ("src/cli.rs", "the operator at the shell"),
+    ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),
+    ("src/control", "the operator at the shell"),
     ("src/gateway.rs", "the operator whose gateway does not start"),
     ("src/gateway/", "the operator whose gateway does not start"),
     ("src/media.rs", "the agent, about what a person attached"),
@@ -28,6 +29,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/access.rs", "not listed", "a rule in the audit"),
     ("src/hub/limits.rs", "limit hour", "a rule in the audit"),
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
+    ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
     ("src/hub/taking.rs", "a direct chat", "the log, for the operator"),
     (
         "src/hub/taking.rs",
