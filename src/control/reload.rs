@@ -27,7 +27,11 @@ pub(super) fn compare(started: &Config, rules: &Rules, new: &Config) -> Reloaded
         keys.restart(&format!("platforms.{name}"), started.platforms.get(name) != new.platforms.get(name));
     }
     match (&started.agent, &new.agent) {
-        (AgentChoice::Proxy(old), AgentChoice::Proxy(new)) => keys.restart("gateway", old != new),
+        (AgentChoice::Proxy(old, old_stand_in), AgentChoice::Proxy(new, new_stand_in)) => {
+            keys.restart("gateway", old != new || old_stand_in.is_some() != new_stand_in.is_some());
+            let both = old_stand_in.is_some() && new_stand_in.is_some();
+            keys.restart("agent", both && old_stand_in != new_stand_in);
+        }
         (AgentChoice::Local(old), AgentChoice::Local(new)) => keys.restart("agent", old != new),
         (old, new) => keys.restart("gateway and agent", old != new),
     }
