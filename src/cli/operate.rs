@@ -1,6 +1,7 @@
 //! The operator's commands: their arguments, and what they ask. How the answers look is in `show`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -12,8 +13,11 @@ use crate::control::api::{
     ApproveAsked, Approved, Grants, Health, Pairings, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked,
     RevokedGrant, Sessions, SessionsAsked, Status, StopAsked, Stopped,
 };
-use crate::control::desk::{Desk, Need};
+use crate::control::desk::{Desk, Need, slow};
 use crate::control::{Complaint, Problem};
+
+/// How long a health check waits. Docker gives it thirty seconds, and then would not say why.
+const HEALTH: Duration = Duration::from_secs(10);
 
 /// What the operator does.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -179,7 +183,8 @@ impl Operate {
                 output.show(&status, show::status)?.into()
             }
             Self::Health(output) => {
-                let health: Health = desk.get("/health").await?;
+                let asked = tokio::time::timeout(HEALTH, desk.get("/health")).await;
+                let health: Health = asked.unwrap_or_else(|_| Err(slow(HEALTH)))?;
                 let well = health.healthy;
                 Done { text: output.show(&health, |health| health.words.clone())?, well }
             }

@@ -156,16 +156,13 @@ async fn over_there(
     what: &str,
     question: Vec<u8>,
 ) -> Result<(StatusCode, Vec<u8>), Problem> {
-    let broken = |error: reqwest::Error| {
-        let message = match error.is_timeout() {
-            true => format!("talaria runs but has not answered for {} seconds", ANSWER.as_secs()),
-            false => "talaria runs but broke off before it answered".to_owned(),
-        };
-        Problem::new(
+    let broken = |error: reqwest::Error| match error.is_timeout() {
+        true => slow(ANSWER),
+        false => Problem::new(
             StatusCode::BAD_GATEWAY,
-            message,
+            "talaria runs but broke off before it answered",
             "it may be ending; look at its log, and run this as the same user as talaria",
-        )
+        ),
     };
     // The name of the host means nothing on a socket of our own.
     let request = client.request(method, format!("http://talaria{what}"));
@@ -197,6 +194,15 @@ async fn right_here(
     let answer =
         to_bytes(response.into_body(), LONGEST).await.map_err(|error| strange(&error.to_string()))?;
     Ok((status, answer.to_vec()))
+}
+
+/// No answer came in time.
+pub fn slow(patience: Duration) -> Problem {
+    Problem::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        format!("talaria runs but has not answered for {} seconds", patience.as_secs()),
+        "it may be stuck or ending; look at its log, and restart it if it does not come back",
+    )
 }
 
 /// Somebody holds the state folder but does not answer.

@@ -245,3 +245,50 @@ fn name(place: Where) -> &'static str {
         Where::Room => "room",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    fn operated(actor: &str) -> Operated<'_> {
+        Operated { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_decisions_go_while_the_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let left = store.write(|tx| {
+            tx.audit_operator(&operated("first"))?;
+            // As if there had been very many since.
+            tx.conn.execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'audit'", [KEPT + 998])?;
+            tx.audit_operator(&operated("not yet"))?;
+            let before = tx.audited(&AuditFilter::default())?.len();
+            tx.audit_operator(&operated("one of many"))?;
+            let after = tx.audited(&AuditFilter::default())?;
+            Ok((before, after.into_iter().map(|row| row.actor).collect::<Vec<_>>()))
+        });
+        assert_eq!(left.await.unwrap(), (2, vec!["not yet".to_owned(), "one of many".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_long_list_comes_in_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let pages = store.write(|tx| {
+            for actor in ["1", "2", "3", "4", "5"] {
+                tx.audit_operator(&operated(actor))?;
+            }
+            let (mut pages, mut before) = (Vec::new(), None);
+            loop {
+                let filter = AuditFilter { before, limit: Some(2), ..AuditFilter::default() };
+                let page = tx.audited(&filter)?;
+                let Some(oldest) = page.first() else { return Ok(pages) };
+                before = Some(oldest.seq);
+                pages.push(page.into_iter().map(|row| row.actor).collect::<String>());
+            }
+        });
+        assert_eq!(pages.await.unwrap(), ["45", "23", "1"]);
+    }
+}

@@ -138,3 +138,93 @@ fn read_pairing(row: &rusqlite::Row<'_>) -> rusqlite::Result<Pairing> {
         at: row.get(5)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    fn code(digest: &str) -> HashedCode {
+        HashedCode { salt: "salt".to_owned(), digest: digest.to_owned() }
+    }
+
+    /// Runs a job on a new store.
+    async fn on_a_store(job: impl FnOnce(&Tx<'_>) -> Result<()> + Send + 'static) {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        store.write(job).await.unwrap();
+    }
+
+    fn ask(tx: &Tx<'_>, account: &str, person: &str, digest: &str, at: i64) -> Result<()> {
+        tx.ask_pairing(&account.into(), &person.into(), Some("Eve"), &"!eve".into(), &code(digest), at)
+    }
+
+    #[tokio::test]
+    async fn requests_lapse_and_those_who_were_let_in_stay() {
+        on_a_store(|tx| {
+            ask(tx, "a", "@old", "1", 100)?;
+            ask(tx, "a", "@new", "2", 101)?;
+            ask(tx, "a", "@in", "3", 50)?;
+            // From before somebody set the clock back: it would hold for longer than it may.
+            ask(tx, "a", "@future", "4", 201)?;
+            let in_pairing = tx.pairings()?.into_iter().find(|pairing| pairing.person == "@in").unwrap();
+            tx.pair(&in_pairing, 60)?;
+            tx.forget_lapsed_pairings(100, 200)?;
+            let left: Vec<_> = tx.pairings()?.into_iter().map(|p| (p.person, p.pending, p.at)).collect();
+            assert_eq!(left, [("@in".to_owned(), false, 60), ("@new".to_owned(), true, 101)]);
+            assert!(tx.is_paired(&"a".into(), "@in")? && !tx.is_paired(&"a".into(), "@new")?);
+            assert_eq!(tx.others_waiting(&"a".into(), &"@in".into())?, 1);
+            assert_eq!(tx.others_waiting(&"a".into(), &"@new".into())?, 0);
+            Ok(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn another_request_takes_the_place_of_the_one_before() {
+        on_a_store(|tx| {
+            ask(tx, "a", "@eve", "1", 100)?;
+            ask(tx, "a", "@eve", "2", 200)?;
+            let waiting = tx.waiting_pairings()?;
+            assert_eq!(waiting.len(), 1);
+            assert_eq!((waiting[0].0.at, &waiting[0].1), (200, &code("2")));
+            // The first one's message failed only now; the second one must not go with it.
+            tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("1"))?;
+            assert_eq!(tx.pairings()?.len(), 1);
+            tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("2"))?;
+            assert!(tx.pairings()?.is_empty());
+            Ok(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_code_that_was_used_is_not_withdrawn() {
+        on_a_store(|tx| {
+            ask(tx, "a", "@eve", "1", 100)?;
+            let pairing = tx.pairings()?.remove(0);
+            tx.pair(&pairing, 110)?;
+            tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("1"))?;
+            assert!(tx.is_paired(&"a".into(), "@eve")? && tx.waiting_pairings()?.is_empty());
+            Ok(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn somebody_is_forgotten_on_one_account_or_on_all() {
+        on_a_store(|tx| {
+            for account in ["a", "b", "c"] {
+                ask(tx, account, "@eve", account, 100)?;
+                ask(tx, account, "@evelyn", account, 100)?;
+            }
+            let gone = tx.unpair(Some("b"), "@eve")?;
+            assert_eq!(gone.iter().map(|p| p.account.as_str()).collect::<Vec<_>>(), ["b"]);
+            assert_eq!(tx.unpair(None, "@eve")?.len(), 2);
+            assert!(tx.unpair(None, "@eve")?.is_empty());
+            assert_eq!(tx.pairings()?.len(), 3, "only the whole id counts");
+            Ok(())
+        })
+        .await;
+    }
+}

@@ -3,6 +3,8 @@
 
 mod catalogue;
 mod command_line;
+#[cfg(feature = "testing")]
+mod control;
 mod hostile;
 #[cfg(feature = "testing")]
 mod kill;

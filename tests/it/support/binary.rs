@@ -50,10 +50,15 @@ impl Talaria {
 
     /// With a configuration file in the state folder that nobody else can read.
     pub fn config(self, yaml: &str) -> Self {
+        self.rewrites_config(yaml);
+        self
+    }
+
+    /// Somebody changes the configuration file.
+    pub fn rewrites_config(&self, yaml: impl AsRef<[u8]>) {
         let path = self.home.path().join("talaria.yaml");
         fs::write(&path, yaml).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        self
     }
 
     /// The state folder.
@@ -68,12 +73,18 @@ impl Talaria {
 
     /// Starts it with a pipe for its input.
     pub fn starts(&self) -> Process {
-        self.spawn(Stdio::piped())
+        self.spawn(&self.args, Stdio::piped())
     }
 
     /// Starts it with this as its input.
     pub fn starts_with(&self, input: File) -> Process {
-        self.spawn(Stdio::from(input))
+        self.spawn(&self.args, Stdio::from(input))
+    }
+
+    /// Runs a command to its end, as somebody at a shell does beside what runs already.
+    pub async fn does<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+        let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        self.spawn(&args, Stdio::null()).ended().await
     }
 
     /// Runs it to its end with these lines as its input.
@@ -84,10 +95,10 @@ impl Talaria {
         process.ended().await
     }
 
-    fn spawn(&self, input: Stdio) -> Process {
+    fn spawn(&self, args: &[String], input: Stdio) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
         command
-            .args(&self.args)
+            .args(args)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("TALARIA_HOME", self.home.path())

@@ -87,17 +87,22 @@ impl Network {
         &self.socket
     }
 
-    /// Somebody writes in a direct chat. Readers get it as soon as they have taken what was before.
+    /// Ann writes in a direct chat. Readers get it as soon as they have taken what was before.
     pub fn says(&self, room: &str, text: &str) -> EventId {
+        self.says_as("@ann", room, true, text)
+    }
+
+    /// Somebody writes in a direct chat or in a room of several people.
+    pub fn says_as(&self, who: &str, room: &str, direct: bool, text: &str) -> EventId {
         let mut state = self.shared.state();
         let id = EventId::new(format!("${}", state.events.len()));
         state.events.push(Event {
             id: id.clone(),
             place: Place::room(room),
-            room: Room { name: None, direct: true },
+            room: Room { name: None, direct },
             author: Author {
-                id: "@ann".into(),
-                name: Some("Ann".to_owned()),
+                id: who.into(),
+                name: Some(who.trim_start_matches('@').to_owned()),
                 trust: Trust::Network,
                 bot: false,
             },

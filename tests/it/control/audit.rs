@@ -1,0 +1,92 @@
+//! `talaria audit`: what it shows and exports.
+
+use serde_json::Value;
+use talaria::store::room_hash;
+
+use super::{Scene, texts};
+
+async fn scene() -> Scene {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    scene.network.says_as("@eve:test", "!eve", true, "a secret that no audit knows");
+    scene.network.says_as("@ann:test", "!home", true, "hello");
+    scene.network.says_as("@ann:test", "!other", false, "/help");
+    scene.network.says_as("@ev,\"il:test", "!home", false, "hello");
+    scene.network.says_as("@ann:test", "!last", true, "hello");
+    scene
+}
+
+/// The audit as `who action decision rule`, one for each decision.
+fn lines(json: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let word = |key: &str| row[key].as_str().unwrap().to_owned();
+        format!("{} {} {} {}", word("actor"), word("action"), row["allowed"], word("rule"))
+    };
+    json.lines().map(line).collect()
+}
+
+#[tokio::test]
+async fn every_decision_is_shown_and_can_be_looked_for() {
+    let scene = scene().await;
+    let _process = scene.starts().await;
+    scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+
+    let all = scene.prints(["audit", "--json"]).await;
+    let expected = [
+        "@eve:test message false not listed",
+        "@ann:test message true listed",
+        "@ann:test command help true listed",
+        "@ev,\"il:test message false not listed",
+        "@ann:test message true listed",
+    ];
+    assert_eq!(lines(&all), expected);
+    assert!(!all.contains("secret") && !all.contains("!home"), "{all}");
+
+    for (args, rows) in [
+        (&["--denied"][..], &[0, 3][..]),
+        (&["--actor", "@ann:test"], &[1, 2, 4]),
+        (&["--room", "!home"], &[1, 3]),
+        (&["--room", &room_hash(&"test".into(), &"!home".into())], &[1, 3]),
+        (&["--room", "!nowhere"], &[]),
+        (&["--account", "test", "--since", "1h"], &[0, 1, 2, 3, 4]),
+        (&["--account", "other"], &[]),
+        (&["--limit", "2"], &[3, 4]),
+        (&["--actor", "@ann:test", "--limit", "2"], &[2, 4]),
+    ] {
+        let found = scene.prints(["audit", "--json"].iter().chain(args).copied()).await;
+        let found = lines(found.trim());
+        let rows: Vec<&str> = rows.iter().map(|row| expected[*row]).collect();
+        assert_eq!(found, rows, "{args:?}");
+    }
+
+    let table = scene.prints(["audit", "--denied"]).await;
+    let table: Vec<&str> = table.lines().collect();
+    assert!(table[0].starts_with("TIME (UTC)") && table.len() == 3, "{table:?}");
+    assert!(table[1].contains("@eve:test") && table[1].ends_with("denied    not listed"), "{table:?}");
+    assert_eq!(scene.prints(["audit", "--room", "!nowhere"]).await, "Nothing fits.\n");
+}
+
+#[tokio::test]
+async fn it_is_exported_as_comma_separated_values() {
+    let scene = scene().await;
+    let _process = scene.starts().await;
+    scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+
+    let text = scene.prints(["audit", "--csv"]).await;
+
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "time,account,actor,room,place,action,decision,rule,digest");
+    assert_eq!(lines.len(), 6);
+    let hash = room_hash(&"test".into(), &"!eve".into());
+    assert!(
+        lines[1].ends_with(&format!("Z,test,@eve:test,{hash},direct,message,denied,not listed,")),
+        "{text}"
+    );
+    assert!(lines[4].contains(",\"@ev,\"\"il:test\","), "{text}");
+}
+
+#[tokio::test]
+async fn a_wrong_length_of_time_is_explained() {
+    let scene = scene().await;
+    scene.is_refused(2, ["audit", "--since", "yesterday"]).await.said("such as 30m, 24h, 7d or 2w");
+}

@@ -1,0 +1,117 @@
+//! `talaria check` on a state folder that was used.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Signal;
+
+use super::{Scene, texts};
+use crate::support::binary::Talaria;
+
+const ANN: &str = "access: {people: ['@ann:test']}";
+
+/// The lines about people who were refused.
+fn refused(out: &str) -> Vec<&str> {
+    out.lines().filter(|line| line.starts_with("refused:") || line.trim_start().starts_with("- ")).collect()
+}
+
+#[tokio::test]
+async fn whoever_was_refused_is_named_once_with_the_line_to_add() {
+    let scene = Scene::new(ANN).await;
+    let process = scene.starts().await;
+    for (who, room, direct) in [
+        ("@operator:test", "!op", true),
+        ("@operator:test", "!op", true),
+        ("@operator:test", "!room", false),
+        ("@evil\": x\n:test", "!evil", true),
+    ] {
+        scene.network.says_as(who, room, direct, "hello?");
+    }
+    scene.network.says_as("@ann:test", "!last", true, "hello");
+    scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+
+    let out = scene.prints(["check"]).await;
+    assert!(out.contains("running        process "), "{out}");
+    let lines = refused(&out);
+    assert_eq!(lines.len(), 4, "{out}");
+    assert!(lines[0].starts_with(r#"refused: "@evil\": x\n:test" wrote once"#), "{out}");
+    assert_eq!(lines[1], r#"      - "@evil\": x\n:test""#);
+    assert!(lines[2].starts_with("refused: \"@operator:test\" wrote 3 times (last "), "{out}");
+    assert!(lines[2].ends_with("add below `platforms.test.access.people`:"), "{out}");
+    assert_eq!(lines[3], "      - \"@operator:test\"");
+
+    // The line is what it says it is, and once it is there nobody is refused any more.
+    let people = format!("access:\n  people:\n{}\n{}", "      - '@ann:test'", lines[3]);
+    scene.writes(&people);
+    let out = scene.prints(["check"]).await;
+    assert_eq!(refused(&out).len(), 2, "{out}");
+    process.signal(Signal::TERM);
+    process.ended().await;
+    let out = scene.prints(["check"]).await;
+    assert_eq!(refused(&out).len(), 2, "the same when nothing runs: {out}");
+    assert!(!out.contains("running  "), "{out}");
+}
+
+#[tokio::test]
+async fn an_open_door_and_lists_without_effect_are_warned_about() {
+    let scene = Scene::new("access: {allow_all: true, people: ['@ann:test']}").await;
+    let out = scene.prints(["check"]).await;
+    assert!(out.contains("warning: `platforms.test.access.allow_all` lets everybody"), "{out}");
+    assert!(out.contains("warning: `platforms.test.access.people` has no effect"), "{out}");
+}
+
+#[tokio::test]
+async fn a_model_server_without_v1_is_warned_about() {
+    for (url, warned) in [
+        ("http://localhost:11434", true),
+        ("http://v1.localhost:11434/", true),
+        ("http://localhost:11434/v1", false),
+        ("https://example.org/v1beta/openai/", false),
+    ] {
+        let talaria = Talaria::new().var("OPENAI_BASE_URL", url).var("OPENAI_MODEL", "m");
+        let out = talaria.does(["check"]).await.out;
+        assert_eq!(out.contains("warning: `OPENAI_BASE_URL` has no `/v1` at its end"), warned, "{out}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_used_is_an_error() {
+    let talaria = Talaria::new();
+    fs::write(talaria.home().join("talaria.db"), "certainly not a database, but quite some text").unwrap();
+    let ended = talaria.does(["check"]).await;
+    assert_eq!(ended.code, 1);
+    ended.said("is damaged").said("hint: restore it from a backup");
+
+    let file = talaria.home().join("file");
+    fs::write(&file, "").unwrap();
+    let talaria = Talaria::new().var("TALARIA_HOME", file.to_str().unwrap());
+    let ended = talaria.does(["check"]).await;
+    assert_eq!(ended.code, 1);
+    ended.said("is not a folder").said("hint: set TALARIA_HOME");
+}
+
+#[tokio::test]
+async fn a_state_folder_that_is_closed_to_us_is_an_error() {
+    if rustix::process::geteuid().is_root() {
+        return; // Everything is open to root.
+    }
+    let talaria = Talaria::new();
+    fs::set_permissions(talaria.home(), fs::Permissions::from_mode(0o500)).unwrap();
+    let ended = talaria.does(["check"]).await;
+    fs::set_permissions(talaria.home(), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(ended.code, 1);
+    ended.said("cannot be written to");
+}
+
+/// An older talaria may still want it.
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_not_brought_up_to_date() {
+    let scene = Scene::new(ANN).await;
+    let process = scene.starts().await;
+    process.signal(Signal::TERM);
+    process.ended().await;
+    scene.talaria.stored().execute_batch("PRAGMA user_version = 1; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    scene.prints(["check"]).await;
+    let version: i64 = scene.talaria.stored().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 1);
+}

@@ -1,0 +1,161 @@
+//! `talaria reload`: what changes at once, what needs a restart, and that a wrong configuration changes nothing.
+
+use std::fmt::Write as _;
+
+use talaria::config::{Config, Sources};
+
+use super::{Scene, texts};
+
+/// What `sysexits.h` calls a configuration error.
+const EX_CONFIG: i32 = 78;
+
+#[tokio::test]
+async fn who_may_talk_changes_with_the_next_message() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    scene.network.says_as("@bob:test", "!bob", true, "before");
+    scene.network.says_as("@ann:test", "!ann", true, "before");
+    scene.shows(|messages| texts(messages, "!ann") == ["ok"]).await;
+
+    scene.writes("access: {people: ['@bob:test']}");
+    assert_eq!(scene.prints(["reload"]).await, "In effect now: platforms.test.access.\n");
+    scene.network.says_as("@ann:test", "!ann", true, "after");
+    scene.network.says_as("@bob:test", "!bob", true, "after");
+
+    scene.shows(|messages| texts(messages, "!bob") == ["ok"]).await;
+    assert_eq!(texts(&scene.network.messages(), "!ann"), ["ok"]);
+    assert_eq!(scene.prints(["reload"]).await, "The configuration was read again; nothing changed.\n");
+}
+
+#[tokio::test]
+async fn what_somebody_asked_who_is_taken_off_the_list_is_stopped() {
+    let scene = Scene::new("access: {people: ['@ann:test', '@bob:test']}").await;
+    let _process = scene.starts().await;
+    scene.asks_without_end("@ann:test", "!ann").await;
+    scene.asks_without_end("@bob:test", "!bob").await;
+
+    scene.writes("access: {people: ['@bob:test']}");
+    let said = scene.prints(["reload"]).await;
+
+    assert!(said.contains("Stopped, because whoever asked may no longer: 1."), "{said}");
+    scene.shows(|messages| texts(messages, "!ann") == ["Let me think\n\n(stopped)"]).await;
+    assert_eq!(texts(&scene.network.messages(), "!bob"), ["Let me think"]);
+}
+
+#[tokio::test]
+async fn keys_that_need_a_restart_are_named_each_time() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    let mut config = scene.config("access: {people: ['@ann:test']}\nmax_text: 1000\nbusy: interrupt\n");
+    config += "  desk: {kind: console}\n";
+    let _ = write!(
+        config,
+        "gateway: {{model: other, retry_for: 1m}}\nagent: {{context_prompt: Be kind.}}\ndisplay: {{edits: 5}}\n\
+         log: {{level: debug}}\nwords: {{nothing_running: Quiet.}}\n"
+    );
+    scene.talaria.rewrites_config(&config);
+
+    let said = scene.prints(["reload"]).await;
+    let restart = "Needs a restart: platforms.desk, platforms.test, gateway, agent.context_prompt, gateway.retry_for, \
+                   display.edits, log.level.\n";
+    assert_eq!(said, format!("In effect now: words, platforms.test.busy.\n{restart}"));
+    assert_eq!(scene.prints(["reload"]).await, restart, "what still waits for a restart is said again");
+    scene.network.says_as("@ann:test", "!ann", true, "/stop");
+    scene.shows(|messages| texts(messages, "!ann") == ["Quiet."]).await;
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_explained_and_the_old_one_stays() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let mut process = scene.starts().await;
+    scene.talaria.rewrites_config("gateway:\n  proxy_ulr: http://host\n");
+
+    let ended = scene.is_refused(EX_CONFIG, ["reload"]).await;
+
+    ended.said("error: unknown key `proxy_ulr` in `gateway` (").said("talaria.yaml, line 2)\n");
+    ended.said("hint: did you mean `proxy_url`?");
+    ended.said("error: nothing was changed: the configuration from before still holds");
+    process.logs("the old one stays").await;
+    scene.network.says_as("@ann:test", "!ann", true, "still there?");
+    scene.shows(|messages| texts(messages, "!ann") == ["ok"]).await;
+}
+
+/// A small generator, so that a failure can be looked at again.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % below
+    }
+}
+
+/// A configuration with one thing wrong, or perhaps not.
+fn mutated(text: &str, dice: &mut Dice) -> Vec<u8> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = dice.roll(lines.len());
+    match dice.roll(6) {
+        0 => drop(lines.remove(line)),
+        1 => lines.insert(line, lines[line].clone()),
+        2 => lines[line].insert_str(0, "\t"),
+        3 => lines[line].push_str(": x"),
+        4 => {
+            let at = dice.roll(lines[line].len().max(1));
+            lines[line].truncate(at);
+        }
+        _ => {
+            let mut bytes = text.as_bytes().to_vec();
+            let at = dice.roll(bytes.len());
+            bytes[at] = u8::try_from(dice.roll(256)).unwrap();
+            return bytes;
+        }
+    }
+    (lines.join("\n") + "\n").into_bytes()
+}
+
+/// Two hundred configurations with something wrong: after each of them the old one holds.
+#[tokio::test]
+async fn f55_no_wrong_configuration_ever_changes_anything() {
+    let people = "access:\n  people:\n    - '@ann:test'\nlimits:\n  per_minute: 10000\n  per_hour: 100000";
+    let scene = Scene::new(people).await;
+    let good = scene.config(people) + "words:\n  nothing_running: As before.\nlog:\n  level: info\n";
+    scene.talaria.rewrites_config(&good);
+    let _process = scene.starts().await;
+    let socket = scene.talaria.home().join("control.sock");
+    let client = reqwest::Client::builder().unix_socket(socket).build().unwrap();
+    let reload = async || client.post("http://talaria/reload").send().await.unwrap().status().as_u16();
+    let home = scene.talaria.home().display().to_string();
+    let (url, sources) =
+        (scene.upstream.url(), Sources { config: None, folder: scene.talaria.home().into() });
+    let env = |name: &str| match name {
+        "TALARIA_HOME" => Some(home.clone()),
+        "GATEWAY_PROXY_URL" => Some(url.clone()),
+        _ => None,
+    };
+
+    let (mut dice, mut wrong) = (Dice(1), 0);
+    while wrong < 200 {
+        let text = mutated(&good, &mut dice);
+        scene.talaria.rewrites_config(&text);
+        let shown = String::from_utf8_lossy(&text);
+        match Config::load(&sources, &env) {
+            Err(_) => {
+                wrong += 1;
+                assert_eq!(reload().await, 422, "{shown}");
+                scene.network.says_as("@eve:test", "!eve", true, "let me in");
+                scene.network.says_as("@ann:test", "!ann", true, "/stop");
+                scene.shows(|messages| texts(messages, "!ann").len() == wrong).await;
+            }
+            Ok(_) => {
+                assert_eq!(reload().await, 200, "{shown}");
+                scene.talaria.rewrites_config(&good);
+                assert_eq!(reload().await, 200);
+            }
+        }
+    }
+
+    let messages = scene.network.messages();
+    assert!(texts(&messages, "!ann").iter().all(|text| text == "As before."), "{messages:?}");
+    assert!(texts(&messages, "!eve").is_empty());
+    scene.prints(["health"]).await;
+}

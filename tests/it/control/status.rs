@@ -1,0 +1,74 @@
+//! `talaria status` and `talaria health`.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::Scene;
+use crate::support::binary::Talaria;
+
+const ANN: &str = "access: {people: ['@ann:test']}";
+
+#[tokio::test]
+async fn status_says_what_runs_and_what_waits() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    let idle = scene.prints(["status"]).await;
+    assert!(idle.contains("Nothing runs and nothing waits."), "{idle}");
+
+    scene.asks_without_end("@ann:test", "!home").await;
+    scene.network.says_as("@ann:test", "!home", true, "and the next one");
+    scene.shows(|messages| super::texts(messages, "!home").len() == 2).await;
+    let busy = scene.prints(["status"]).await;
+    let lines: Vec<&str> = busy.lines().collect();
+
+    assert!(lines[0].starts_with(&format!("talaria {}, process ", env!("CARGO_PKG_VERSION"))), "{busy}");
+    assert_eq!(lines[1], format!("state folder  {}", scene.talaria.home().display()));
+    assert_eq!(lines[5].split_whitespace().collect::<Vec<_>>(), ["test", "reads", "nothing"], "{busy}");
+    let turns: Vec<Vec<&str>> = lines[8..].iter().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(turns.len(), 2, "{busy}");
+    assert_eq!((turns[0][1], turns[1][1]), ("runs", "waits"), "{busy}");
+    assert!(turns.iter().all(|turn| turn[0].len() == 6 && turn.contains(&"@ann:test")), "{busy}");
+
+    let json: Value = serde_json::from_str(&scene.prints(["status", "--json"]).await).unwrap();
+    assert_eq!(json["platforms"][0]["state"], "reads");
+    assert_eq!(json["turns"].as_array().unwrap().len(), 2);
+    assert!(json["turns"][0]["id"].as_str().unwrap().starts_with(turns[0][0]));
+}
+
+/// A wrong file must not keep anybody from looking at what runs.
+#[tokio::test]
+async fn status_works_whatever_the_configuration_file_says_by_now() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    scene.talaria.rewrites_config("no_such_key: 1\n");
+    scene.prints(["status"]).await;
+    scene.prints(["health"]).await;
+}
+
+#[tokio::test]
+async fn health_is_good_while_a_platform_reads() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    assert_eq!(scene.prints(["health"]).await, "ok\n");
+}
+
+#[tokio::test]
+async fn health_is_bad_when_no_platform_reads() {
+    let talaria = Talaria::new()
+        .config("platforms:\n  test:\n    socket: /nobody/listens\n    access: {people: ['@ann:test']}\n");
+    let mut process = talaria.starts();
+    process.logs("a platform stopped reading").await;
+    let ended = talaria.does(["health"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (1, ""));
+    assert_eq!(ended.out, "no platform reads: test failed and is tried again\n");
+}
+
+#[tokio::test]
+async fn a_process_that_hangs_is_not_healthy() {
+    let scene = Scene::new(ANN).await;
+    let process = scene.starts().await;
+    process.signal(Signal::STOP);
+    let ended = scene.is_refused(1, ["health"]).await;
+    process.signal(Signal::CONT);
+    ended.said("error: talaria runs but has not answered for");
+}
