@@ -43,6 +43,10 @@ pub(super) fn read(
                 ConfigError::new(format!("`words.{key}` has a gap that nothing fills {place}"))
                     .hint(format!("it can have {gaps}; write `{{{{` for a brace"))
             }
+            WordingError::Lacks(gap) => {
+                ConfigError::new(format!("`words.{key}` does not say what people must know {place}"))
+                    .hint(format!("put `{{{gap}}}` into it"))
+            }
             WordingError::Brace => {
                 ConfigError::new(format!("`words.{key}` has a brace that is not closed {place}"))
                     .hint("write `{{` for a brace")

@@ -28,7 +28,8 @@ impl Words {
 }
 
 fn gaps(text: Text) -> String {
-    text.gaps().iter().map(|gap| format!("; {{{gap}}}")).collect()
+    let needed = |gap| if text.needs().contains(gap) { " is needed" } else { "" };
+    text.gaps().iter().map(|gap| format!("; {{{gap}}}{}", needed(gap))).collect()
 }
 
 #[cfg(test)]
@@ -57,6 +58,9 @@ mod tests {
         }
         let listing = Words::default().listing();
         assert!(listing.contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Noted; {ahead} are"));
+        assert!(listing.contains(
+            "\n  # (cannot be silenced; {title}; {action} is needed; {code} is needed)\n  # ask: "
+        ));
         assert!(listing.contains("\n  # (cannot be silenced)\n  # stopped: \"(stopped)\"\n"));
     }
 }

@@ -41,6 +41,20 @@ macro_rules! texts {
     };
 }
 
+impl Text {
+    /// The gaps that every wording must have: without them people would decide about something they are not
+    /// shown, or not be told the one thing they need.
+    pub fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Ask => &["action", "code"],
+            Self::AskActionIn => &["action", "folder"],
+            Self::AskWhich => &["list"],
+            Self::AskWhichItem | Self::PairingCode => &["code"],
+            _ => &[],
+        }
+    }
+}
+
 texts! {
     // Taking a message.
     Missed "missed" Notice ["count"]

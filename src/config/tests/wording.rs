@@ -42,8 +42,13 @@ words:
   stopped: '{why}'
   line_full: 'Full {limit'
   cut_short: ''
+  ask: 'May it? {code}'
 ";
     insta::assert_snapshot!(Scene::new().file(file).errors(), @r"
+    error: `words.ask` does not say what people must know (talaria.yaml, line 8)
+
+    hint: put `{action}` into it
+
     error: `words.cut_short` cannot be silenced: it answers somebody, or is a part of other texts (talaria.yaml, line 7)
 
     hint: give it other words; `talaria words` says which texts can be silenced
