@@ -68,7 +68,6 @@ texts! {
 
     // Commands.
     Help "help" Part []
-    HelpAdmins "help_admins" Part []
     HelpHelp "help_help" Part []
     HelpNew "help_new" Part []
     HelpStop "help_stop" Part []
