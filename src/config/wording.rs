@@ -25,8 +25,18 @@ pub(super) fn read(
         Words::default()
     });
     for (key, wording) in written {
-        let Err(error) = words.reword(key, wording.as_deref().unwrap_or_default()) else { continue };
+        let wording = wording.as_deref().unwrap_or_default();
         let place = place(&["words", key]);
+        let Err(error) = words.reword(key, wording) else {
+            let text = Text::ALL.iter().find(|text| text.key() == key);
+            if let Some(gap) = text.and_then(|text| text.lacks(wording)) {
+                errors.push(
+                    ConfigError::new(format!("`words.{key}` does not say what people must know {place}"))
+                        .hint(format!("put `{{{gap}}}` into it")),
+                );
+            }
+            continue;
+        };
         let keys = || Text::ALL.iter().map(|text| text.key());
         errors.push(match error {
             WordingError::Unknown => {
@@ -42,10 +52,6 @@ pub(super) fn read(
                 let gaps = gaps.iter().map(|gap| format!("`{{{gap}}}`")).collect::<Vec<_>>().join(", ");
                 ConfigError::new(format!("`words.{key}` has a gap that nothing fills {place}"))
                     .hint(format!("it can have {gaps}; write `{{{{` for a brace"))
-            }
-            WordingError::Lacks(gap) => {
-                ConfigError::new(format!("`words.{key}` does not say what people must know {place}"))
-                    .hint(format!("put `{{{gap}}}` into it"))
             }
             WordingError::Brace => {
                 ConfigError::new(format!("`words.{key}` has a brace that is not closed {place}"))

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use talaria::words::Text;
+
 use crate::support::literals::{is_prose, read};
 
 /// Files and folders whose sentences are not for rooms, and for whom they are instead.
@@ -67,6 +69,22 @@ fn no_words_for_people_live_outside_the_catalogue() {
         strays.join("\n")
     );
     assert!(unused.is_empty(), "these exceptions except nothing: {unused:?}");
+}
+
+#[test]
+fn every_text_of_the_catalogue_is_said_somewhere() {
+    let sources = sources();
+    let said = |name: &str| {
+        let used = format!("Text::{name}");
+        sources.iter().any(|(_, text)| {
+            // Not `Text::AskNone` where `Text::Ask` is looked for.
+            text.match_indices(&used)
+                .any(|(at, _)| !text[at + used.len()..].starts_with(char::is_alphanumeric))
+        })
+    };
+    let unsaid: Vec<_> =
+        Text::ALL.iter().map(|text| format!("{text:?}")).filter(|name| !said(name)).collect();
+    assert!(unsaid.is_empty(), "nothing says {unsaid:?}");
 }
 
 #[test]

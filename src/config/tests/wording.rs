@@ -42,7 +42,7 @@ words:
   stopped: '{why}'
   line_full: 'Full {limit'
   cut_short: ''
-  ask: 'May it? {code}'
+  ask: 'May it? {{action}} {code}'
 ";
     insta::assert_snapshot!(Scene::new().file(file).errors(), @r"
     error: `words.ask` does not say what people must know (talaria.yaml, line 8)
