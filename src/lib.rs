@@ -16,7 +16,7 @@
 //! may change while we run, [`words`] is the catalogue of all that rooms are told, the [`store`] holds all that
 //! is durable and is the only place with SQL, [`session`] makes ids, [`media`] judges attached files,
 //! and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's commands reach a running
-//! process through [`control`].
+//! process through [`control`]. What waits for something that nearly never happens waits [`rarely`].
 
 pub mod access;
 pub mod agent;
@@ -33,6 +33,7 @@ pub mod media;
 pub mod openai;
 pub mod pace;
 pub mod platforms;
+pub mod rarely;
 pub mod reply;
 pub mod rules;
 pub mod session;

@@ -16,6 +16,7 @@ use super::sse::{Event, Parser};
 use super::wire::{Chunks, DONE, TOOL_PROGRESS, ToolProgress};
 use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
+use crate::rarely::rarely;
 use crate::words::Text;
 
 /// The most of a refused answer's body that is looked at.
@@ -93,10 +94,9 @@ impl Reader<'_> {
         let mut parser = Parser::default();
         let mut progress = Progress::default();
         let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
-        let stopped = stop.cancelled();
+        let mut stopped = rarely(stop.cancelled());
         // One timer for the whole stream: it is moved only when it fires, not with every chunk.
-        let timer = tokio::time::sleep_until(last + silence);
-        tokio::pin!(stopped, timer);
+        let mut timer = rarely(tokio::time::sleep_until(last + silence));
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -106,7 +106,7 @@ impl Reader<'_> {
                     if last + silence <= Instant::now() {
                         return progress.finish.unwrap_or_else(|| Err(fault::broken(Text::BrokeSilent)));
                     }
-                    timer.as_mut().reset(last + silence);
+                    timer.change().reset(last + silence);
                     continue;
                 }
             };
@@ -148,7 +148,7 @@ impl Reader<'_> {
                 if parser.saw_comment() { self.timeouts.keepalive_idle } else { self.timeouts.idle };
             if now_silence < silence {
                 // The timer would fire too late.
-                timer.as_mut().reset(last + now_silence);
+                timer.change().reset(last + now_silence);
             }
             silence = now_silence;
         }

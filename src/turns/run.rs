@@ -17,6 +17,7 @@ use super::{Running, Turns, told};
 use crate::access::{Action, Actor, Where};
 use crate::agent::{AgentError, Attempt, Message, Origin, Prepared, Role, Turn, TurnEnd, TurnEvent};
 use crate::delivery::REQUEST;
+use crate::rarely::rarely;
 use crate::reply::{self, Outcome};
 use crate::rules::Rules;
 use crate::session::Utc;
@@ -318,9 +319,12 @@ impl Turns {
         let stop = CancellationToken::new();
         let voice = Voice::new(sink, &self.asks, row, &running.stop);
         let mut run = self.agent.run_turn(turn, prepared, &voice, stop.clone());
+        // Every delta comes by here, so nothing else is looked at that did not call.
+        let mut interrupted = rarely(self.interrupted(running, sink));
         tokio::select! {
+            biased;
+            () = &mut interrupted => {}
             end = &mut run => return Ok(end),
-            () = self.interrupted(running, sink) => {}
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
