@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::agent::{Step, TurnEvent};
 use crate::delivery::{Account, Checkpoint, Growing, now};
 use crate::pace::{Next, Unshown};
+use crate::rarely::rarely;
 use crate::reply::{Reply, Style, one_line};
 use crate::session::this_process;
 use crate::store::{self, TurnRow};
@@ -109,6 +110,8 @@ impl<'a> Conversation<'a> {
         let mut growing = Growing::open(self.account, self.turn).await?;
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let log = self.log;
+        let mut ended = rarely(log.ended());
         loop {
             if self.log.is_ended() {
                 // The final shows it all; one more edit before it would only cost a token.
@@ -116,8 +119,9 @@ impl<'a> Conversation<'a> {
             }
             self.read();
             self.say();
+            let checkpoint = self.kept_at + CHECKPOINT;
             let wait = match (self.unshown_since, &mut growing) {
-                (None, _) => None,
+                (None, growing) => self.rest(growing.as_ref(), checkpoint),
                 (Some(_), Some(_)) if self.next_look > Instant::now() => Some(self.next_look),
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
                     Next::Now => {
@@ -129,14 +133,18 @@ impl<'a> Conversation<'a> {
                 },
                 (Some(_), None) => Some(Instant::now() + NEVER),
             };
-            let checkpoint = self.kept_at + CHECKPOINT;
+            // One timer for whichever comes first: each that is set costs wake-ups of its own.
+            let due = wait.map_or(checkpoint, |wait| wait.min(checkpoint));
             tokio::select! {
                 biased;
-                () = self.log.ended() => break,
+                () = &mut ended => break,
                 released = released(&mut growing) => released?,
-                () = self.log.changed(&self.position), if wait.is_none() => {}
-                () = tokio::time::sleep_until(wait.unwrap_or(checkpoint)), if wait.is_some() => {}
-                () = tokio::time::sleep_until(checkpoint), if wait.is_some() => self.keep().await?,
+                () = log.changed(&self.position), if wait.is_none() => {}
+                () = tokio::time::sleep_until(due), if wait.is_some() => {
+                    if wait.is_some_and(|wait| wait > Instant::now()) {
+                        self.keep().await?;
+                    }
+                }
                 _ = typing.tick() => self.account.signal(&self.turn.place, Signal::Typing(true)),
             }
         }
@@ -151,6 +159,14 @@ impl<'a> Conversation<'a> {
             Some(growing) => growing.close().await,
             None => Ok(()),
         }
+    }
+
+    /// How long nobody needs to look although the room shows all that was read: nothing could be shown
+    /// earlier. So a delta right after an edit wakes nobody.
+    fn rest(&self, growing: Option<&Growing>, checkpoint: Instant) -> Option<Instant> {
+        // What is not read is not kept either, so not beyond the next checkpoint.
+        let until = Instant::from_std(growing?.rests_until()?).min(checkpoint);
+        (until > Instant::now()).then_some(until)
     }
 
     /// Folds what is new.
@@ -173,8 +189,8 @@ impl<'a> Conversation<'a> {
             }
             TurnEvent::Step(_) | TurnEvent::Thought(_) | TurnEvent::Usage(_) => {}
         });
-        if news {
-            self.unshown_since.get_or_insert_with(now);
+        if let Some(since) = news {
+            self.unshown_since.get_or_insert(since.into_std());
             self.unshown_line |= line;
         }
     }

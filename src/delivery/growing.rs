@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use talaria_platform::{Body, BodyKind, ErrorKind, MessageId};
+use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Show};
 
 use super::{Account, REQUEST, now};
 use crate::pace::{EditPace, Next, Unshown};
@@ -49,7 +49,7 @@ impl Growing {
         let anchor = anchor.flatten();
         let budget = match account.about.show {
             // What is printed leaves no history behind.
-            talaria_platform::Show::Append => u32::MAX,
+            Show::Append => u32::MAX,
             _ => account.display.edits,
         };
         account.open().insert(turn.id.clone());
@@ -72,6 +72,13 @@ impl Growing {
         }
         let open = self.account.open().len();
         self.pace.next(now(), unshown, &self.account.governor(), open)
+    }
+
+    /// Until then nobody needs to look for something new: it could not be shown.
+    pub fn rests_until(&self) -> Option<Instant> {
+        // Elsewhere a notice is no part of the message and may be sent at any time.
+        let edited = matches!(self.account.about.show, Show::Edit { .. });
+        self.pace.earliest().filter(|_| edited && !self.muted && !self.held)
     }
 
     /// Waits until the place shows everything that was asked for earlier; for ever if it does already.

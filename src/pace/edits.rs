@@ -97,6 +97,12 @@ impl EditPace {
         wish.and(governor.next(now, self.class(), open))
     }
 
+    /// Before this time no edit is made, whatever comes; `None` before the first request.
+    pub fn earliest(&self) -> Option<Instant> {
+        let least = budget::pause(self.made, self.budget, self.pause)?;
+        Some(self.run?.latest + least)
+    }
+
     /// A request that shows `text` is being made (besides [`Governor::started`]).
     pub fn started(&mut self, now: Instant, text: Unshown) {
         self.made += 1;

@@ -40,6 +40,11 @@ struct Inner {
     usage: Usage,
     /// When the newest entry came or grew.
     changed_at: Option<Instant>,
+    /// When the oldest entry came, or grew, that was not read since.
+    unread_since: Option<Instant>,
+    /// Somebody waits in [`TurnLog::changed`]. Most deltas come while nobody does, and then nobody needs
+    /// to be told.
+    awaited: bool,
     /// Set before `ended` fires.
     suspended: bool,
 }
@@ -82,7 +87,11 @@ impl TurnLog {
     /// Appends an event. Thoughts are counted but not kept: no reader may show them.
     pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
         let mut inner = self.lock();
-        inner.changed_at = Some(Instant::now());
+        let now = Instant::now();
+        inner.changed_at = Some(now);
+        if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_)) {
+            inner.unread_since.get_or_insert(now);
+        }
         match event {
             TurnEvent::Text(text) => {
                 inner.size += text.len();
@@ -108,14 +117,19 @@ impl TurnLog {
             TurnEvent::Usage(usage) => inner.usage = usage,
         }
         let full = inner.size > self.cap;
+        let awaited = mem::take(&mut inner.awaited);
         drop(inner);
-        self.changed.notify_waiters();
+        if awaited {
+            self.changed.notify_waiters();
+        }
         if full { Err(Full) } else { Ok(()) }
     }
 
-    /// Hands over what is new since `position` and moves it. `true` if there was anything.
-    pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> bool {
-        let inner = self.lock();
+    /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
+    /// came that nobody had read before.
+    pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
+        let mut inner = self.lock();
+        let since = inner.unread_since.take().or(inner.changed_at);
         let before = *position;
         while let Some(entry) = inner.entries.get(position.entry) {
             match entry {
@@ -136,7 +150,7 @@ impl TurnLog {
             }
             position.entry += 1;
         }
-        before != *position
+        since.filter(|_| before != *position)
     }
 
     /// Waits until there is something after `position`, or the end.
@@ -192,8 +206,10 @@ impl TurnLog {
         Summary { text: mem::take(&mut inner.text), tools: mem::take(&mut inner.tools), usage: inner.usage }
     }
 
+    /// Whether there is something after `position`. If not, the next event tells who waits for it.
     fn is_beyond(&self, position: &Position) -> bool {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.awaited = true;
         match inner.entries.get(position.entry) {
             Some(Entry::Text(end)) => *end > position.text || position.entry + 1 < inner.entries.len(),
             Some(_) => true,
