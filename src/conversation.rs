@@ -119,7 +119,7 @@ impl<'a> Conversation<'a> {
             }
             self.read();
             self.say();
-            let checkpoint = self.kept_at + CHECKPOINT;
+            let checkpoint = self.account.beat(self.kept_at + CHECKPOINT);
             let wait = match (self.unshown_since, &mut growing) {
                 (None, growing) => self.rest(growing.as_ref(), checkpoint),
                 (Some(_), Some(_)) if self.next_look > Instant::now() => Some(self.next_look),
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
                         self.show_now(message).await?;
                         continue;
                     }
-                    Next::At(at) => Some(Instant::from_std(at)),
+                    Next::At(at) => Some(self.beat(message, Instant::from_std(at))),
                     Next::Never => Some(Instant::now() + NEVER),
                 },
                 (Some(_), None) => Some(Instant::now() + NEVER),
@@ -165,8 +165,14 @@ impl<'a> Conversation<'a> {
     /// earlier. So a delta right after an edit wakes nobody.
     fn rest(&self, growing: Option<&Growing>, checkpoint: Instant) -> Option<Instant> {
         // What is not read is not kept either, so not beyond the next checkpoint.
-        let until = Instant::from_std(growing?.rests_until()?).min(checkpoint);
-        (until > Instant::now()).then_some(until)
+        let growing = growing?;
+        let until = Instant::from_std(growing.rests_until()?).min(checkpoint);
+        (until > Instant::now()).then_some(self.beat(growing, until))
+    }
+
+    /// Later edits keep to the account's beat; the first text goes out as soon as it may.
+    fn beat(&self, message: &Growing, at: Instant) -> Instant {
+        if message.rests_until().is_some() { self.account.beat(at) } else { at }
     }
 
     /// Folds what is new.

@@ -32,6 +32,10 @@ pub const REQUEST: Duration = Duration::from_secs(30);
 /// How long a passing signal may take before it is forgotten.
 const SIGNAL: Duration = Duration::from_secs(5);
 
+/// Later edits of an account's growing answers are looked for on one beat, so that they share wake-ups and
+/// commits. Short beside the pause between two edits, and long beside a commit.
+const BEAT: Duration = Duration::from_millis(50);
+
 /// All accounts.
 #[derive(Default)]
 pub struct Delivery {
@@ -49,6 +53,8 @@ pub struct Account {
     /// In whose words the room is told something.
     live: Arc<Live>,
     governor: Mutex<Governor>,
+    /// Where [`Account::beat`] counts from.
+    began: Instant,
     /// Turns whose answer grows right now. Their rows in the outbox wait until the last edit is done.
     open: Mutex<HashSet<TurnId>>,
     /// Tells the outbox that rows came or were let go.
@@ -104,6 +110,7 @@ impl Delivery {
             display,
             live,
             governor: Mutex::new(Governor::new(now(), about.rate, learned)),
+            began: Instant::now(),
             open: Mutex::default(),
             work: Notify::new(),
             done: Notify::new(),
@@ -170,6 +177,14 @@ impl Account {
     /// Says whether the platform reads from now on.
     pub fn set_reading(&self, reading: Reading) {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    }
+
+    /// The first beat at `at` or after it.
+    pub fn beat(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.began);
+        let late = since.as_nanos() % BEAT.as_nanos();
+        let rest = Duration::from_nanos(u64::try_from(late).unwrap_or_default());
+        if rest.is_zero() { at } else { at + (BEAT - rest) }
     }
 
     /// Says that the outbox may have something to do.
