@@ -29,7 +29,7 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `floor` is the text that was kept of it by an earlier process.
-pub async fn show(account: Arc<Account>, turn: TurnRow, log: Arc<TurnLog>, floor: String) {
+pub async fn show(account: Arc<Account>, turn: Arc<TurnRow>, log: Arc<TurnLog>, floor: String) {
     if let Err(error) = Conversation::new(&account, &turn, &log, floor).run().await {
         // The turn itself meets the same error and says so; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
@@ -55,7 +55,7 @@ async fn released(growing: &mut Option<Growing>) -> store::Result<()> {
 
 struct Conversation<'a> {
     account: &'a Arc<Account>,
-    turn: &'a TurnRow,
+    turn: &'a Arc<TurnRow>,
     log: &'a TurnLog,
     position: Position,
     reply: Reply,
@@ -84,7 +84,7 @@ struct Said {
 }
 
 impl<'a> Conversation<'a> {
-    fn new(account: &'a Arc<Account>, turn: &'a TurnRow, log: &'a TurnLog, floor: String) -> Self {
+    fn new(account: &'a Arc<Account>, turn: &'a Arc<TurnRow>, log: &'a TurnLog, floor: String) -> Self {
         let style = match account.about().show {
             Show::Edit { .. } | Show::Once => Style::Edit { max: account.about().max_text },
             Show::Append => Style::Append,
@@ -107,7 +107,8 @@ impl<'a> Conversation<'a> {
     }
 
     async fn run(mut self) -> store::Result<()> {
-        let mut growing = Growing::open(self.account, self.turn).await?;
+        // Whatever is not waiting for text is boxed: a thousand streams wait, and few of them do anything.
+        let mut growing = Box::pin(Growing::open(self.account, self.turn)).await?;
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let log = self.log;
@@ -125,7 +126,7 @@ impl<'a> Conversation<'a> {
                 (Some(_), Some(_)) if self.next_look > Instant::now() => Some(self.next_look),
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
                     Next::Now => {
-                        self.show_now(message).await?;
+                        Box::pin(self.show_now(message)).await?;
                         continue;
                     }
                     Next::At(at) => Some(self.beat(message, Instant::from_std(at))),
@@ -142,7 +143,7 @@ impl<'a> Conversation<'a> {
                 () = log.changed(&self.position), if wait.is_none() => {}
                 () = tokio::time::sleep_until(due), if wait.is_some() => {
                     if wait.is_some_and(|wait| wait > Instant::now()) {
-                        self.keep().await?;
+                        Box::pin(self.keep()).await?;
                     }
                 }
                 _ = typing.tick() => self.account.signal(&self.turn.place, Signal::Typing(true)),
@@ -152,11 +153,11 @@ impl<'a> Conversation<'a> {
             // The next process goes on; until then people should see all that came.
             self.read();
             if let Some(message) = &mut growing {
-                self.show_now(message).await?;
+                Box::pin(self.show_now(message)).await?;
             }
         }
         match growing {
-            Some(growing) => growing.close().await,
+            Some(growing) => Box::pin(growing.close()).await,
             None => Ok(()),
         }
     }

@@ -198,7 +198,8 @@ impl Turns {
         self.tasks.wait().await;
     }
 
-    /// The body of a session's task: one turn after the other until none waits.
+    /// The body of a session's task: one turn after the other until none waits. What happens rarely is
+    /// boxed, or its room would be part of every session that streams.
     async fn work(self: Arc<Self>, session: SessionId) {
         while let Some(running) = self.next_turn(&session) {
             let span = tracing::info_span!("turn", id = running.id.short(), session = %session);
@@ -214,11 +215,11 @@ impl Turns {
                 }
                 Ok(Err(error)) => {
                     tracing::error!(%error, turn = id.short(), "a turn waits for the store");
-                    self.again(&session, id).await;
+                    Box::pin(self.again(&session, id)).await;
                 }
                 Err(error) => {
                     tracing::error!(%error, turn = id.short(), "a turn broke");
-                    self.fail_broken(&id).await;
+                    Box::pin(self.fail_broken(&id)).await;
                 }
             }
         }

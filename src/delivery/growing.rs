@@ -14,7 +14,7 @@ use crate::testing::failpoint;
 /// One growing answer. For as long as it lives, the turn's rows in the outbox wait.
 pub struct Growing {
     account: Arc<Account>,
-    turn: TurnRow,
+    turn: Arc<TurnRow>,
     pace: EditPace,
     /// The message that shows the answer, once the platform has named it.
     anchor: Option<MessageId>,
@@ -40,7 +40,7 @@ pub struct Checkpoint {
 
 impl Growing {
     /// Opens the answer of a turn; `None` where the platform shows only finished answers.
-    pub async fn open(account: &Arc<Account>, turn: &TurnRow) -> store::Result<Option<Self>> {
+    pub async fn open(account: &Arc<Account>, turn: &Arc<TurnRow>) -> store::Result<Option<Self>> {
         let Some(pause) = account.pause(0) else { return Ok(None) };
         let row = turn.clone();
         let (anchor, held) =

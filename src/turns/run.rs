@@ -74,14 +74,17 @@ enum Drive {
 impl Turns {
     /// Runs one turn of a line.
     pub(super) async fn run(&self, running: &Running) -> store::Result<()> {
-        let Some((turn, session, before, history)) = self.load(running).await? else { return Ok(()) };
+        // Beginning and end are boxed: a turn spends its time between them, and a stream should take little.
+        let loaded = Box::pin(self.load(running)).await?;
+        let Some((turn, session, before, history)) = loaded else { return Ok(()) };
         let Some(account) = self.delivery.account(&turn.account) else {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         };
         let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
         // A task of its own, so that a delta does not wake it; it ends with the log.
-        let shown = conversation::show(account.clone(), turn.clone(), log.clone(), before.floor.clone());
+        let row = Arc::new(turn.clone());
+        let shown = conversation::show(account.clone(), row, log.clone(), before.floor.clone());
         let shown = tokio::spawn(shown.in_current_span());
         let result = {
             let _end = EndOfLog(&log);
@@ -113,7 +116,7 @@ impl Turns {
         match drive {
             Drive::Over(outcome) => {
                 failpoint("turn.ended");
-                self.finish(&turn, log, before, outcome).await?;
+                Box::pin(self.finish(&turn, log, before, outcome)).await?;
                 failpoint("turn.finished");
             }
             Drive::Suspended => log.suspend(),
@@ -171,7 +174,7 @@ impl Turns {
         let sink = Sink::new(log);
         // Also where a request is there: it may have to be made ready anew.
         if !resumed {
-            self.fetch_media(row, &mut turn, running, &sink).await;
+            Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
         let drive = self.keep_trying(row, turn, &sink, running).await?;
         if let Drive::Over(_) = drive {
@@ -246,7 +249,7 @@ impl Turns {
                 row.prompt = stored.prompt;
                 turn.prompt = told::spoken(row);
                 prepared = None;
-                self.fetch_media(row, &mut turn, running, sink).await;
+                Box::pin(self.fetch_media(row, &mut turn, running, sink)).await;
             }
         }
     }
