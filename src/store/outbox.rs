@@ -1,14 +1,15 @@
 //! What must arrive in a room, kept until it has.
 
 use rusqlite::{OptionalExtension as _, params};
+use serde::Serialize;
 use talaria_platform::{AccountId, Body, MessageId, Place, RoomId, SendKey, ThreadId};
 
 use super::{Result, TurnRow, Tx};
 use crate::session::TurnId;
 
-/// One message that must arrive.
+/// One message that must arrive. Written with a borrowed body, because an answer may be long.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OutboxRow {
+pub struct OutboxRow<B = Body> {
     /// The same again after a crash, so that the message is posted once.
     pub key: SendKey,
     /// Which account sends it.
@@ -22,7 +23,7 @@ pub struct OutboxRow {
     /// Which part of a turn's end: part 0 takes the place of the message that showed the turn.
     pub part: usize,
     /// What to show.
-    pub body: Body,
+    pub body: B,
     /// Not to be sent before this time, in seconds since 1970; 0 for at once.
     pub not_before: i64,
 }
@@ -40,7 +41,7 @@ pub enum OutboxKind {
 
 impl Tx<'_> {
     /// Adds a message; the same key again changes nothing.
-    pub fn add_outbox(&self, row: &OutboxRow) -> Result<()> {
+    pub fn add_outbox(&self, row: &OutboxRow<impl Serialize>) -> Result<()> {
         if crate::testing::broken("outbox") {
             return Ok(());
         }
@@ -124,7 +125,7 @@ impl Tx<'_> {
             turn: Some(turn.id.clone()),
             kind: OutboxKind::Again,
             part: 0,
-            body: body.clone(),
+            body,
             not_before,
         })
     }

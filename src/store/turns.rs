@@ -314,7 +314,7 @@ impl Tx<'_> {
                 turn: Some(turn.id.clone()),
                 kind: OutboxKind::Final,
                 part,
-                body: body.clone(),
+                body,
                 not_before: 0,
             })?;
         }
