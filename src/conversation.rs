@@ -30,7 +30,8 @@ const NEVER: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `floor` is the text that was kept of it by an earlier process.
 pub async fn show(account: Arc<Account>, turn: Arc<TurnRow>, log: Arc<TurnLog>, floor: String) {
-    if let Err(error) = Conversation::new(&account, &turn, &log, floor).run().await {
+    let mut conversation = Conversation::new(&account, &turn, &log, floor);
+    if let Err(error) = conversation.run().await {
         // The turn itself meets the same error and says so; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
     }
@@ -106,7 +107,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn run(mut self) -> store::Result<()> {
+    async fn run(&mut self) -> store::Result<()> {
         // Whatever is not waiting for text is boxed: a thousand streams wait, and few of them do anything.
         let mut growing = Box::pin(Growing::open(self.account, self.turn)).await?;
         let mut typing = tokio::time::interval(TYPING);

@@ -83,7 +83,7 @@ impl Turns {
         };
         let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
         // A task of its own, so that a delta does not wake it; it ends with the log.
-        let row = Arc::new(turn.clone());
+        let row = Arc::new(TurnRow::clone(&turn));
         let shown = conversation::show(account.clone(), row, log.clone(), before.floor.clone());
         let shown = tokio::spawn(shown.in_current_span());
         let result = {
@@ -100,7 +100,7 @@ impl Turns {
     /// Drives a turn and stores what it comes to.
     async fn run_and_keep(
         &self,
-        mut turn: TurnRow,
+        mut turn: Box<TurnRow>,
         session: Session,
         before: Before,
         history: Vec<Message>,
@@ -127,7 +127,7 @@ impl Turns {
     async fn load(
         &self,
         running: &Running,
-    ) -> store::Result<Option<(TurnRow, Session, Before, Vec<Message>)>> {
+    ) -> store::Result<Option<(Box<TurnRow>, Session, Before, Vec<Message>)>> {
         let (id, settings, rules) = (running.id.clone(), self.settings.clone(), self.live.now());
         self.store
             .read(move |tx| {
@@ -143,7 +143,8 @@ impl Turns {
                     history: history.len(),
                     permitted: permitted(tx, &rules, &turn)?,
                 };
-                Ok(Some((turn, session, before, history)))
+                // Boxed like the agent's turn: every function it passes through would hold its whole size.
+                Ok(Some((Box::new(turn), session, before, history)))
             })
             .await
     }
@@ -170,7 +171,7 @@ impl Turns {
         if resumed && !row.prepared.as_ref().is_some_and(repeats) {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
-        let mut turn = self.agent_turn(row, session, history, resumed);
+        let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         let sink = Sink::new(log);
         // Also where a request is there: it may have to be made ready anew.
         if !resumed {
@@ -187,7 +188,7 @@ impl Turns {
     async fn keep_trying(
         &self,
         row: &mut TurnRow,
-        mut turn: Turn,
+        mut turn: Box<Turn>,
         sink: &Sink<'_>,
         running: &Running,
     ) -> store::Result<Drive> {
