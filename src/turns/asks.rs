@@ -51,6 +51,9 @@ impl Asks {
     /// Denies whatever an earlier process left, and says so where it was asked. Also what a person had allowed
     /// and the agent was not told: it is another process that would act.
     pub async fn deny_left(&self) -> store::Result<()> {
+        if broken("ask-restart") {
+            return Ok(());
+        }
         let rules = self.live.now();
         let denied = self.store.write(move |tx| {
             tx.prune_asks()?;

@@ -3,6 +3,7 @@
 mod answers;
 mod ends;
 mod grants;
+mod interleavings;
 mod shown;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 //! and a scripted agent. Made for `#[tokio::test(start_paused = true)]`.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,6 +210,11 @@ impl TestGateway {
         &self.running.as_ref().unwrap().store
     }
 
+    /// Where the store is, for a look from outside when nothing runs.
+    pub fn database(&self) -> PathBuf {
+        self.folder.path().join("talaria.db")
+    }
+
     /// Ends as after SIGTERM, and lets go of the store.
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
@@ -231,21 +237,23 @@ impl TestGateway {
     }
 
     /// Ends as after a power cut: what is on disk at this moment is all that is left, and what is still under way
-    /// comes to nothing. [`restart`](Self::restart) begins the next life.
-    pub async fn kill(&mut self) {
+    /// comes to nothing. [`restart`](Self::restart) begins the next life. Returns the moment, as it was counted.
+    pub async fn kill(&mut self) -> u64 {
         let left = tempfile::tempdir().unwrap();
         let (from, to) = (self.folder.path().to_owned(), left.path().to_owned());
+        let agent = self.agent.clone();
         // In a job of the writer, so that it is one moment.
-        let copied = self.store().write(move |_| {
+        let killed = self.store().write(move |_| {
             for file in ["talaria.db", "talaria.db-wal"] {
                 std::fs::copy(from.join(file), to.join(file)).unwrap();
             }
-            Ok(())
+            Ok(agent.dies())
         });
-        copied.await.unwrap();
+        let moment = killed.await.unwrap();
         self.chat = self.chat.next_life();
         self.drain().await;
         self.folder = left;
+        moment
     }
 
     /// Waits until every platform has ended by itself.
@@ -254,7 +262,7 @@ impl TestGateway {
     }
 
     async fn begin(&mut self) {
-        let (store, threads) = Store::open(&self.folder.path().join("talaria.db")).unwrap();
+        let (store, threads) = Store::open(&self.database()).unwrap();
         let first = self.setup.agent.clone().unwrap_or_else(|| Arc::new(self.agent.clone()));
         let agent = match self.setup.fallback {
             true => Arc::new(Fallback::new(first, Arc::new(self.stand_in.clone()))),

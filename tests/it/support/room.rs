@@ -101,6 +101,11 @@ impl Room {
         self.does(event).await
     }
 
+    /// A person puts a mark on a message of ours, whether anybody reads it or not.
+    pub fn marks(&self, who: &str, to: &MessageId, mark: &str) {
+        self.chat.happens(self.event(who, EventKind::Reacted { to: to.clone(), mark: mark.to_owned() }));
+    }
+
     /// A person puts a mark on a message of ours.
     pub async fn reacts(&self, who: &str, to: &MessageId, mark: &str) {
         self.does(self.event(who, EventKind::Reacted { to: to.clone(), mark: mark.to_owned() })).await;

@@ -6,7 +6,7 @@
 //! Each script is for one run of a turn, the next one that comes (or the next one about `when(…)`);
 //! without a script the agent answers "ok".
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,17 +40,34 @@ struct State {
     away: bool,
     /// How often it was asked that.
     questions: usize,
+    /// Which life of the gateway this is; one that was killed does nothing any more.
+    life: u64,
+    asked: Vec<Asked>,
     answers: Vec<Answer>,
     ran: Vec<String>,
+}
+
+/// What the agent asked, and when, on the clock and among everything that was [`count`]ed.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub ask: Ask,
+    pub at: Instant,
+    pub order: u64,
 }
 
 /// What the agent was told when it asked.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    pub ask: Ask,
+    pub asked: Asked,
     pub choice: Choice,
-    pub asked: Instant,
-    pub told: Instant,
+    pub at: Instant,
+    pub order: u64,
+}
+
+/// Counts what happens, so that two things at the same moment of a paused clock have an order.
+pub fn count() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    COUNT.fetch_add(1, Ordering::SeqCst)
 }
 
 /// What the agent was asked to run.
@@ -143,6 +160,11 @@ impl Scripted {
         self.state().questions
     }
 
+    /// Everything it asked, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.state().asked.clone()
+    }
+
     /// Every answer it got, in order.
     pub fn answers(&self) -> Vec<Answer> {
         self.state().answers.clone()
@@ -155,13 +177,28 @@ impl Scripted {
 
     /// Asks, and acts only if that is allowed.
     async fn ask(&self, out: &dyn Out, ask: Ask) {
-        let asked = Instant::now();
-        let choice = out.ask(ask.clone()).await;
+        let asked = Asked { ask: ask.clone(), at: Instant::now(), order: count() };
+        let life = {
+            let mut state = self.state();
+            state.asked.push(asked.clone());
+            state.life
+        };
+        let choice = out.ask(ask).await;
+        if self.state().life != life {
+            return std::future::pending().await;
+        }
         let mut state = self.state();
         if let Choice::Allow(_) = choice {
-            state.ran.push(ask.detail.clone());
+            state.ran.push(asked.ask.detail.clone());
         }
-        state.answers.push(Answer { ask, choice, asked, told: Instant::now() });
+        state.answers.push(Answer { asked, choice, at: Instant::now(), order: count() });
+    }
+
+    /// Whatever runs dies with its gateway at this moment, which is counted.
+    pub fn dies(&self) -> u64 {
+        let mut state = self.state();
+        state.life += 1;
+        count()
     }
 
     /// Everything it was asked to run.

@@ -24,7 +24,7 @@ async fn nobody_answers_within_five_minutes() {
     assert!(room.now().contains("Nothing with the code"), "{}", room.now());
     let answers = gateway.agent_itself().answers();
     assert_eq!(answers[0].choice, Choice::Deny);
-    assert_eq!(answers[0].told - answers[0].asked, FIVE_MINUTES);
+    assert_eq!(answers[0].at - answers[0].asked.at, FIVE_MINUTES);
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (timeout)"]);
 }
 
