@@ -16,7 +16,7 @@ use crate::session::{AskId, hash, random_code};
 use crate::store::{
     AskRow, AskState, GATEWAY, OutboxKind, OutboxRow, Result, StoreError, TurnRow, Tx, unix_now,
 };
-use crate::testing::{broken, failpoint};
+use crate::testing::broken;
 use crate::turns::STORE_PAUSE;
 use crate::words::{Phrase, Text, Words};
 
@@ -67,7 +67,7 @@ enum Why {
 }
 
 impl Why {
-    /// Its name in the audit.
+    /// Its name in the audit. An answer that does not count any more is one that a stop was faster than.
     fn rule(self) -> &'static str {
         match self {
             Self::Answered | Self::Stopped => "stopped",
@@ -97,14 +97,16 @@ impl Asking {
         let answered = Arc::new(Notify::new());
         // Before anybody can answer.
         self.asks.waiting().insert(id.clone(), answered.clone());
-        match self.open(&id, ask).await {
-            Ok(Opened::Waits(row)) => self.wait(&row, &answered, &mut reply).await.deliver(reply),
-            Ok(Opened::Decided(choice)) => Told(choice).deliver(reply),
+        let choice = match self.open(&id, ask).await {
+            Ok(Opened::Waits(row)) => self.wait(&row, &answered, &mut reply).await,
+            Ok(Opened::Decided(choice)) => choice,
             Err(error) => {
                 tracing::error!(%error, "a question could not be kept, so the answer is no");
-                Told(Choice::Deny).deliver(reply);
+                Choice::Deny
             }
-        }
+        };
+        // An agent that is gone does nothing anyway.
+        let _ = reply.send(choice);
         self.asks.waiting().remove(&id);
     }
 
@@ -116,19 +118,17 @@ impl Asking {
         let (id, turn, rules) = (id.clone(), self.turn.clone(), self.asks.live.now());
         let (draining, max) = (self.asks.draining.clone(), account.about().max_text);
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
-        failpoint("ask.asked");
         let opened = self.asks.store.write(move |tx| {
             let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask) };
             opening.open(id, max, within, &draining)
         });
         let opened = opened.await?;
-        failpoint("ask.committed");
         account.wake();
         Ok(opened)
     }
 
     /// Waits until there is an end of it.
-    async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<Choice>) -> Told {
+    async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<Choice>) -> Choice {
         let deadline = Instant::now() + self.asks.answer_within;
         loop {
             let why = tokio::select! {
@@ -141,12 +141,12 @@ impl Asking {
                 () = tokio::time::sleep_until(deadline), if !broken("ask-expiry") => Why::Timeout,
             };
             match self.conclude(ask, why).await {
-                Ok(Some(choice)) => return Told(choice),
+                Ok(Some(choice)) => return choice,
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "an answer could not be kept, so it is no");
                     self.deny_later(ask.clone());
-                    return Told(Choice::Deny);
+                    return Choice::Deny;
                 }
             }
         }
@@ -177,7 +177,6 @@ impl Asking {
             Ok(Some(Choice::Deny))
         });
         let choice = concluded.await?;
-        failpoint("ask.concluded");
         if let Some(account) = self.asks.delivery.account(&self.turn.account) {
             account.wake();
         }
@@ -199,16 +198,6 @@ impl Asking {
                 }
             }
         });
-    }
-}
-
-/// An answer on its way to the agent.
-struct Told(Choice);
-
-impl Told {
-    fn deliver(self, reply: oneshot::Sender<Choice>) {
-        // An agent that is gone does nothing anyway.
-        let _ = reply.send(self.0);
     }
 }
 

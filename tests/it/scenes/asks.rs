@@ -5,6 +5,7 @@ mod ends;
 mod grants;
 mod interleavings;
 mod shown;
+mod who;
 
 use std::time::Duration;
 

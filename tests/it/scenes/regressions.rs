@@ -1,5 +1,6 @@
 //! What a review once found broken: a scene for each, so that it stays mended.
 
+mod approvals;
 mod commands;
 mod delivery;
 mod incidents;

@@ -1,5 +1,7 @@
 //! What people can answer, and what that does.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
 use talaria::access::Grant;
 use talaria::agent::Choice;
@@ -12,7 +14,12 @@ use crate::support::scripted::ask;
 async fn an_approval_lets_the_agent_act_and_the_room_is_told() {
     let gateway = gateway().await;
     let room = gateway.room();
-    gateway.agent().says(["Let me clean up.\n"]).asks("run a command", "rm -r build").says(["Done."]);
+    gateway
+        .agent()
+        .says(["Let me clean up.\n"])
+        .waits(Duration::from_secs(2))
+        .asks("run a command", "rm -r build")
+        .says(["Done."]);
 
     room.says("@ann", "clean up").await;
     room.is_asked("run a command").await;
@@ -40,7 +47,12 @@ async fn an_approval_lets_the_agent_act_and_the_room_is_told() {
 async fn a_denial_is_final_and_the_turn_goes_on() {
     let gateway = gateway().await;
     let room = gateway.room();
-    gateway.agent().says(["Let me see. "]).asks("run a command", "rm -r build").says(["Then not."]);
+    gateway
+        .agent()
+        .says(["Let me see. "])
+        .waits(Duration::from_secs(2))
+        .asks("run a command", "rm -r build")
+        .says(["Then not."]);
 
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
@@ -95,7 +107,7 @@ async fn with_several_open_a_code_is_needed_and_they_are_listed() {
     let two = room.is_asked("two").await;
     for words in ["/approve", "/approve session", "/deny"] {
         room.says("@ann", words).await;
-        room.chat.is_quiet(std::time::Duration::from_secs(1)).await;
+        room.chat.is_quiet(Duration::from_secs(1)).await;
     }
     assert_eq!(gateway.agent_itself().answers().len(), 0, "nothing is decided");
     let list = room.ours().into_iter().rfind(|text| text.contains("Which one?")).unwrap();
@@ -125,7 +137,7 @@ async fn a_code_of_another_place_is_as_good_as_none() {
         place.says("@ann", "/approve").await;
         place.says("@ann", &format!("/deny {code}")).await;
     }
-    other.chat.is_quiet(std::time::Duration::from_secs(10)).await;
+    other.chat.is_quiet(Duration::from_secs(10)).await;
 
     let unknown = |code: &str| format!("Nothing with the code {code} is waiting for an answer here.");
     let none = "Nothing is waiting for an answer here.".to_owned();
@@ -148,7 +160,7 @@ async fn other_words_are_explained_and_decide_nothing() {
         room.says("@ann", words).await;
     }
     room.says("@ann", &format!("/approve {code} {code}")).await;
-    room.chat.is_quiet(std::time::Duration::from_secs(10)).await;
+    room.chat.is_quiet(Duration::from_secs(10)).await;
 
     let explained = |words: &str| room.ours().iter().filter(|text| text.starts_with(words)).count();
     assert_eq!((explained("I understand `/approve`"), explained("I understand `/deny`")), (4, 2));
@@ -180,7 +192,7 @@ async fn an_approval_without_a_code_never_meets_a_question_that_nobody_has_read(
     room.shows("or did a moment ago").await;
     assert_eq!(gateway.agent_itself().ran(), ["rm one"]);
 
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     room.says("@bob", "/approve").await;
     room.settled().await;
     assert_eq!(gateway.agent_itself().ran(), ["rm one", "rm two"]);
@@ -211,11 +223,11 @@ async fn a_cross_on_the_question_denies_and_no_mark_approves() {
 
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
-    room.chat.is_quiet(std::time::Duration::from_secs(1)).await;
+    room.chat.is_quiet(Duration::from_secs(1)).await;
     for mark in ["✅", "👍", "/approve", &asked.code] {
         room.reacts("@ada", &asked.message, mark).await;
     }
-    room.chat.is_quiet(std::time::Duration::from_secs(10)).await;
+    room.chat.is_quiet(Duration::from_secs(10)).await;
     assert_eq!(gateway.agent_itself().answers().len(), 0, "nothing is decided");
     room.reacts("@ann", &asked.message, "❌\u{fe0f}").await;
     room.settled().await;
@@ -235,10 +247,10 @@ async fn a_cross_elsewhere_means_nothing() {
     other.shows("Nothing is waiting").await;
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
-    room.chat.is_quiet(std::time::Duration::from_secs(1)).await;
+    room.chat.is_quiet(Duration::from_secs(1)).await;
     other.reacts("@ann", &asked.message, "❌").await;
     room.reacts("@ann", &"m0".into(), "❌").await;
-    room.chat.is_quiet(std::time::Duration::from_secs(10)).await;
+    room.chat.is_quiet(Duration::from_secs(10)).await;
     assert_eq!(gateway.agent_itself().answers().len(), 0, "nothing is decided");
     tokio::time::sleep(FIVE_MINUTES).await;
     room.settled().await;

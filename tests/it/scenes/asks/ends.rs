@@ -32,7 +32,12 @@ async fn nobody_answers_within_five_minutes() {
 async fn a_stop_denies_what_is_asked() {
     let gateway = gateway().await;
     let room = gateway.room();
-    gateway.agent().says(["Let me clean up."]).asks("run a command", "rm -r build").then_hangs();
+    gateway
+        .agent()
+        .says(["Let me clean up."])
+        .waits(Duration::from_secs(2))
+        .asks("run a command", "rm -r build")
+        .then_hangs();
 
     room.says("@ann", "clean up").await;
     room.is_asked("run a command").await;
@@ -192,4 +197,29 @@ async fn whoever_leaves_takes_what_their_turn_asks_along() {
 
     assert_eq!(gateway.agent_itself().ran(), [""; 0]);
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (stopped)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_cannot_keep_is_denied_and_nobody_can_allow_it_afterwards() {
+    let gateway = gateway().await;
+    let room = gateway.room();
+    let agent =
+        gateway.agent().asks_briefly(Duration::from_secs(30), "run a command", "rm -r build").then_hangs();
+    room.says("@ann", "clean up").await;
+    let asked = room.is_asked("run a command").await;
+    room.chat.is_quiet(Duration::from_secs(5)).await;
+
+    // Another program holds the database for longer than we wait for it.
+    let other = rusqlite::Connection::open(gateway.database()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    agent.is_hanging().await;
+    let denied = || gateway.store().write(|_| Ok(()));
+    assert!(denied().await.is_err(), "the store cannot keep anything");
+    assert_eq!(outcomes(&gateway).await, [""; 0]);
+    other.execute_batch("ROLLBACK").unwrap();
+
+    room.shows("Denied, because the agent no longer waits for it").await;
+    room.says("@ann", &format!("/approve {}", asked.code)).await;
+    room.shows("Nothing with the code").await;
+    assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (gone)"]);
 }

@@ -1,0 +1,117 @@
+//! Who may answer, where: every cell of {person} × {place} × {answer}, on a question that is really open.
+
+use std::time::Duration;
+
+use talaria::access::{Lists, Policy};
+use talaria_platform::{EventKind, Message};
+
+use super::{outcomes, people};
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::{Asked, Room};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    Admin,
+    Allowed,
+    Stranger,
+    /// Only listed for direct chats.
+    Direct,
+    /// An admin who has left the room.
+    Left,
+    /// An admin's own program.
+    Bot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Approve,
+    Always,
+    Deny,
+    Cross,
+    Tick,
+}
+
+const PEOPLE: [Who; 6] = [Who::Admin, Who::Allowed, Who::Stranger, Who::Direct, Who::Left, Who::Bot];
+const ANSWERS: [Answer; 5] = [Answer::Approve, Answer::Always, Answer::Deny, Answer::Cross, Answer::Tick];
+
+#[tokio::test(start_paused = true)]
+async fn exactly_those_who_may_decide_anything() {
+    for direct in [true, false] {
+        for thread in [None, Some("$thread")] {
+            for who in PEOPLE {
+                for answer in ANSWERS {
+                    let outcome = cell(direct, thread, who, answer).await;
+                    let expected = expected(direct, who, answer);
+                    assert_eq!(outcome, expected, "{who:?} {answer:?}, direct {direct}, {thread:?}");
+                }
+            }
+        }
+    }
+}
+
+/// What comes of it, as the record would say; written down without a look at the code that decides.
+fn expected(direct: bool, who: Who, answer: Answer) -> Option<&'static str> {
+    let may = matches!(who, Who::Admin | Who::Allowed) || (who == Who::Direct && direct);
+    match answer {
+        Answer::Approve if may => Some("ask once yes"),
+        Answer::Always if who == Who::Admin => Some("ask always yes"),
+        Answer::Deny | Answer::Cross if may => Some("ask no"),
+        Answer::Approve | Answer::Always | Answer::Deny | Answer::Cross | Answer::Tick => None,
+    }
+}
+
+async fn cell(direct: bool, thread: Option<&str>, who: Who, answer: Answer) -> Option<&'static str> {
+    let mut rules = people();
+    if let Policy::Listed(Lists { direct, .. }) = &mut rules.access {
+        *direct = ["@dan:test".into()].into();
+    }
+    let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
+    let room = if direct { gateway.room() } else { gateway.shared_room() };
+    let room = thread.map_or(room.clone(), |thread| room.thread(thread));
+    gateway.agent().asks("run a command", "rm -r build");
+    room.says("@ann", "clean up").await;
+    let asked = room.is_asked("run a command").await;
+    gateway.chat().is_quiet(Duration::from_secs(1)).await;
+    if who == Who::Left {
+        room.leaves("@ada").await;
+    }
+    let shown = room.ours().len();
+    give(&room, &asked, who, answer).await;
+    gateway.chat().is_quiet(Duration::from_secs(30)).await;
+
+    let ran = gateway.agent_itself().ran().len();
+    let outcome = match &outcomes(&gateway).await[..] {
+        [] => None,
+        [one] => {
+            ["ask once yes", "ask always yes", "ask no"].into_iter().find(|words| one.starts_with(words))
+        }
+        more => panic!("{more:?}"),
+    };
+    assert_eq!(ran == 1, outcome.is_some_and(|words| words.ends_with("yes")));
+    let talks = matches!(who, Who::Admin | Who::Allowed) || (who == Who::Direct && direct);
+    assert!(talks || room.ours().len() == shown, "{who:?} was told something: {}", room.now());
+    outcome
+}
+
+async fn give(room: &Room, asked: &Asked, who: Who, answer: Answer) {
+    let id = match who {
+        Who::Admin | Who::Left | Who::Bot => "@ada",
+        Who::Allowed => "@bob",
+        Who::Stranger => "@eve",
+        Who::Direct => "@dan",
+    };
+    let said = |words: &str| EventKind::Message(Message::text(words.replace("CODE", &asked.code)));
+    let marked = |mark: &str| EventKind::Reacted { to: asked.message.clone(), mark: mark.to_owned() };
+    let mut event = room.event(
+        id,
+        match answer {
+            Answer::Approve => said("/approve CODE"),
+            Answer::Always => said("/approve CODE always"),
+            Answer::Deny => said("/deny CODE"),
+            Answer::Cross => marked("❌"),
+            Answer::Tick => marked("✅"),
+        },
+    );
+    event.author.bot = who == Who::Bot;
+    room.does(event).await;
+}
