@@ -236,7 +236,7 @@ impl Tx<'_> {
         let mut query = self.conn.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM asks WHERE state IN ('open', 'approved') ORDER BY seq"
         ))?;
-        let rows = query.query_map([], |row| read_ask(row))?;
+        let rows = query.query_map([], read_ask)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Asking {
 /// How a question began.
 enum Opened {
     /// It is in the store, and the room will be shown it.
-    Waits(AskRow),
+    Waits(Box<AskRow>),
     /// There is nothing to wait for.
     Decided(Choice),
 }
@@ -251,7 +251,7 @@ impl Opening<'_> {
             if tx.add_ask(&row, unix_now().saturating_add(within))? {
                 let Some(text) = self.text(&row.title, &row.code) else { break };
                 tx.add_outbox(&message(turn, row.id.send_key(), BodyKind::Ask, text))?;
-                return Ok(Opened::Waits(row));
+                return Ok(Opened::Waits(Box::new(row)));
             }
         }
         self.deny("too many")

@@ -44,7 +44,7 @@ async fn trials(part: u64) {
     let count = if full { 1000 } else { 200 };
     let (mut allowed, mut asked) = (0, 0);
     for seed in (part..count).step_by(PARTS as usize) {
-        let history = Trial::new(seed).run().await;
+        let history = Trial::run(seed).await;
         let broken = checker::check(&history);
         assert!(broken.is_empty(), "seed {seed}: {broken:#?}\n{history}");
         asked += history.asked.len();

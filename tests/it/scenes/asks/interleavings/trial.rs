@@ -78,8 +78,34 @@ impl History {
 }
 
 impl Trial {
-    pub fn new(seed: u64) -> TrialOf {
-        TrialOf { seed }
+    /// Everything that a seed leads to.
+    pub async fn run(seed: u64) -> History {
+        let mut trial = Self {
+            gateway: gateway().await,
+            random: seed,
+            did: Vec::new(),
+            batch: 0,
+            number: 0,
+            killed: false,
+        };
+        trial.steps().await;
+        trial.gateway.drain().await;
+        let database = Connection::open(trial.gateway.database()).unwrap();
+        let mut asks = database.prepare("SELECT title, state, digest FROM asks").unwrap();
+        let stored = asks.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        let mut audit =
+            database.prepare("SELECT digest, allowed, rule FROM audit WHERE digest IS NOT NULL").unwrap();
+        let audited = audit.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        let rooms = [trial.room(0), trial.room(1)];
+        History {
+            codes: rooms.iter().enumerate().flat_map(|(number, room)| codes(room, number)).collect(),
+            did: trial.did,
+            asked: trial.gateway.agent_itself().asked(),
+            answers: trial.gateway.agent_itself().answers(),
+            stored: stored.map(Result::unwrap).collect(),
+            audited: audited.map(Result::unwrap).collect(),
+            killed: trial.killed,
+        }
     }
 
     async fn steps(&mut self) {
@@ -206,42 +232,6 @@ impl Trial {
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ (mixed >> 31)) % end as u64) as usize
-    }
-}
-
-/// A trial that has not begun.
-pub struct TrialOf {
-    seed: u64,
-}
-
-impl TrialOf {
-    pub async fn run(self) -> History {
-        let mut trial = Trial {
-            gateway: gateway().await,
-            random: self.seed,
-            did: Vec::new(),
-            batch: 0,
-            number: 0,
-            killed: false,
-        };
-        trial.steps().await;
-        trial.gateway.drain().await;
-        let database = Connection::open(trial.gateway.database()).unwrap();
-        let mut asks = database.prepare("SELECT title, state, digest FROM asks").unwrap();
-        let stored = asks.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-        let mut audit =
-            database.prepare("SELECT digest, allowed, rule FROM audit WHERE digest IS NOT NULL").unwrap();
-        let audited = audit.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-        let rooms = [trial.room(0), trial.room(1)];
-        History {
-            codes: rooms.iter().enumerate().flat_map(|(number, room)| codes(room, number)).collect(),
-            did: trial.did,
-            asked: trial.gateway.agent_itself().asked(),
-            answers: trial.gateway.agent_itself().answers(),
-            stored: stored.map(Result::unwrap).collect(),
-            audited: audited.map(Result::unwrap).collect(),
-            killed: trial.killed,
-        }
     }
 }
 
