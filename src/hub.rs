@@ -55,7 +55,8 @@ impl Hub {
     /// on all the same.
     async fn take(&self, batch: Batch) -> Result<()> {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
-        let (named, taking, rules) = (self.named.clone(), self.taking(), self.live.now());
+        let (named, taking) = (self.named.clone(), self.taking());
+        let rules = taking.rules.clone();
         let taken = tokio::spawn(async move {
             failpoint("accept.received");
             let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;

@@ -62,6 +62,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/grants", get(grants))
         .route("/grants/revoke", post(acts::revoke_grant))
         .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
         .layer(from_fn(in_time))
         .layer(DefaultBodyLimit::max(QUESTION))
         .with_state(office)

@@ -21,6 +21,33 @@ async fn help_says_what_can_be_done() {
 }
 
 #[tokio::test]
+async fn every_command_of_the_operator_teaches_itself() {
+    for command in [
+        "status",
+        "health",
+        "sessions",
+        "stop-turn",
+        "reload",
+        "pairing list",
+        "pairing approve",
+        "pairing revoke",
+        "approvals",
+        "audit",
+    ] {
+        let args = command.split(' ').chain(["--help"]);
+        let ended = Talaria::new().does(args).await;
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{command}");
+        let examples =
+            ended.out.split_once("Examples:").unwrap_or_else(|| panic!("{command}: {}", ended.out)).1;
+        assert!(examples.contains(&format!("talaria {command}")), "{command}: {examples}");
+    }
+    let ended = Talaria::new().does(["--help"]).await;
+    for command in ["status", "health", "sessions", "stop-turn", "reload", "pairing", "approvals", "audit"] {
+        assert!(ended.out.contains(&format!("\n  {command} ")), "{command} is missing in\n{}", ended.out);
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_argument_is_refused_with_what_was_meant() {
     let ended = Talaria::new().args(["chek"]).reads("").await;
     assert_eq!((ended.code, ended.out.as_str()), (2, ""));

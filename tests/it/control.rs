@@ -1,6 +1,7 @@
 //! The operator's commands on the real binary: a second process acts on the first, or on what it left.
 
 mod absent;
+mod approvals;
 mod audit;
 mod check;
 mod pairing;

@@ -119,6 +119,7 @@ async fn nonsense_is_answered_in_its_own_form_and_disturbs_nobody() {
     for (bytes, words) in [
         (post("/no/such/thing", ""), "HTTP/1.1 404"),
         (post("/no/such/thing", ""), r#"{"errors":[{"message":"the talaria that runs does not know"#),
+        (post("/status", ""), r#"{"errors":[{"message":"the talaria that runs does not know"#),
         (post("/turns/stop", "{"), "HTTP/1.1 400"),
         (post("/turns/stop", r#"{"id": null, "more": 1}"#), "the question is not understood"),
         (post("/turns/stop", r#"{"id": 5}"#), r#""hint":"#),

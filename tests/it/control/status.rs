@@ -53,6 +53,20 @@ async fn health_is_good_while_a_platform_reads() {
 }
 
 #[tokio::test]
+async fn health_names_the_platform_that_does_not_read() {
+    let scene = Scene::new(ANN).await;
+    let config = scene.config(ANN);
+    let more =
+        "  second:\n    kind: test\n    socket: /nobody/listens\n    access: {people: ['@ann:test']}\n";
+    scene.talaria.rewrites_config(config + more);
+    let mut process = scene.starts().await;
+    process.logs("a platform stopped reading").await;
+    assert_eq!(scene.prints(["health"]).await, "ok, but second failed and is tried again\n");
+    let status = scene.prints(["status"]).await;
+    assert!(status.lines().any(|line| line.starts_with("second    failed and is tried again")), "{status}");
+}
+
+#[tokio::test]
 async fn health_is_bad_when_no_platform_reads() {
     let talaria = Talaria::new()
         .config("platforms:\n  test:\n    socket: /nobody/listens\n    access: {people: ['@ann:test']}\n");
