@@ -97,7 +97,7 @@ fn mutated(text: &str, dice: &mut Dice) -> Vec<u8> {
     match dice.roll(6) {
         0 => drop(lines.remove(line)),
         1 => lines.insert(line, lines[line].clone()),
-        2 => lines[line].insert_str(0, "\t"),
+        2 => lines[line].insert(0, '\t'),
         3 => lines[line].push_str(": x"),
         4 => {
             let at = dice.roll(lines[line].len().max(1));
