@@ -89,8 +89,8 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     Ok((writing, reading))
 }
 
-/// Looks at a database without changing anything: refuses what [`open`] would refuse, and says whether it needs no
-/// migration.
+/// Looks at a database without changing anything: refuses what opening it would refuse, and says whether it
+/// needs no migration.
 pub fn inspect(path: &Path) -> Result<bool, OpenError> {
     prove_by(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let other = |source: rusqlite::Error| classify(path, source);
