@@ -16,6 +16,10 @@ mod explain;
 mod file;
 mod hint;
 mod locate;
+#[cfg_attr(
+    not(feature = "testing"),
+    allow(dead_code, reason = "the console has an owner; the first network with lists is Matrix")
+)]
 mod people;
 mod platform;
 mod resolve;
