@@ -179,3 +179,83 @@ impl Out for Listening<'_> {
         self.out.ask(ask)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::agent::Origin;
+    use crate::session::{SessionId, TurnId};
+
+    /// An agent that every turn fails at, in this way.
+    struct Fails(AgentErrorKind);
+
+    impl Agent for Fails {
+        fn about(&self) -> AgentInfo {
+            AgentInfo { name: "fails".into(), rewind: true, stand_in: None }
+        }
+
+        fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+            Box::pin(async { Ok(Prepared::default()) })
+        }
+
+        fn run_turn<'a>(
+            &'a self,
+            _turn: &'a Turn,
+            _prepared: &'a Prepared,
+            _out: &'a dyn Out,
+            _stop: CancellationToken,
+        ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+            Box::pin(async { Err(AgentError::new(self.0, "no")) })
+        }
+    }
+
+    struct Nowhere;
+
+    impl Out for Nowhere {
+        fn emit(&self, _event: TurnEvent<'_>) {}
+
+        fn ask(&self, _ask: Ask) -> BoxFuture<'_, Choice> {
+            Box::pin(async { Choice::Deny })
+        }
+    }
+
+    /// What the engine is told of a turn that fails like this.
+    async fn told(kind: AgentErrorKind, attempt: Attempt, stand_in: bool) -> Option<AgentErrorKind> {
+        let fallback = Fallback::new(Arc::new(Fails(kind)), Arc::new(Fails(kind)));
+        let turn = Turn {
+            id: TurnId("0".into()),
+            session: SessionId("s".into()),
+            context: String::new(),
+            history: Vec::new(),
+            prompt: "hi".into(),
+            images: Vec::new(),
+            key: "k".into(),
+            origin: Origin::default(),
+            attempt,
+            elsewhere: false,
+        };
+        let prepared = Prepared { stand_in, ..Prepared::default() };
+        let end = fallback.run_turn(&turn, &prepared, &Nowhere, CancellationToken::new()).await;
+        end.err().map(|error| error.kind)
+    }
+
+    #[tokio::test]
+    async fn only_a_turn_of_which_nothing_ran_is_passed_on() {
+        let nothing = AgentErrorKind::NothingRan { after: None };
+        let busy = AgentErrorKind::NothingRan { after: Some(BUSY) };
+        let unknown = AgentErrorKind::Unknown { after: None };
+        assert_eq!(told(nothing, Attempt::First, false).await, Some(AgentErrorKind::Elsewhere));
+        for (kind, attempt, stand_in) in [
+            (nothing, Attempt::Resume, false),
+            (nothing, Attempt::First, true),
+            (busy, Attempt::First, false),
+            (unknown, Attempt::First, false),
+            (AgentErrorKind::Refused, Attempt::First, false),
+            (AgentErrorKind::CutShort, Attempt::First, false),
+        ] {
+            assert_eq!(told(kind, attempt, stand_in).await, Some(kind), "{attempt:?} {stand_in}");
+        }
+    }
+}

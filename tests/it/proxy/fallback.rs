@@ -145,8 +145,13 @@ async fn when_the_model_fails_too_its_failure_is_what_is_said() {
     ended.showed("").said("⚠️ Model error (401): it does not accept the key, or wants one");
 }
 
+/// On the real clock, so what does not happen must be given up.
 #[tokio::test]
 async fn a_room_sees_the_agent_go_away_and_come_back() {
+    tokio::time::timeout(Duration::from_secs(90), goes_away_and_comes_back()).await.expect("in time");
+}
+
+async fn goes_away_and_comes_back() {
     let (upstream, model) = (Upstream::plain().await, Upstream::plain().await);
     let gateway =
         TestGateway::with(Setup { agent: Some(agent(&upstream, &model)), ..Setup::default() }).await;
