@@ -254,7 +254,7 @@ async fn while_it_is_away_nobody_waits_for_it_and_one_turn_finds_out() {
 
     tokio::time::sleep(PAUSE).await;
     gateway.agent_itself().comes_back();
-    let hanging = gateway.agent().then_hangs();
+    let hanging = gateway.agent().then_hangs().says(["Let me think"]).then_hangs();
     rooms[0].says("@ann", "probe").await;
     hanging.is_hanging().await;
     for room in &rooms[1..] {
@@ -265,10 +265,10 @@ async fn while_it_is_away_nobody_waits_for_it_and_one_turn_finds_out() {
     assert_eq!(prompts(gateway.agent_itself()), ["probe"], "the others use the stand-in");
 
     hanging.goes_on();
-    gateway.chat().is_quiet(Duration::from_secs(5)).await;
+    rooms[0].shows("Let me think").await;
     rooms[1].says("@ann", "now").await;
     rooms[1].settled().await;
-    assert_eq!(prompts(gateway.agent_itself()), ["probe", "now"]);
+    assert_eq!(prompts(gateway.agent_itself()), ["probe", "now"], "nobody waits for the end of its answer");
     assert_eq!(gateway.agent_itself().questions(), 1, "once it is back nobody asks");
 }
 
@@ -302,6 +302,38 @@ async fn when_both_are_away_whoever_is_back_first_answers() {
     let shown = room.settled().await;
     assert!(shown.ends_with("bot   ok\n"), "{shown}");
     assert_eq!((gateway.agent_itself().heard().len(), gateway.stand_in().heard().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_ready_for_a_stand_in_that_failed_is_never_sent_to_the_agent() {
+    for fallback in [true, false] {
+        let mut gateway = with_a_stand_in().await;
+        let room = gateway.room();
+        gateway.agent_itself().goes_away();
+        for _ in 0..50 {
+            gateway.stand_in().script().then_fails(NOTHING_RAN, "The model cannot be reached.");
+        }
+
+        room.says("@ann", "anybody?").await;
+        room.shows("Trying again").await;
+        match fallback {
+            true => {
+                tokio::time::sleep(PAUSE).await;
+                gateway.agent_itself().comes_back();
+            }
+            false => {
+                gateway.drain().await;
+                gateway.agent_itself().comes_back();
+                gateway.setup().fallback = false;
+                gateway.restart().await;
+            }
+        }
+
+        let shown = room.settled().await;
+        assert!(shown.contains("bot   ok\n"), "{shown}");
+        let heard = gateway.agent_itself().heard();
+        assert_eq!((heard.len(), heard[0].request.as_str()), (1, "scripted, request 1: anybody?"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -377,7 +377,8 @@ impl Agent for Scripted {
                 return Err(state.refusals.remove(0));
             }
             state.prepared += 1;
-            let request = format!("request {}: {}", state.prepared, turn.prompt).into_bytes();
+            let (name, number) = (&self.info.name, state.prepared);
+            let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
             Ok(Prepared { request, resumable: self.resumable, stand_in: false })
         })
     }
