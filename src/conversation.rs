@@ -3,6 +3,7 @@
 //! Reads the turn's log only when something may be shown, so that a thousand deltas between two edits
 //! cost one look. What people are about to see is kept in the store first.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,8 +67,8 @@ struct Conversation<'a> {
     kept_at: Instant,
     /// Before this time no look at the text could show people anything new.
     next_look: Instant,
-    /// What the room shows.
-    shown: String,
+    /// The [`fingerprint`] of what the room shows. Only compared, and the text itself may be long.
+    shown: u64,
     /// When the oldest event came that the room does not show; `None` if it shows all.
     unshown_since: Option<std::time::Instant>,
     /// A step or a notice is among what the room does not show.
@@ -100,7 +101,7 @@ impl<'a> Conversation<'a> {
             style,
             kept_at: Instant::now(),
             next_look: Instant::now(),
-            shown: String::new(),
+            shown: fingerprint(""),
             unshown_since: None,
             unshown_line: false,
             said: Said::default(),
@@ -226,8 +227,9 @@ impl<'a> Conversation<'a> {
     }
 
     async fn show_now(&mut self, message: &mut Growing) -> store::Result<()> {
-        let snapshot = self.reply.snapshot(self.style).into_owned();
-        if snapshot.trim().is_empty() || snapshot == self.shown {
+        let snapshot = self.reply.snapshot(self.style);
+        let fingerprint = fingerprint(&snapshot);
+        if snapshot.trim().is_empty() || fingerprint == self.shown {
             if self.reply.text().len() > self.account.about().max_text {
                 // The message is full. What comes now is kept, and seen when the answer has ended.
                 self.next_look = Instant::now() + CHECKPOINT;
@@ -240,10 +242,11 @@ impl<'a> Conversation<'a> {
         // A terminal cannot take back what it printed, so keeping it once a second is enough there.
         let often =
             !matches!(self.account.about().show, Show::Append) || self.kept_at.elapsed() >= CHECKPOINT;
-        let checkpoint = if often { self.checkpoint() } else { None };
+        let checkpoint =
+            if often { checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) } else { None };
         let unshown = self.unshown(self.unshown_since.unwrap_or_else(now));
         if message.show(&snapshot, unshown, checkpoint).await? {
-            self.shown = snapshot;
+            self.shown = fingerprint;
             self.unshown_since = None;
             self.unshown_line = false;
         }
@@ -253,19 +256,25 @@ impl<'a> Conversation<'a> {
     /// Keeps what is new without showing it.
     async fn keep(&mut self) -> store::Result<()> {
         self.read();
-        match self.checkpoint() {
+        match checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) {
             Some(checkpoint) => Growing::keep(self.account, self.turn, checkpoint).await,
             None => Ok(()),
         }
     }
+}
 
-    /// The text that the store does not hold yet.
-    fn checkpoint(&mut self) -> Option<Checkpoint> {
-        self.kept_at = Instant::now();
-        let text = self.reply.text();
-        let new = text.get(self.kept..).filter(|new| !new.is_empty())?.to_owned();
-        let offset = self.kept;
-        self.kept = text.len();
-        Some(Checkpoint { offset, text: new })
-    }
+/// The text that the store does not hold yet; `kept` is how much it holds, `kept_at` since when.
+fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<Checkpoint> {
+    *kept_at = Instant::now();
+    let text = reply.text();
+    let new = text.get(*kept..).filter(|new| !new.is_empty())?.to_owned();
+    let offset = std::mem::replace(kept, text.len());
+    Some(Checkpoint { offset, text: new })
+}
+
+/// Tells two texts apart. Were it ever wrong, one edit would be left out; the final does not ask.
+fn fingerprint(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }

@@ -258,6 +258,7 @@ impl Turns {
         let wanted = id.clone();
         let kept = self.store.read(move |tx| Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?))).await;
         let Ok((Some(turn), floor)) = kept else { return };
+        let turn = Arc::new(turn);
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;
         }

@@ -206,7 +206,7 @@ impl Proxy {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        if turn.attempt == Attempt::Resume && !self.abilities().await?.idempotent {
+        if turn.attempt == Attempt::Resume && !Box::pin(self.abilities()).await?.idempotent {
             return Err(AgentError::new(AgentErrorKind::Refused, Text::CannotResume));
         }
         let request = self
@@ -214,8 +214,10 @@ impl Proxy {
             .post(self.url("/v1/chat/completions"))
             .headers(self.headers(turn))
             .body(prepared.request.clone());
+        // Boxed: what sends a request is large, and gone when the stream begins.
+        let sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
         let sent = tokio::select! {
-            sent = tokio::time::timeout(self.config.timeouts.first_byte, request.send()) => sent,
+            sent = sending => sent,
             () = stop.cancelled() => return Ok(TurnEnd::Stopped),
         };
         let response = match sent {

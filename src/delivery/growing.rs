@@ -83,9 +83,14 @@ impl Growing {
 
     /// Waits until the place shows everything that was asked for earlier; for ever if it does already.
     pub async fn released(&mut self) -> store::Result<()> {
-        if !self.held {
-            return std::future::pending().await;
+        match self.held {
+            // Boxed: every stream waits here, and few are held.
+            true => Box::pin(self.wait_for_release()).await,
+            false => std::future::pending().await,
         }
+    }
+
+    async fn wait_for_release(&mut self) -> store::Result<()> {
         loop {
             let done = self.account.done.notified();
             tokio::pin!(done);

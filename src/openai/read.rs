@@ -59,7 +59,8 @@ impl Reader<'_> {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let mut response = self.check(response).await?;
+        // Boxed: a refusal is read there, and a stream has none.
+        let mut response = Box::pin(self.check(response)).await?;
         // They would hold the connection's first read buffer, 8 KB, for as long as the stream runs.
         *response.headers_mut() = HeaderMap::new();
         self.follow(response, out, stop).await

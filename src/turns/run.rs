@@ -83,8 +83,7 @@ impl Turns {
         };
         let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
         // A task of its own, so that a delta does not wake it; it ends with the log.
-        let row = Arc::new(TurnRow::clone(&turn));
-        let shown = conversation::show(account.clone(), row, log.clone(), before.floor.clone());
+        let shown = conversation::show(account.clone(), turn.clone(), log.clone(), before.floor.clone());
         let shown = tokio::spawn(shown.in_current_span());
         let result = {
             let _end = EndOfLog(&log);
@@ -100,7 +99,7 @@ impl Turns {
     /// Drives a turn and stores what it comes to.
     async fn run_and_keep(
         &self,
-        mut turn: Box<TurnRow>,
+        mut turn: Arc<TurnRow>,
         session: Session,
         before: Before,
         history: Vec<Message>,
@@ -127,7 +126,7 @@ impl Turns {
     async fn load(
         &self,
         running: &Running,
-    ) -> store::Result<Option<(Box<TurnRow>, Session, Before, Vec<Message>)>> {
+    ) -> store::Result<Option<(Arc<TurnRow>, Session, Before, Vec<Message>)>> {
         let (id, settings, rules) = (running.id.clone(), self.settings.clone(), self.live.now());
         self.store
             .read(move |tx| {
@@ -143,8 +142,8 @@ impl Turns {
                     history: history.len(),
                     permitted: permitted(tx, &rules, &turn)?,
                 };
-                // Boxed like the agent's turn: every function it passes through would hold its whole size.
-                Ok(Some((Box::new(turn), session, before, history)))
+                // One row for all who look at it: the engine, the conversation and the end.
+                Ok(Some((Arc::new(turn), session, before, history)))
             })
             .await
     }
@@ -153,7 +152,7 @@ impl Turns {
     /// person edits it: what was asked is what is remembered.
     async fn drive(
         &self,
-        row: &mut TurnRow,
+        row: &mut Arc<TurnRow>,
         session: &Session,
         history: Vec<Message>,
         log: &TurnLog,
@@ -171,6 +170,7 @@ impl Turns {
         if resumed && !row.prepared.as_ref().is_some_and(repeats) {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
+        // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         let sink = Sink::new(log);
         // Also where a request is there: it may have to be made ready anew.
@@ -187,7 +187,7 @@ impl Turns {
     /// Tries until the turn is over, or the budget is, or somebody asks to stop.
     async fn keep_trying(
         &self,
-        row: &mut TurnRow,
+        row: &mut Arc<TurnRow>,
         mut turn: Box<Turn>,
         sink: &Sink<'_>,
         running: &Running,
@@ -213,7 +213,7 @@ impl Turns {
                 Verdict::Suspend => return Ok(Drive::Suspended),
                 Verdict::Elsewhere(words) => {
                     tracing::warn!(error = %words, "a try failed; the turn goes to whoever stands in");
-                    self.put_back(row, &mut prepared, Next::Anew).await?;
+                    Box::pin(self.put_back(row, &mut prepared, Next::Anew)).await?;
                     turn.elsewhere = true;
                 }
                 Verdict::Again(again) => {
@@ -224,10 +224,10 @@ impl Turns {
                         Attempt::Resume => sink.replay(),
                         // Nobody answers now. Who is asked after the pause is decided then.
                         Attempt::First if turn.elsewhere || stood_in => {
-                            self.put_back(row, &mut prepared, Next::Anew).await?;
+                            Box::pin(self.put_back(row, &mut prepared, Next::Anew)).await?;
                             turn.elsewhere = false;
                         }
-                        Attempt::First => self.put_back(row, &mut prepared, Next::Same).await?,
+                        Attempt::First => Box::pin(self.put_back(row, &mut prepared, Next::Same)).await?,
                     }
                     let pause =
                         again.after.map_or_else(|| jitter(backoff), |after| after.clamp(PAUSES.0, PAUSES.1));
@@ -235,19 +235,19 @@ impl Turns {
                     if Instant::now() + pause > deadline {
                         return Ok(Drive::Over(again.give_up()));
                     }
-                    if let Some(drive) = self.pause(&again, pause, &until, sink, running).await {
+                    if let Some(drive) = Box::pin(self.pause(&again, pause, &until, sink, running)).await {
                         return Ok(drive);
                     }
                 }
             }
             let id = row.id.clone();
-            let stored = self.store.read(move |tx| tx.turn(&id)).await?;
+            let stored = Box::pin(self.store.read(move |tx| tx.turn(&id))).await?;
             // An edited question has no request any more; it is made ready anew, with what is attached to it.
             if let Some(stored) = stored
                 && stored.prepared.is_none()
                 && stored.prompt != row.prompt
             {
-                row.prompt = stored.prompt;
+                Arc::make_mut(row).prompt = stored.prompt;
                 turn.prompt = told::spoken(row);
                 prepared = None;
                 Box::pin(self.fetch_media(row, &mut turn, running, sink)).await;
@@ -308,7 +308,7 @@ impl Turns {
         if prepared.is_none() {
             let made = tokio::select! {
                 made = self.agent.prepare(turn) => made,
-                () = self.interrupted(running, sink) => return Ok(Ok(TurnEnd::Stopped)),
+                () = Box::pin(self.interrupted(running, sink)) => return Ok(Ok(TurnEnd::Stopped)),
             };
             match made {
                 Ok(made) => *prepared = Some(made),
@@ -317,7 +317,7 @@ impl Turns {
             failpoint("turn.prepared");
         }
         let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
-        self.dispatch(row, prepared).await?;
+        Box::pin(self.dispatch(row, prepared)).await?;
         failpoint("turn.dispatched");
 
         let stop = CancellationToken::new();
@@ -412,7 +412,7 @@ impl Turns {
     /// Stores the end of a turn, and with it what the room must show.
     pub(super) async fn finish(
         &self,
-        turn: &TurnRow,
+        turn: &Arc<TurnRow>,
         log: &TurnLog,
         before: Before,
         outcome: Outcome,
@@ -456,7 +456,7 @@ impl Turns {
             messages,
             parts,
         };
-        self.keep_end(Arc::new(turn.clone()), Arc::new(finish), again).await
+        self.keep_end(turn.clone(), Arc::new(finish), again).await
     }
 
     /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
