@@ -102,7 +102,13 @@ fn question(room: usize) -> Event {
         id: EventId::new("question"),
         place: Place::room(format!("room {room}")),
         room: Room { name: None, direct: true },
-        author: Author { id: UserId::new("ann"), name: None, trust: Trust::Verified, bot: false },
+        // A person of its own: one who asks in a thousand rooms at once would be refused.
+        author: Author {
+            id: UserId::new(format!("ann {room}")),
+            name: None,
+            trust: Trust::Verified,
+            bot: false,
+        },
         secure: true,
         kind: EventKind::Message(Message::text("plan my week")),
     }
