@@ -19,7 +19,7 @@ use crate::agent::{Step, StepState};
 use crate::words::{Phrase, Text, Words};
 
 use self::fence::{Fence, FenceTracker};
-pub use self::split::split;
+pub use self::split::{into_parts, split};
 pub use self::think::{Part, ThinkFilter};
 pub use self::verbatim::{code_block, code_span};
 

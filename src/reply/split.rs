@@ -34,6 +34,14 @@ pub fn split(markdown: &str, max: usize) -> Vec<String> {
     pieces(markdown, max.max(LEAST)).iter().map(Piece::render).collect()
 }
 
+/// The parts of a text that nobody needs any more: one that fits is its only part, and is not copied.
+pub fn into_parts(markdown: String, max: usize) -> Vec<String> {
+    match markdown.len() <= max && !markdown.trim().is_empty() {
+        true => vec![markdown],
+        false => split(&markdown, max),
+    }
+}
+
 /// The beginning of a text that does not fit: at most `max` bytes, any open fence closed, ending
 /// with `…`. Costs `max`, however long the text is.
 pub fn beginning(markdown: &str, max: usize) -> String {

@@ -186,10 +186,10 @@ impl Tx<'_> {
     }
 
     /// Appends a message.
-    pub fn record(&self, session: &SessionId, turn: &TurnId, message: &Message) -> Result<()> {
+    pub fn record(&self, session: &SessionId, turn: &TurnId, role: Role, content: &str) -> Result<()> {
         self.conn
             .prepare_cached("INSERT INTO messages (session, turn, role, content) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![session.0, turn.0, role_name(message.role), message.content])?;
+            .execute(params![session.0, turn.0, role_name(role), content])?;
         Ok(())
     }
 

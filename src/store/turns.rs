@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, Body, EventId, Media, MessageId, Place, RoomId, ThreadId};
 
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
-use crate::agent::{Message, Prepared, Usage};
+use crate::agent::{Prepared, Role, Usage};
 use crate::reply::Outcome;
 use crate::session::{SessionId, TurnId};
 
@@ -103,7 +103,8 @@ pub struct Finish {
     pub tools: Vec<String>,
     pub history_offset: usize,
     pub usage: Usage,
-    pub messages: Vec<Message>,
+    /// What the person said, if the turn is to be remembered; what was answered is `text`.
+    pub said: Option<String>,
     pub parts: Vec<Body>,
 }
 
@@ -303,8 +304,9 @@ impl Tx<'_> {
                 i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
                 unix_now(),
             ])?;
-        for message in &finish.messages {
-            self.record(&turn.session, &turn.id, message)?;
+        if let Some(said) = &finish.said {
+            self.record(&turn.session, &turn.id, Role::User, said)?;
+            self.record(&turn.session, &turn.id, Role::Assistant, finish.text.trim())?;
         }
         for (part, body) in finish.parts.iter().enumerate() {
             self.add_outbox(&OutboxRow {
@@ -322,7 +324,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The stored end of a turn, without messages and parts.
+    /// The stored end of a turn, without what was said and parts.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens
@@ -351,7 +353,7 @@ impl Tx<'_> {
             tools: serde_json::from_str(&tools)?,
             history_offset: usize::try_from(history_offset).unwrap_or_default(),
             usage,
-            messages: Vec::new(),
+            said: None,
             parts: Vec::new(),
         };
         Ok(Some((State::from_name(&state), finish)))

@@ -15,7 +15,7 @@ use super::log::TurnLog;
 use super::sink::Sink;
 use super::{Running, Turns, told};
 use crate::access::{Action, Actor, Where};
-use crate::agent::{AgentError, Attempt, Message, Origin, Prepared, Role, Turn, TurnEnd, TurnEvent};
+use crate::agent::{AgentError, Attempt, Message, Origin, Prepared, Turn, TurnEnd, TurnEvent};
 use crate::delivery::REQUEST;
 use crate::rarely::rarely;
 use crate::reply::{self, Outcome};
@@ -431,20 +431,11 @@ impl Turns {
         let again = before.anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let shown = reply::finished(&text, &outcome, &self.live.now().words);
-        let parts = Some(shown)
-            .filter(|shown| !shown.is_empty())
-            .map(|shown| reply::split(&shown, max))
+        let parts = reply::into_parts(shown, max)
             .into_iter()
-            .flatten()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();
-        let said = |role, content: String| Message { role, content };
-        let messages = match blank {
-            true => Vec::new(),
-            false => {
-                vec![said(Role::User, told::spoken(turn)), said(Role::Assistant, text.trim().to_owned())]
-            }
-        };
+        let said = (!blank).then(|| told::spoken(turn));
         tracing::info!(outcome = ?outcome, bytes = text.len(), "turn ended");
         let finish = Finish {
             api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
@@ -453,7 +444,7 @@ impl Turns {
             usage: summary.usage,
             text,
             outcome,
-            messages,
+            said,
             parts,
         };
         self.keep_end(turn.clone(), Arc::new(finish), again).await
@@ -466,7 +457,7 @@ impl Turns {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
             let agent = self.agent.about();
             // An agent that cannot be told another history keeps the one it has; the room is told so.
-            let diverges = agent.rewind && !finish.messages.is_empty();
+            let diverges = agent.rewind && finish.said.is_some();
             let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);
             let back = changeover::back(&turn, &agent, &self.live.now().words).filter(|_| whole);
             let written = self.store.write(move |tx| {

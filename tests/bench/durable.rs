@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use talaria::agent::{Message, Role};
+use talaria::agent::Role;
 use talaria::session::{SessionId, SessionKey, TurnId};
 use talaria::store::{self, Store, StoreThreads};
 use tempfile::TempDir;
@@ -140,5 +140,5 @@ async fn call(store: Option<Store>, session: SessionId, until: Instant) -> store
 
 fn append(tx: &store::Tx<'_>, session: &SessionId) -> store::Result<()> {
     let content = "A sentence that somebody may have said in a chat, of a usual length. ".repeat(3);
-    tx.record(session, &TurnId("turn".into()), &Message { role: Role::User, content })
+    tx.record(session, &TurnId("turn".into()), Role::User, &content)
 }
