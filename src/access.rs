@@ -55,6 +55,13 @@ pub struct Actor<'a> {
     pub left: bool,
 }
 
+impl<'a> Actor<'a> {
+    /// Somebody whose message was judged when it came, of whom nothing else is known: only lists speak for them.
+    pub fn known(id: &'a UserId) -> Self {
+        Self { id, trust: Trust::Verified, bot: false, paired: false, left: false }
+    }
+}
+
 /// What kind of place something is done in. A thread is as its room is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {

@@ -9,7 +9,7 @@ mod sessions;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, Event};
+use talaria_platform::{AccountId, Author, Event, UserId};
 
 use crate::access::{Action, Decision, Policy, Where};
 use crate::agent::AgentInfo;
@@ -197,6 +197,8 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
         },
         Command::Retry => match tx.last_turn(&session.id)? {
             None => say(Text::NothingToRetry),
+            // Decided before anything is taken back: the answer there is would be lost for none.
+            Some(last) if !may_be_asked_again(desk, &last)? => say(Text::RetryGone),
             Some(last) => {
                 tx.take_back(&last)?;
                 tx.use_session(&session.id)?;
@@ -221,12 +223,30 @@ fn say(phrase: impl Into<Phrase>) -> Result<Done> {
     Ok((Vec::new(), Some(phrase.into())))
 }
 
+/// Whether the words of a turn may be asked once more: whoever wrote them must still be one who may ask. Words of
+/// somebody who is gone are not sent anywhere again.
+fn may_be_asked_again(desk: &Desk<'_>, last: &TurnRow) -> Result<bool> {
+    let Event { place, room, author, .. } = desk.event;
+    let speaker = UserId::new(last.spoken_by().id);
+    if speaker == author.id {
+        return Ok(true);
+    }
+    let actor = desk.tx.known_actor(desk.account, &place.room, &speaker)?;
+    Ok(desk.rules.access.authorize(actor, Where::from(room.direct), Action::Message).allowed)
+}
+
 /// The same question as another attempt: another turn, with another key, that answers the `/retry` of
-/// whoever sent it.
+/// whoever sent it. It is theirs: they are answerable for it, and it ends when they may no longer ask.
 fn again(last: TurnRow, event: &Event) -> TurnRow {
     let attempt = last.attempt + 1;
     let (account, room) = (&last.account, &last.place.room);
+    let Author { id: author, name, .. } = &event.author;
     TurnRow {
+        author: author.as_str().to_owned(),
+        author_name: name.clone(),
+        speaker: Some(last.spoken_by()).filter(|speaker| speaker.id != author.as_str()),
+        room_name: event.room.name.clone(),
+        direct: event.room.direct,
         id: TurnId::new(account, room, &event.id, attempt),
         key: idempotency_key(account, room, &event.id, attempt),
         event: event.id.clone(),

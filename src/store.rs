@@ -6,6 +6,7 @@
 //! That only one connection writes and checkpoints also keeps us clear of the WAL-reset bug of the
 //! bundled SQLite.
 
+mod actors;
 mod asks;
 mod audit;
 mod inbox;
@@ -35,7 +36,7 @@ pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Pairing};
 pub use sessions::{ListedSession, Session};
-pub use turns::{Finish, OpenTurn, State, TurnRow};
+pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
 pub use usage::Used;
 
 /// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.

@@ -308,6 +308,7 @@ impl One<'_> {
             event: event.id.clone(),
             author: event.author.id.as_str().to_owned(),
             author_name: event.author.name.clone(),
+            speaker: None,
             room_name: event.room.name.clone(),
             direct: event.room.direct,
             prompt: message.text.clone(),

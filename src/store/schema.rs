@@ -113,6 +113,9 @@ CREATE UNIQUE INDEX sessions_number ON sessions (key, number);
 
 ALTER TABLE turns ADD COLUMN stand_in INTEGER NOT NULL DEFAULT 0; -- the request is for the stand-in
 ALTER TABLE turns ADD COLUMN ended INTEGER;                       -- when its end was stored
+-- Whose words they are, if it was not `author` who wrote them but sent the /retry. Everything else is the author's.
+ALTER TABLE turns ADD COLUMN speaker TEXT;
+ALTER TABLE turns ADD COLUMN speaker_name TEXT;
 CREATE INDEX turns_room ON turns (account, room, seq);
 CREATE INDEX turns_author ON turns (account, author, created);
 

@@ -72,6 +72,8 @@ pub struct TurnRow {
     pub event: EventId,
     pub author: String,
     pub author_name: Option<String>,
+    /// Set if the author asks again what somebody else wrote.
+    pub speaker: Option<Person>,
     pub room_name: Option<String>,
     pub direct: bool,
     pub prompt: String,
@@ -82,6 +84,27 @@ pub struct TurnRow {
     pub stop: bool,
     /// Set once the turn was dispatched.
     pub prepared: Option<Prepared>,
+}
+
+/// Somebody, as an agent is told of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The immutable id.
+    pub id: String,
+    /// The display name.
+    pub name: Option<String>,
+}
+
+impl TurnRow {
+    /// Who asks for this run and is answerable for it.
+    pub fn asked_by(&self) -> Person {
+        Person { id: self.author.clone(), name: self.author_name.clone() }
+    }
+
+    /// Whose words the prompt is.
+    pub fn spoken_by(&self) -> Person {
+        self.speaker.clone().unwrap_or_else(|| self.asked_by())
+    }
 }
 
 /// A turn that has not ended.
@@ -109,7 +132,8 @@ pub struct Finish {
 }
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
-                       prompt, media, attempt, key, state, stop, request, resumable, stand_in";
+                       prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
+                       speaker_name";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -117,8 +141,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
-                     direct, prompt, media, attempt, key, state, created)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                     direct, prompt, media, attempt, key, state, created, speaker, speaker_name)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
             )?
             .execute(params![
                 turn.id.0,
@@ -137,6 +161,8 @@ impl Tx<'_> {
                 turn.key,
                 turn.state.name(),
                 unix_now(),
+                turn.speaker.as_ref().map(|speaker| &speaker.id),
+                turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
             ])?;
         Ok(())
     }
@@ -388,6 +414,7 @@ impl Tx<'_> {
 fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(16)?;
     let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
+    let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
@@ -399,6 +426,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         event: EventId::new(row.get::<_, String>(5)?),
         author: row.get(6)?,
         author_name: row.get(7)?,
+        speaker: speaker.map(|id| Person { id, name }),
         room_name: row.get(8)?,
         direct: row.get(9)?,
         prompt: row.get(10)?,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::reply::one_line;
-use crate::store::TurnRow;
+use crate::store::{Person, TurnRow};
 
 /// Characters of a person's or a room's name that an agent is told.
 const NAME: usize = 60;
@@ -20,11 +20,12 @@ const ID: usize = 255;
 pub(super) fn spoken(row: &TurnRow) -> String {
     match row.direct {
         true => row.prompt.clone(),
-        false => format!("{}: {}", person(row), without_labels(&row.prompt)),
+        false => format!("{}: {}", person(&row.spoken_by()), without_labels(&row.prompt)),
     }
 }
 
-/// The system message: the operator's own text, then where the agent is and with whom.
+/// The system message: the operator's own text, then where the agent is and with whom. That is whoever asks,
+/// even if the words that are asked again are somebody else's.
 pub(super) fn context(operator: &str, names: bool, row: &TurnRow) -> String {
     let block = if names { surroundings(row) } else { None };
     match block {
@@ -54,17 +55,17 @@ fn surroundings(row: &TurnRow) -> Option<String> {
     if let Some(room) = &row.room_name {
         block.push_str(&format!("\nRoom: {}", quoted(room, NAME)));
     }
-    block.push_str(&format!("\nPerson: {}", person(row)));
+    block.push_str(&format!("\nPerson: {}", person(&row.asked_by())));
     Some(block)
 }
 
 /// `"Ann" (@ann:test)`; without a name the id stands in its place too, so that the form is always the same.
-fn person(row: &TurnRow) -> String {
-    let name = row.author_name.as_deref().map(|name| one_line(name, NAME)).filter(|name| !name.is_empty());
-    let id = one_line(&row.author, ID);
+fn person(somebody: &Person) -> String {
+    let name = somebody.name.as_deref().map(|name| one_line(name, NAME)).filter(|name| !name.is_empty());
+    let id = one_line(&somebody.id, ID);
     // An id that could end the brackets is quoted too; no network that we know has such ids.
-    let plain = id == row.author && !id.contains(|c: char| c.is_whitespace() || "()\"".contains(c));
-    let shown = if plain { id.clone() } else { quoted(&row.author, ID) };
+    let plain = id == somebody.id && !id.contains(|c: char| c.is_whitespace() || "()\"".contains(c));
+    let shown = if plain { id.clone() } else { quoted(&somebody.id, ID) };
     format!("{} ({shown})", quoted(name.as_deref().unwrap_or(&id), NAME))
 }
 
@@ -115,6 +116,7 @@ mod tests {
             event: "$1".into(),
             author: "@ann:test".to_owned(),
             author_name: name.map(str::to_owned),
+            speaker: None,
             room_name: room.map(str::to_owned),
             direct,
             prompt: prompt.to_owned(),

@@ -91,6 +91,7 @@ texts! {
     NothingToUndo "nothing_to_undo" Part []
     Undone "undone" Part []
     NothingToRetry "nothing_to_retry" Part []
+    RetryGone "retry_gone" Part []
     StatusIdle "status_idle" Part []
     StatusRunning "status_running" Part ["turn"]
     StatusRunningOne "status_running_one" Part ["turn"]

@@ -22,6 +22,7 @@ mod regressions;
 mod rendering;
 mod reset;
 mod restart;
+mod retry;
 mod rooms;
 mod sessions;
 mod shows;

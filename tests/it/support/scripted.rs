@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Image, Message, Out, Prepared, Step,
-    StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Image, Message, Origin, Out,
+    Prepared, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -80,6 +80,7 @@ pub struct Heard {
     pub session: String,
     pub key: String,
     pub images: Vec<Image>,
+    pub origin: Origin,
     pub resumed: bool,
     /// The stored bytes: they say how many requests were made before this one.
     pub request: String,
@@ -402,6 +403,7 @@ impl Agent for Scripted {
                 session: turn.session.0.clone(),
                 key: turn.key.clone(),
                 images: turn.images.clone(),
+                origin: turn.origin.clone(),
                 resumed: turn.attempt == Attempt::Resume,
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
             });
