@@ -41,11 +41,11 @@ impl Hub {
         Arc::new(Self { account, store, turns, live, named: Arc::default() })
     }
 
-    /// What a transaction needs to know, as of now.
+    /// What a transaction needs to know.
     fn taking(&self) -> Taking {
         Taking {
             account: self.account.id().clone(),
-            rules: self.live.now(),
+            live: self.live.clone(),
             agent: self.turns.agent(),
             max_text: self.account.about().max_text,
         }
@@ -56,7 +56,7 @@ impl Hub {
     async fn take(&self, batch: Batch) -> Result<()> {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (named, taking) = (self.named.clone(), self.taking());
-        let rules = taking.rules.clone();
+        let live = self.live.clone();
         let taken = tokio::spawn(async move {
             failpoint("accept.received");
             let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;
@@ -67,8 +67,7 @@ impl Hub {
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
                     After::Answered(ask) => turns.answered(&ask),
                     After::GiveCode(letter) => {
-                        let delivery =
-                            pairing::deliver(account.clone(), store.clone(), rules.clone(), *letter);
+                        let delivery = pairing::deliver(account.clone(), store.clone(), live.now(), *letter);
                         tokio::spawn(delivery);
                     }
                 }

@@ -11,10 +11,10 @@ use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
 use crate::reply;
-use crate::rules::{AccountRules, Busy, Rules};
+use crate::rules::{AccountRules, Busy, Live};
 use crate::session::{SessionId, SessionKey, TurnId, hash, idempotency_key, random_hex};
 use crate::store::{OutboxKind, OutboxRow, Result, Session, State, TurnRow, Tx, unix_now};
-use crate::words::{Phrase, Text};
+use crate::words::{Phrase, Text, Words};
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
 pub const WAITING: usize = 16;
@@ -22,7 +22,8 @@ pub const WAITING: usize = 16;
 /// What a transaction needs to know.
 pub(super) struct Taking {
     pub account: AccountId,
-    pub rules: Arc<Rules>,
+    /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
+    pub live: Arc<Live>,
     pub agent: AgentInfo,
     pub max_text: usize,
 }
@@ -46,10 +47,11 @@ impl Taking {
     /// Takes a whole batch.
     pub fn accept(&self, tx: &Tx<'_>, batch: &Batch) -> Result<Taken> {
         let mut taken = Taken::default();
-        let rules = self.rules.account(&self.account);
+        let now = self.live.now();
+        let rules = now.account(&self.account);
         for event in &batch.events {
             if tx.see(&self.account, &event.place.room, &event.id)? {
-                let taking = One { all: self, tx, rules: &rules, event };
+                let taking = One { all: self, tx, words: &now.words, rules: &rules, event };
                 taken.after.extend(taking.event(&mut taken.strangers)?);
             }
         }
@@ -69,7 +71,7 @@ impl Taking {
         let paired = tx.is_paired(&self.account, author.id.as_str())?;
         // Whoever invites us is in the room.
         let actor = Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
-        let policy = &self.rules.account(&self.account).access;
+        let policy = &self.live.now().account(&self.account).access;
         let Decision { allowed, rule } = policy.authorize(actor, place, Action::Invite);
         tx.audit(&self.account, &author.id, room, place, Action::Invite, allowed, rule.name())?;
         Ok(allowed)
@@ -81,6 +83,8 @@ pub struct One<'a> {
     pub(super) all: &'a Taking,
     /// Everything that happens to it happens here.
     pub tx: &'a Tx<'a>,
+    /// What rooms are told.
+    pub words: &'a Words,
     /// How this account behaves.
     pub rules: &'a AccountRules,
     /// What happened.
@@ -210,7 +214,7 @@ impl One<'_> {
             account: self.account(),
             event: self.event,
             rules: self.rules,
-            words: &self.all.rules.words,
+            words: self.words,
             agent: &self.all.agent,
             decision,
         }
@@ -323,7 +327,7 @@ impl One<'_> {
 
     /// Tells the room something about the event, once; nothing if the operator silenced it.
     pub fn notice(&self, phrase: &Phrase) -> Result<()> {
-        let words = self.all.rules.words.say(phrase);
+        let words = self.words.say(phrase);
         if words.trim().is_empty() {
             return Ok(());
         }

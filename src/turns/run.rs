@@ -127,7 +127,7 @@ impl Turns {
         &self,
         running: &Running,
     ) -> store::Result<Option<(Arc<TurnRow>, Session, Before, Vec<Message>)>> {
-        let (id, settings, rules) = (running.id.clone(), self.settings.clone(), self.live.now());
+        let (id, settings, live) = (running.id.clone(), self.settings.clone(), self.live.clone());
         self.store
             .read(move |tx| {
                 let Some(turn) = tx.turn(&id)? else { return Ok(None) };
@@ -140,7 +140,7 @@ impl Turns {
                     floor: tx.checkpointed(&id)?,
                     anchored: tx.anchor(&id)?.is_some(),
                     history: history.len(),
-                    permitted: permitted(tx, &rules, &turn)?,
+                    permitted: permitted(tx, &live.now(), &turn)?,
                 };
                 // One row for all who look at it: the engine, the conversation and the end.
                 Ok(Some((Arc::new(turn), session, before, history)))

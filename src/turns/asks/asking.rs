@@ -115,10 +115,11 @@ impl Asking {
         let Some(account) = self.asks.delivery.account(&self.turn.account) else {
             return Ok(Opened::Decided(Choice::Deny));
         };
-        let (id, turn, rules) = (id.clone(), self.turn.clone(), self.asks.live.now());
+        let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
         let (draining, max) = (self.asks.draining.clone(), account.about().max_text);
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let opened = self.asks.store.write(move |tx| {
+            let rules = live.now();
             let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask) };
             opening.open(id, max, within, &draining)
         });
