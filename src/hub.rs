@@ -4,6 +4,7 @@
 //! turn, the effect of a command, or a notice that the room is told. There is no moment in which it is
 //! only in memory.
 
+mod edits;
 mod limits;
 pub mod pairing;
 mod taking;

@@ -6,7 +6,7 @@ use talaria_platform::{
     AccountId, Batch, Body, BodyKind, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
 };
 
-use super::{limits, pairing};
+use super::{edits, limits, pairing};
 use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
@@ -101,7 +101,7 @@ impl One<'_> {
             // Only a question that still waits can change, and only by its author.
             EventKind::Edited { of, text } => {
                 if let Some(turn) = self.waiting(of, Action::Edit)? {
-                    tx.set_prompt(&turn.id, text)?;
+                    edits::take(self, of, &turn, text)?;
                 }
                 Ok(Vec::new())
             }
@@ -327,17 +327,22 @@ impl One<'_> {
 
     /// Tells the room something about the event, once; nothing if the operator silenced it.
     pub fn notice(&self, phrase: &Phrase) -> Result<()> {
+        self.notice_on(&self.event.id, "n", phrase)
+    }
+
+    /// The same about an earlier message; once for each message and `what`.
+    pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &Phrase) -> Result<()> {
         let words = self.words.say(phrase);
         if words.trim().is_empty() {
             return Ok(());
         }
         let (account, event) = (self.account(), self.event);
-        let digest = hash([account.as_str(), event.place.room.as_str(), event.id.as_str()]);
+        let digest = hash([account.as_str(), event.place.room.as_str(), message.as_str()]);
         let digest = digest.get(..32).unwrap_or(&digest);
         for (part, words) in reply::split(&words, self.all.max_text).into_iter().enumerate() {
-            let body = Body { reply_to: Some(event.id.clone()), ..Body::new(BodyKind::Notice, words) };
+            let body = Body { reply_to: Some(message.clone()), ..Body::new(BodyKind::Notice, words) };
             self.tx.add_outbox(&OutboxRow {
-                key: SendKey::new(format!("n.{digest}.{part}")),
+                key: SendKey::new(format!("{what}.{digest}.{part}")),
                 account: account.clone(),
                 place: event.place.clone(),
                 turn: None,

@@ -194,6 +194,13 @@ impl Tx<'_> {
         )
     }
 
+    /// Whether no other turn of its session came before.
+    pub fn is_first(&self, turn: &TurnRow) -> Result<bool> {
+        let mut query =
+            self.conn.prepare_cached("SELECT id = ?2 FROM turns WHERE session = ?1 ORDER BY seq LIMIT 1")?;
+        Ok(query.query_row([&turn.session.0, &turn.id.0], |row| row.get(0))?)
+    }
+
     /// A session's turns that have not ended, in order.
     pub fn open_turns(&self, session: &SessionId) -> Result<Vec<OpenTurn>> {
         let mut query = self.conn.prepare_cached(

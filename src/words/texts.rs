@@ -65,6 +65,7 @@ texts! {
     LimitHour "limit_hour" Notice ["limit"]
     LoopGuard "loop_guard" Notice ["minutes"]
     AdminsOnly "admins_only" Notice ["command"]
+    EditUnheard "edit_unheard" Notice []
 
     // Commands.
     Help "help" Part []
