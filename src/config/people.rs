@@ -131,13 +131,19 @@ fn access(
     let allow_all = written.allow_all.unwrap_or(false);
     if !allow_all && listed.iter().all(|list| list.is_none()) {
         let place = document.place(&["platforms", name]);
-        return Err(ConfigError::new(format!(
-            "`platforms.{name}` does not say who may talk to the agent {place}"
-        ))
-        .hint(format!(
-            "list people by their full ids in `platforms.{name}.access.people`; or write \
-             `access: {{allow_all: true}}` to let everybody in"
-        )));
+        let hint = match written.pairing {
+            // Whoever wrote this means to let people in one by one.
+            Some(true) => format!(
+                "write `people: []` below `platforms.{name}.access` if only those may talk whom you let in by \
+                 pairing; or list people there by their full ids"
+            ),
+            Some(false) | None => format!(
+                "list people by their full ids in `platforms.{name}.access.people`; or write \
+                 `access: {{allow_all: true}}` to let everybody in"
+            ),
+        };
+        let what = format!("`platforms.{name}` does not say who may talk to the agent {place}");
+        return Err(ConfigError::new(what).hint(hint));
     }
     let ids = |key: &str, list: Option<Vec<String>>| -> Result<BTreeSet<UserId>, ConfigError> {
         let list = list.unwrap_or_default();

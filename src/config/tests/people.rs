@@ -27,7 +27,7 @@ fn lists(lines: &str) -> Lists {
 
 #[test]
 fn a_platform_without_a_list_is_refused() {
-    for lines in ["", "access:\n", "access:\n  pairing: true\n", "access:\n  allow_all: false\n"] {
+    for lines in ["", "access:\n", "access:\n  allow_all: false\n"] {
         insta::allow_duplicates! {
             insta::assert_snapshot!(scene(lines).errors(), @"
             error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 3)
@@ -36,6 +36,15 @@ fn a_platform_without_a_list_is_refused() {
             ");
         }
     }
+}
+
+#[test]
+fn pairing_alone_is_no_list_and_the_hint_names_the_empty_one() {
+    insta::assert_snapshot!(scene("access: {pairing: true}").errors(), @"
+    error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 3)
+
+    hint: write `people: []` below `platforms.test.access` if only those may talk whom you let in by pairing; or list people there by their full ids
+    ");
 }
 
 #[test]
