@@ -75,13 +75,28 @@ pub(super) fn span(text: &str) -> Result<i64, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// One line of comma-separated values, each in quotes if it needs them.
+/// One line of comma-separated values, each in quotes, without what breaks a line or hides. Whoever needs every byte
+/// takes JSON.
 pub(super) fn csv<const N: usize>(cells: [&str; N]) -> String {
-    let cell = |cell: &str| match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
+    let cell = |cell: &str| {
+        let cell = one_line(cell, usize::MAX);
+        let mark = if is_formula(&cell) { "'" } else { "" };
+        format!("\"{mark}{}\"", cell.replace('"', "\"\""))
     };
     cells.map(cell).join(",") + "\n"
+}
+
+/// Whether a spreadsheet might carry a cell out instead of showing it; quotes do not keep it from that. What begins
+/// with `@` can call something only with a bracket, a bar or the like: an ordinary id has none of them and stays as it
+/// is, so that it can still be looked for.
+fn is_formula(cell: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
+    let mut rest = cell.chars();
+    match rest.next() {
+        Some('=' | '+' | '-' | '＝' | '＋' | '－' | '＠') => true,
+        Some('@') => !rest.all(plain),
+        Some(_) | None => false,
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn values_with_commas_and_quotes_are_quoted() {
-        assert_eq!(csv(["a", "b,c", "d\"e", ""]), "a,\"b,c\",\"d\"\"e\",\n");
+    fn values_are_quoted_and_stay_in_their_line() {
+        assert_eq!(csv(["a", "b,c", "d\"e", ""]), "\"a\",\"b,c\",\"d\"\"e\",\"\"\n");
+        assert_eq!(csv(["a\nb\r\u{1b}[2J\u{202e}"]), "\"a b [2J\"\n");
+    }
+
+    #[test]
+    fn no_value_is_a_formula() {
+        for (cell, shown) in [
+            ("@ann:example.org", "@ann:example.org"),
+            ("@a_b-c/d.e:[::1]", "'@a_b-c/d.e:[::1]"),
+            ("@SUM(1+1)*cmd|' /C calc'!A0", "'@SUM(1+1)*cmd|' /C calc'!A0"),
+            ("=1+1", "'=1+1"),
+            ("\t\r\n =1+1", "'=1+1"),
+            ("\u{200b}=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("＝1", "'＝1"),
+            ("a=1", "a=1"),
+        ] {
+            assert_eq!(csv([cell]), format!("\"{shown}\"\n"));
+        }
     }
 }

@@ -69,20 +69,26 @@ async fn every_decision_is_shown_and_can_be_looked_for() {
 #[tokio::test]
 async fn it_is_exported_as_comma_separated_values() {
     let scene = scene().await;
+    for hostile in ["=HYPERLINK(\"x\")", "\u{1b}[2J\t-1+1\r\n", "@SUM(1)|cmd"] {
+        scene.network.says_as(hostile, "!last", true, "hello");
+    }
+    scene.network.says_as("@ann:test", "!last", true, "/help");
     let _process = scene.starts().await;
-    scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+    scene.shows(|messages| texts(messages, "!last").len() == 2).await;
 
     let text = scene.prints(["audit", "--csv"]).await;
 
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "time,account,actor,room,place,action,decision,rule,digest");
-    assert_eq!(lines.len(), 6);
+    let names = r#""time","account","actor","room","place","action","decision","rule","digest""#;
+    assert_eq!((lines[0], lines.len()), (names, 10));
     let hash = room_hash(&"test".into(), &"!eve".into());
-    assert!(
-        lines[1].ends_with(&format!("Z,test,@eve:test,{hash},direct,message,denied,not listed,")),
-        "{text}"
-    );
-    assert!(lines[4].contains(",\"@ev,\"\"il:test\","), "{text}");
+    let eve = format!(r#"Z","test","@eve:test","{hash}","direct","message","denied","not listed","""#);
+    assert!(lines[1].ends_with(&eve), "{text}");
+    for (line, actor) in
+        [(4, r#"'@ev,""il:test"#), (6, r#"'=HYPERLINK(""x"")"#), (7, "[2J -1+1"), (8, "'@SUM(1)|cmd")]
+    {
+        assert!(lines[line].contains(&format!(r#","{actor}","#)), "{actor} should be in {}", lines[line]);
+    }
 }
 
 #[tokio::test]
