@@ -47,10 +47,12 @@ impl Scene {
         format!("platforms:\n  test:\n    socket: {}\n{lines}", self.network.socket().display())
     }
 
-    /// Starts the gateway; it runs for as long as this is kept.
+    /// Starts the gateway, and waits until it reads: that it runs is said before. It runs for as long as this is kept.
     async fn starts(&self) -> Process {
+        let readers = self.network.readers();
         let mut process = self.talaria.starts();
         process.logs("running").await;
+        assert!(self.network.is_read(PATIENCE, readers + 1).await, "it never read");
         process
     }
 

@@ -63,6 +63,8 @@ struct State {
     turned_away: Option<HashSet<String>>,
     /// Sends and edits are never answered.
     silent: bool,
+    /// How many have ever begun to read.
+    readers: usize,
 }
 
 impl Network {
@@ -124,6 +126,18 @@ impl Network {
         self.shared.state().silent = true;
     }
 
+    /// How many have begun to read so far.
+    pub fn readers(&self) -> usize {
+        self.shared.state().readers
+    }
+
+    /// Waits until so many have begun to read. `false` if `patience` runs out first.
+    pub async fn is_read(&self, patience: Duration, readers: usize) -> bool {
+        let mut changes = self.shared.changes.subscribe();
+        let read = changes.wait_for(|_| self.shared.state().readers >= readers);
+        tokio::time::timeout(patience, read).await.is_ok()
+    }
+
     /// Every message of the gateway's, in the order in which they were first posted.
     pub fn messages(&self) -> Vec<Shown> {
         self.shared.state().messages.clone()
@@ -159,7 +173,11 @@ async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line)? {
-        Request::Read { cursor } => return hand_out(shared, stream, cursor).await,
+        Request::Read { cursor } => {
+            shared.state().readers += 1;
+            shared.changed();
+            return hand_out(shared, stream, cursor).await;
+        }
         Request::Send { place, key, body } => shared.state().send(place, key.as_str(), body),
         Request::Edit { message, key, body, .. } => shared.state().edit(&message, key.as_str(), body),
     };
