@@ -36,7 +36,7 @@ use crate::store::Store;
 use crate::turns::Turns;
 
 pub use problem::{Complaint, Problem};
-pub use routes::router;
+pub use routes::{refused_list, router};
 
 /// The socket's name in the state folder.
 const NAME: &str = "control.sock";

@@ -10,6 +10,7 @@ mod actors;
 mod asks;
 mod audit;
 mod inbox;
+mod look;
 mod open;
 mod outbox;
 mod overview;
@@ -31,7 +32,8 @@ use crate::testing::with_lead;
 
 pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
 pub use audit::{AuditFilter, AuditRow, GATEWAY, Operated, Refused, room_hash};
-pub use open::{OpenError, inspect};
+pub use look::look;
+pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Pairing};

@@ -14,14 +14,15 @@ use crate::access::{Action, Actor, Where};
 use crate::config::{Config, Sources};
 use crate::control::api::{RefusedList, Status};
 use crate::control::desk::{Desk, Need};
+use crate::control::{Problem, refused_list};
 use crate::gateway::Home;
-use crate::store::{Refused, inspect};
+use crate::store::{Refused, look};
 
-/// Says what would run. Starts nothing and changes nothing.
+/// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read.
 pub fn run(config: &Config, sources: &Sources) -> ExitCode {
     let mut text = config.describe();
-    let looked = look_at_home(&config.home).and_then(|note| Ok((note, has_answers(&config.home)?)));
-    let (note, answers) = match looked {
+    let looked = look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?)));
+    let (note, found) = match looked {
         Ok(looked) => looked,
         Err((message, hint)) => {
             print(&text);
@@ -32,12 +33,10 @@ pub fn run(config: &Config, sources: &Sources) -> ExitCode {
     if let Some(note) = note {
         let _ = write!(text, "\nnote: {note}\n");
     }
-    if answers {
-        match ask(config, sources) {
-            Ok(found) => text.push_str(&found),
-            Err(why) => {
-                let _ = write!(text, "\nnote: who was turned away is not known: {why}\n");
-            }
+    match found {
+        Ok(found) => text.push_str(&found),
+        Err(why) => {
+            let _ = write!(text, "\nnote: who was turned away is not known: {why}\n");
         }
     }
     print(&text)
@@ -72,38 +71,36 @@ fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {
     }))
 }
 
-/// Whether anybody can be asked who was turned away: a process that runs, or else a database that opens. One that
-/// would first have to be brought up to date is left alone, because an older talaria may still want it.
-fn has_answers(home: &Path) -> Result<bool, Wrong> {
-    let database = Home::database_of(home);
-    // The file belongs to the process that runs; nobody else may open it.
-    if Home::holder(home).is_some() {
-        return Ok(true);
-    }
+/// Who was turned away, or why that is not known: from a process that runs, or else from its database. One that would
+/// first have to be brought up to date is left alone.
+fn look_for_people(config: &Config, sources: &Sources) -> Result<Result<String, String>, Wrong> {
+    // The file belongs to the process that runs; nobody else may open it. Without one none begins while we read.
+    let Ok(_lock) = Home::look_at(&config.home) else { return Ok(ask(config, sources)) };
+    let database = Home::database_of(&config.home);
     if !database.exists() {
-        return Ok(false);
+        return Ok(Ok(String::new()));
     }
-    inspect(&database).map_err(|error| (error.to_string(), error.hint()))
+    let list = look(&database, refused_list).map_err(|error| (error.to_string(), error.hint()))?;
+    Ok(match list {
+        Some(Ok(list)) => Ok(describe_refused(config, &list)),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Ok(String::new()),
+    })
 }
 
-/// Asks what runs, or else the store, about people who were turned away.
+/// Asks what runs about people who were turned away.
 fn ask(config: &Config, sources: &Sources) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let asked = runtime.block_on(async {
-        let desk = Desk::open(&config.home, sources, Need::Store).await?;
-        let status = if desk.is_there() { Some(desk.get::<Status>("/status").await) } else { None };
-        let refused = desk.get::<RefusedList>("/refused").await;
-        desk.close();
-        Ok((status.transpose()?, refused?))
+        let desk = Desk::open(&config.home, sources, Need::Running).await?;
+        Ok((desk.get::<Status>("/status").await?, desk.get::<RefusedList>("/refused").await?))
     });
-    let (status, refused) = asked.map_err(|problem: crate::control::Problem| {
+    let (status, refused) = asked.map_err(|problem: Problem| {
         problem.complaints.first().map(|complaint| complaint.message.clone()).unwrap_or_default()
     })?;
-    let mut text = String::new();
-    if let Some(Status { pid, uptime_seconds, .. }) = status {
-        let _ = write!(text, "\nrunning        process {pid}, for {}\n", length(uptime_seconds));
-    }
+    let Status { pid, uptime_seconds, .. } = status;
+    let mut text = format!("\nrunning        process {pid}, for {}\n", length(uptime_seconds));
     text.push_str(&describe_refused(config, &refused));
     Ok(text)
 }
@@ -135,12 +132,11 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
 /// Whether somebody would be refused by this configuration, for no other reason than that no list names them.
 fn is_refused(config: &Config, list: &RefusedList, one: &Refused) -> bool {
     let account = AccountId::from(one.account.as_str());
-    if !config.platforms.contains_key(&account) {
-        return false;
-    }
+    // A terminal has no lists, and neither has what is no longer configured.
+    let Some(rules) = config.rules.accounts.get(&account) else { return false };
     let person = UserId::from(one.actor.as_str());
     let paired = list.paired.iter().any(|(account, actor)| *account == one.account && *actor == one.actor);
     let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired, left: false };
     let place = Where::from(one.place == "direct");
-    !config.rules.account(&account).access.authorize(actor, place, Action::Message).allowed
+    !rules.access.authorize(actor, place, Action::Message).allowed
 }

@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::{Office, Rules, Running};
 use crate::delivery::{Account, Reading};
 use crate::hub::pairing;
-use crate::store::{self, GrantRow, room_hash, unix_now};
+use crate::store::{self, GrantRow, Tx, room_hash, unix_now};
 
 /// The longest question. A list of filters takes a few hundred bytes.
 const QUESTION: usize = 64 * 1024;
@@ -233,15 +233,17 @@ impl From<GrantRow> for Grant {
 }
 
 async fn refused(State(office): State<Arc<Office>>) -> Answer<RefusedList> {
-    let found = office.store.read(|tx| {
-        let refused = tx.refused(unix_now() - REFUSED.0, REFUSED.1)?;
-        let mut paired = Vec::new();
-        for one in &refused {
-            if tx.is_paired(&AccountId::from(one.account.as_str()), &one.actor)? {
-                paired.push((one.account.clone(), one.actor.clone()));
-            }
+    Ok(Json(office.store.read(refused_list).await?))
+}
+
+/// Who was refused of late because no list names them.
+pub fn refused_list(tx: &Tx<'_>) -> store::Result<RefusedList> {
+    let refused = tx.refused(unix_now() - REFUSED.0, REFUSED.1)?;
+    let mut paired = Vec::new();
+    for one in &refused {
+        if tx.is_paired(&AccountId::from(one.account.as_str()), &one.actor)? {
+            paired.push((one.account.clone(), one.actor.clone()));
         }
-        store::Result::Ok(RefusedList { refused, paired })
-    });
-    Ok(Json(found.await?))
+    }
+    Ok(RefusedList { refused, paired })
 }

@@ -79,14 +79,21 @@ impl Home {
 
     /// The process that holds a state folder, if there is one. Changes nothing, and makes nothing.
     pub fn holder(path: &Path) -> Option<String> {
-        let mut file = File::open(path.join(LOCK)).ok()?;
+        Self::look_at(path).err()
+    }
+
+    /// Keeps every process from taking the folder for as long as what is returned lives; others may look as well. If
+    /// one has it already, it is named. Changes nothing, and makes nothing: a folder without a lock has none.
+    pub fn look_at(path: &Path) -> Result<Option<File>, String> {
+        let Ok(mut file) = File::open(path.join(LOCK)) else { return Ok(None) };
         match file.try_lock_shared() {
+            Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
                 let _ = file.read_to_string(&mut pid);
-                Some(pid.trim().to_owned())
+                Err(pid.trim().to_owned())
             }
-            Ok(()) | Err(TryLockError::Error(_)) => None,
+            Err(TryLockError::Error(_)) => Ok(None),
         }
     }
 

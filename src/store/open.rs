@@ -89,17 +89,6 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     Ok((writing, reading))
 }
 
-/// Looks at a database without changing anything: refuses what opening it would refuse, and says whether it
-/// needs no migration.
-pub fn inspect(path: &Path) -> Result<bool, OpenError> {
-    prove_by(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let other = |source: rusqlite::Error| classify(path, source);
-    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(other)?;
-    conn.busy_timeout(BUSY).map_err(other)?;
-    let version: usize = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(other)?;
-    Ok(version == MIGRATIONS.len())
-}
-
 /// The file exists afterwards and only its owner may read it, whatever the umask is.
 fn create_private(path: &Path) -> Result<File, OpenError> {
     OpenOptions::new()
@@ -123,7 +112,7 @@ fn prove(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn is_half_done(error: &rusqlite::Error) -> bool {
+pub(super) fn is_half_done(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
 }
 
@@ -131,8 +120,13 @@ fn prove_by(path: &Path, flags: OpenFlags) -> Result<(), OpenError> {
     if std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
         return Ok(());
     }
+    let conn = Connection::open_with_flags(path, flags).map_err(|source| classify(path, source))?;
+    prove_on(&conn, path)
+}
+
+/// The same of a connection.
+pub(super) fn prove_on(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let other = |source: rusqlite::Error| classify(path, source);
-    let conn = Connection::open_with_flags(path, flags).map_err(other)?;
     conn.busy_timeout(BUSY).map_err(other)?;
     let number = |pragma: &str| conn.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(other);
 
@@ -166,7 +160,7 @@ fn migrate(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn classify(path: &Path, source: rusqlite::Error) -> OpenError {
+pub(super) fn classify(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {

@@ -1,5 +1,6 @@
 //! `talaria check` on a state folder that was used.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -50,6 +51,59 @@ async fn whoever_was_refused_is_named_once_with_the_line_to_add() {
     let out = scene.prints(["check"]).await;
     assert_eq!(refused(&out).len(), 2, "the same when nothing runs: {out}");
     assert!(!out.contains("running  "), "{out}");
+}
+
+/// Every file of a state folder with what is in it and when it was written to. Not the index of a log that a dead
+/// process left: whoever reads that log leaves marks there, and nothing of it is kept.
+fn files(talaria: &Talaria) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
+    let all = fs::read_dir(talaria.home()).unwrap().map(Result::unwrap);
+    let plain = all.filter(|entry| entry.file_type().unwrap().is_file());
+    let named = plain.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+    let content = |(name, path): (String, std::path::PathBuf)| {
+        let written = fs::metadata(&path).unwrap().modified().unwrap();
+        (name, (fs::read(&path).unwrap(), written))
+    };
+    named.filter(|(name, _)| name != "talaria.db-shm").map(content).collect()
+}
+
+#[tokio::test]
+async fn it_changes_nothing() {
+    for end in [Signal::TERM, Signal::KILL] {
+        let scene = Scene::new(ANN).await;
+        let process = scene.starts().await;
+        scene.network.says_as("@eve:test", "!eve", true, "hello");
+        scene.network.says_as("@ann:test", "!last", true, "hello");
+        scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+        process.signal(end);
+        process.ended().await;
+        let before = files(&scene.talaria);
+        assert!(before["talaria.db"].0.len() > 1000 || before["talaria.db-wal"].0.len() > 1000);
+
+        let out = scene.prints(["check"]).await;
+
+        assert_eq!(refused(&out).len(), 2, "{out}");
+        let after = files(&scene.talaria);
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+        for (name, was) in &before {
+            assert!(after[name] == *was, "{name} was changed");
+        }
+    }
+}
+
+/// Somebody may look at what another process is about to use.
+#[tokio::test]
+async fn it_needs_no_lock_of_its_own() {
+    let scene = Scene::new(ANN).await;
+    let process = scene.starts().await;
+    scene.network.says_as("@eve:test", "!eve", true, "hello");
+    scene.network.says_as("@ann:test", "!last", true, "hello");
+    scene.shows(|messages| texts(messages, "!last") == ["ok"]).await;
+    process.signal(Signal::TERM);
+    process.ended().await;
+    let looking = fs::File::open(scene.talaria.home().join("talaria.lock")).unwrap();
+    looking.lock_shared().unwrap();
+    let out = scene.prints(["check"]).await;
+    assert_eq!(refused(&out).len(), 2, "{out}");
 }
 
 #[tokio::test]
