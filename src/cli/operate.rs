@@ -144,7 +144,7 @@ pub fn run(command: &Operate, sources: &Sources) -> ExitCode {
     let done = runtime.block_on(async {
         let desk = Desk::open(&home, sources, command.needs()).await?;
         let done = command.carry_out(&desk).await;
-        desk.close();
+        desk.close().await;
         done
     });
     match done {

@@ -97,11 +97,12 @@ impl Desk {
     }
 
     /// Lets go of everything, and returns when the store is closed.
-    pub fn close(self) {
+    pub async fn close(self) {
         if let Answers::Here(here) = self.answers {
             let Here { router, threads, _home } = *here;
             drop(router);
-            threads.join();
+            // Not on this thread: an answer that came too late may still need it to let go of the store.
+            let _ = tokio::task::spawn_blocking(|| threads.join()).await;
         }
     }
 

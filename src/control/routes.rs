@@ -95,11 +95,24 @@ pub(super) fn read<T: DeserializeOwned>(asked: Asked) -> Result<T, Problem> {
         .map_err(|error| Problem::wrong(format!("the question is not understood: {error}"), hint))
 }
 
+/// Answers in a task of its own, as the hub does: when whoever asked is gone, or the answer comes too late, what the
+/// store has taken must still be acted on.
 async fn in_time(request: Request, next: Next) -> Response {
-    tokio::time::timeout(WORK, next.run(request)).await.unwrap_or_else(|_| {
-        let message = format!("no answer within {} seconds", WORK.as_secs());
-        Problem::new(StatusCode::GATEWAY_TIMEOUT, message, "look at the log, then try again").into_response()
-    })
+    let answering = tokio::spawn(next.run(request));
+    let problem = match tokio::time::timeout(WORK, answering).await {
+        Ok(Ok(response)) => return response,
+        Ok(Err(_panicked)) => Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "a bug kept talaria from answering",
+            "look at the log; `talaria status` shows what holds now",
+        ),
+        Err(_) => Problem::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            format!("no answer within {} seconds; what was asked for may still happen", WORK.as_secs()),
+            "look at the log and at `talaria status`, then try again",
+        ),
+    };
+    problem.into_response()
 }
 
 async fn unknown(uri: Uri) -> Problem {

@@ -17,6 +17,7 @@ mod long;
 mod media;
 mod memory;
 mod names;
+mod operator;
 mod pairing;
 mod regressions;
 mod rendering;
