@@ -23,9 +23,8 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use talaria_platform::AccountId;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -88,8 +87,8 @@ pub struct Running {
     pub config: Config,
     /// Where that came from, to be read again.
     pub sources: Sources,
-    /// Accounts that belong to whoever started the process, whatever the configuration says.
-    pub owned: Vec<AccountId>,
+    /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
+    pub reloading: Mutex<()>,
 }
 
 /// An open control socket. Dropping it closes it.

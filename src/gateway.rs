@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -109,10 +110,11 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     })?;
     let mut rules = config.rules.clone();
     for account in &platforms.owned {
-        // Also where nobody configured it, as in a chat that was asked for on the command line.
+        // No file says so, but that these terminals were opened; also where nobody configured one, as in a chat that
+        // was asked for on the command line.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let (live, owned) = (Live::new(rules), platforms.owned);
+    let live = Live::new(rules);
     let parts = Parts {
         store: store.clone(),
         agent: agent(&config.agent, &live)?,
@@ -133,7 +135,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // Before anything runs that would have to be drained.
         let signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
-        let running = gateway.running(config.clone(), sources.clone(), owned);
+        let running = gateway.running(config.clone(), sources.clone());
         let home = home.path().to_owned();
         // Until everything has ended: what is still going on can be asked to the last.
         let _control =
@@ -185,9 +187,9 @@ impl Gateway {
     }
 
     /// This gateway as its owner sees it; `config` is what it was made of.
-    pub fn running(&self, config: Config, sources: Sources, owned: Vec<AccountId>) -> Running {
+    pub fn running(&self, config: Config, sources: Sources) -> Running {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
-        Running { turns, accounts, started: Instant::now(), config, sources, owned }
+        Running { turns, accounts, started: Instant::now(), config, sources, reloading: Mutex::default() }
     }
 
     fn start_outboxes(&mut self) {

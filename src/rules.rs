@@ -2,7 +2,7 @@
 //!
 //! Everybody asks [`Live`] anew for each thing they decide, so a reload holds from the next event on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -134,32 +134,85 @@ impl Rules {
     pub fn account(&self, id: &AccountId) -> Arc<AccountRules> {
         self.accounts.get(id).cloned().unwrap_or_else(|| Arc::new(AccountRules::listed(Lists::default())))
     }
+
+    /// Leaves an account as it is by these other rules.
+    pub fn keep(&mut self, id: &AccountId, by: &Self) {
+        match by.accounts.get(id) {
+            Some(rules) => self.accounts.insert(id.clone(), rules.clone()),
+            None => self.accounts.remove(id),
+        };
+    }
 }
 
 /// The rules as they are now; shared by everything that decides.
 #[derive(Debug, Default)]
-pub struct Live(RwLock<Arc<Rules>>);
+pub struct Live {
+    /// Accounts that belong to whoever reaches them. Settled at the start: whether an account is a terminal of this
+    /// process is nothing that a file can change, and a mistake here would make every stranger an owner.
+    owned: BTreeSet<AccountId>,
+    now: RwLock<Arc<Rules>>,
+}
 
 impl Live {
-    /// Begins with these.
+    /// Begins with these. Only they can give an account an owner.
     pub fn new(rules: Rules) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(rules))))
+        let owned = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
+            (rules.access == Policy::Owner).then(|| id.clone())
+        };
+        let owned = rules.accounts.iter().filter_map(owned).collect();
+        Arc::new(Self { owned, now: RwLock::new(Arc::new(rules)) })
     }
 
     /// The rules of this moment. Not to be kept beyond one decision.
     pub fn now(&self) -> Arc<Rules> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes these hold from now on.
+    /// These rules, as far as they can hold here: an account with an owner keeps its rules, and no other gets one.
+    pub fn permissible(&self, mut rules: Rules) -> Rules {
+        let now = self.now();
+        let claims = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
+            (rules.access == Policy::Owner).then(|| id.clone())
+        };
+        let claimed: Vec<AccountId> = rules.accounts.iter().filter_map(claims).collect();
+        for id in claimed.iter().chain(&self.owned) {
+            rules.keep(id, &now);
+        }
+        rules
+    }
+
+    /// Makes these hold from now on, as far as they can hold here.
     pub fn replace(&self, rules: Rules) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        let rules = self.permissible(rules);
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_account_gets_an_owner_later_and_none_loses_it() {
+        let rules = |accounts: [(&str, AccountRules); 3]| Rules {
+            accounts: accounts.map(|(id, rules)| (AccountId::from(id), Arc::new(rules))).into(),
+            ..Rules::default()
+        };
+        let listed = || AccountRules::listed(Lists::default());
+        let began = rules([("desk", AccountRules::owner()), ("chat", listed()), ("other", listed())]);
+        let live = Live::new(began.clone());
+        live.replace(rules([
+            ("desk", listed()),
+            ("chat", AccountRules::owner()),
+            ("new", AccountRules::owner()),
+        ]));
+        let now = live.now();
+        for (id, access) in [("desk", Policy::Owner), ("chat", listed().access), ("new", listed().access)] {
+            assert_eq!(now.account(&id.into()).access, access, "{id}");
+        }
+        live.replace(Rules::default());
+        assert_eq!(live.now().account(&"desk".into()).access, Policy::Owner);
+    }
 
     const HOUR: i64 = 60 * 60;
     const DAY: i64 = 24 * HOUR;

@@ -41,16 +41,21 @@ impl PlatformConfig {
         }
     }
 
-    /// What `platforms.<name>` says about people. A terminal belongs to whoever sits there.
+    /// What `platforms.<name>` says about people. Nothing for a terminal, which belongs to whoever sits there: that
+    /// is no rule a file can write, but known of a terminal that was really opened.
     #[cfg_attr(
         not(feature = "testing"),
-        allow(unused_variables, reason = "the console has an owner; the first network with lists is Matrix")
+        allow(unused_variables, reason = "the console has no lists; the first network with lists is Matrix")
     )]
-    pub(super) fn people(&self, document: &Document, name: &str) -> Result<AccountRules, ConfigError> {
+    pub(super) fn people(
+        &self,
+        document: &Document,
+        name: &str,
+    ) -> Result<Option<AccountRules>, ConfigError> {
         match self {
-            Self::Console => Ok(AccountRules::owner()),
+            Self::Console => Ok(None),
             #[cfg(feature = "testing")]
-            Self::Test(_) => people::read(document, name, super::test_platform::is_id),
+            Self::Test(_) => people::read(document, name, super::test_platform::is_id).map(Some),
         }
     }
 

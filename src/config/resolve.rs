@@ -257,9 +257,11 @@ impl Resolver<'_> {
             let read = PlatformConfig::read(document, &name, kind.as_deref());
             match read.and_then(|platform| Ok((platform.people(document, &name)?, platform))) {
                 Ok((people, platform)) => {
-                    self.warnings.extend(effect::warnings(&name, &people.access));
-                    let account = AccountId::new(name);
-                    rules.accounts.insert(account.clone(), Arc::new(people));
+                    let account = AccountId::from(name.as_str());
+                    if let Some(people) = people {
+                        self.warnings.extend(effect::warnings(&name, &people.access));
+                        rules.accounts.insert(account.clone(), Arc::new(people));
+                    }
                     platforms.insert(account, platform);
                 }
                 Err(error) => self.errors.push(error),

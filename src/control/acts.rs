@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use talaria_platform::{AccountId, RoomId, Trust, UserId};
 
-use super::Office;
 use super::api::{
     ApproveAsked, Approved, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked, RevokedGrant, StopAsked,
     Stopped,
@@ -15,11 +14,12 @@ use super::api::{
 use super::problem::Problem;
 use super::reload;
 use super::routes::{Answer, Asked, read};
+use super::{Office, Running};
 use crate::access::{Action, Actor, Where};
 use crate::command::After;
 use crate::config::{Config, env};
 use crate::hub::pairing::{self, Approval};
-use crate::rules::{AccountRules, Live};
+use crate::rules::Rules;
 use crate::session::{SessionId, TurnId, Utc};
 use crate::store::{self, Operated, TurnOverview, Tx};
 use crate::turns;
@@ -205,9 +205,10 @@ pub(super) async fn revoke_grant(State(office): State<Arc<Office>>, asked: Asked
 pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded> {
     let running = office.running()?;
     let super::Rules::Live(live) = &office.rules else { return Err(Problem::not_running(&office.home)) };
+    let _alone = running.reloading.lock().await;
     let sources = running.sources.clone();
     let loaded = tokio::task::spawn_blocking(move || Config::load(&sources, &env::process)).await;
-    let mut config = match loaded {
+    let config = match loaded {
         Ok(Ok(config)) => config,
         Ok(Err(errors)) => {
             tracing::warn!(errors = errors.len(), "a reload found a wrong configuration; the old one stays");
@@ -215,22 +216,12 @@ pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded
         }
         Err(error) => return Err(Problem::store(&error)),
     };
-    for account in &running.owned {
-        config.rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
-    }
-    let mut reloaded = reload::compare(&running.config, &live.now(), &config);
-    live.replace(config.rules);
-    reloaded.warnings = config.warnings;
-    reloaded.stopped = stop_the_unwanted(&office, live).await?;
-    tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
-    Ok(Json(reloaded))
-}
-
-/// Stops what people asked for who may no longer ask. Whatever comes in meanwhile is judged by the new rules
-/// before it runs.
-async fn stop_the_unwanted(office: &Office, live: &Live) -> Result<usize, Problem> {
-    let rules = live.now();
-    let unwanted = office.store.write(move |tx| {
+    let ids = running.accounts.iter().map(|account| account.id());
+    let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
+    let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
+    // In the store first: if that fails, nothing has changed.
+    let rules = next.clone();
+    let recorded = office.store.write(move |tx| {
         tx.audit_operator(&Operated {
             account: "",
             actor: "",
@@ -239,23 +230,48 @@ async fn stop_the_unwanted(office: &Office, live: &Live) -> Result<usize, Proble
             allowed: true,
             rule: "operator",
         })?;
-        let mut unwanted = Vec::new();
-        for open in tx.turns_under_way()? {
-            let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
-            if !open.stopping && !turns::permitted(tx, &rules, &turn)? {
-                stop_turn(tx, &open, "reload")?;
-                unwanted.push((turn.session, turn.id));
-            }
-        }
-        Ok(unwanted)
+        stop_the_unwanted(tx, &rules)
     });
-    let unwanted = unwanted.await?;
-    if let Some(running) = &office.running {
-        for (session, turn) in &unwanted {
-            running.turns.stop_turn(session, turn);
+    let unwanted = recorded.await?;
+    live.replace(Rules::clone(&next));
+    running.stop(&unwanted);
+    // Once more for what began in between, by the rules from before. What comes from now on is judged by the new
+    // ones before it runs.
+    let in_between = office.store.write(move |tx| stop_the_unwanted(tx, &next)).await.map_err(|error| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the new configuration holds, but then the store did not answer: {error}"),
+            "what was asked at this very moment by somebody who may no longer ask may still run; `talaria reload` \
+             again stops it",
+        )
+    })?;
+    running.stop(&in_between);
+    reloaded.warnings = config.warnings;
+    reloaded.stopped = unwanted.len() + in_between.len();
+    tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
+    Ok(Json(reloaded))
+}
+
+/// Asks everything to stop that people asked for who may no longer ask.
+fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId, TurnId)>> {
+    let mut unwanted = Vec::new();
+    for open in tx.turns_under_way()? {
+        let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
+        if !open.stopping && !turns::permitted(tx, rules, &turn)? {
+            stop_turn(tx, &open, "reload")?;
+            unwanted.push((turn.session, turn.id));
         }
     }
-    Ok(unwanted.len())
+    Ok(unwanted)
+}
+
+impl Running {
+    /// Stops turns that the store knows to be stopped.
+    fn stop(&self, turns: &[(SessionId, TurnId)]) {
+        for (session, turn) in turns {
+            self.turns.stop_turn(session, turn);
+        }
+    }
 }
 
 /// A time of the day.

@@ -2,18 +2,40 @@
 
 use std::collections::BTreeSet;
 
+use talaria_platform::AccountId;
+
 use super::api::Reloaded;
-use crate::config::{AgentChoice, Config, DisplayConfig, TurnConfig};
+use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, TurnConfig};
 use crate::rules::{AccountRules, Rules};
 
-/// Compares what runs (`started`, with the rules that hold now) with what is written now.
-pub(super) fn compare(started: &Config, rules: &Rules, new: &Config) -> Reloaded {
+/// The rules of a new configuration, as far as they are about what runs. An account that runs goes on being what it
+/// was started as: where the file makes something else of its name, or no longer knows it, what is written there is
+/// about another account, and the rules that hold now go on until the restart.
+pub(super) fn rules<'a>(
+    running: impl IntoIterator<Item = &'a AccountId>,
+    started: &Config,
+    now: &Rules,
+    new: &Config,
+) -> Rules {
+    let mut rules = new.rules.clone();
+    for account in running {
+        let kind = |config: &Config| config.platforms.get(account).map(PlatformConfig::kind);
+        if kind(started) != kind(new) {
+            rules.keep(account, now);
+        }
+    }
+    rules
+}
+
+/// Compares what runs (`started`, with the rules that hold now) with what is written now; `next` are the rules that
+/// will hold.
+pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Config) -> Reloaded {
     let mut keys = Keys::default();
-    keys.now("words", rules.words != new.rules.words);
-    let names: BTreeSet<_> = rules.accounts.keys().chain(new.rules.accounts.keys()).collect();
+    keys.now("words", rules.words != next.words);
+    let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
     for name in names {
         // One that comes or goes is a platform that starts or ends, and is named below.
-        if let (Some(old), Some(new)) = (rules.accounts.get(name), new.rules.accounts.get(name)) {
+        if let (Some(old), Some(new)) = (rules.accounts.get(name), next.accounts.get(name)) {
             let AccountRules { access, session, busy, places, limits } = &**old;
             keys.now(&format!("platforms.{name}.access"), *access != new.access);
             keys.now(&format!("platforms.{name}.session"), *session != new.session);

@@ -1,10 +1,17 @@
 //! `talaria reload`: what changes at once, what needs a restart, and that a wrong configuration changes nothing.
 
 use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::time::Duration;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use talaria::config::{Config, Sources};
 
 use super::{Scene, texts};
+use crate::support::binary::Talaria;
+use crate::support::network::Network;
+use crate::support::upstream::Upstream;
 
 /// What `sysexits.h` calls a configuration error.
 const EX_CONFIG: i32 = 78;
@@ -78,6 +85,117 @@ async fn a_wrong_configuration_is_explained_and_the_old_one_stays() {
     process.logs("the old one stays").await;
     scene.network.says_as("@ann:test", "!ann", true, "still there?");
     scene.shows(|messages| texts(messages, "!ann") == ["ok"]).await;
+}
+
+/// Ann is heard and Eve is not, as before.
+async fn holds_as_before(scene: &Scene) {
+    let answers = texts(&scene.network.messages(), "!ann").len();
+    scene.network.says_as("@eve:test", "!eve", true, "/whoami");
+    scene.network.says_as("@eve:test", "!eve", true, "let me in");
+    scene.network.says_as("@ann:test", "!ann", true, "/whoami");
+    scene.shows(|messages| texts(messages, "!ann").len() == answers + 1).await;
+    let messages = scene.network.messages();
+    assert!(texts(&messages, "!ann")[answers].contains("because a list names you"), "{messages:?}");
+    assert!(texts(&messages, "!eve").is_empty(), "{messages:?}");
+}
+
+/// A terminal belongs to whoever reaches it. A chat account that runs is none, whatever the file calls it by now.
+#[tokio::test]
+async fn a_chat_network_that_the_file_calls_a_console_does_not_get_owners() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    scene.talaria.rewrites_config("platforms:\n  test: {kind: console}\n");
+    for _ in 0..2 {
+        assert_eq!(scene.prints(["reload"]).await, "Needs a restart: platforms.test.\n");
+        holds_as_before(&scene).await;
+    }
+}
+
+#[tokio::test]
+async fn a_platform_that_is_taken_out_of_the_file_goes_on_until_the_restart() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    scene.asks_without_end("@ann:test", "!long").await;
+    scene.talaria.rewrites_config("log: {level: info}\n");
+    assert_eq!(scene.prints(["reload"]).await, "Needs a restart: platforms.test.\n");
+    holds_as_before(&scene).await;
+    assert_eq!(texts(&scene.network.messages(), "!long"), ["Let me think"], "what runs is not stopped");
+}
+
+#[tokio::test]
+async fn the_terminal_stays_its_owners_whatever_the_file_makes_of_its_name() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream);
+    let network = Network::listen(talaria.home());
+    let mut process = talaria.starts();
+    process.logs("running").await;
+    talaria.rewrites_config(format!(
+        "platforms:\n  console:\n    kind: test\n    socket: {}\n    access: {{people: ['@eve:test']}}\n",
+        network.socket().display()
+    ));
+    assert_eq!(talaria.does(["reload"]).await.out, "Needs a restart: platforms.console.\n");
+    process.types("hello\n");
+    process.shows("ok").await;
+}
+
+/// What is said is what holds: without a record of it nothing changes.
+#[tokio::test]
+async fn a_reload_that_cannot_be_recorded_changes_nothing() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    scene
+        .talaria
+        .stored()
+        .execute_batch(
+            "CREATE TRIGGER full BEFORE INSERT ON audit WHEN NEW.action = 'reload'
+             BEGIN SELECT RAISE(ABORT, 'no space'); END",
+        )
+        .unwrap();
+    scene.writes("access: {people: ['@eve:test']}");
+    scene.is_refused(1, ["reload"]).await.said("no space").said("hint: nothing was changed");
+    holds_as_before(&scene).await;
+
+    scene.talaria.stored().execute_batch("DROP TRIGGER full").unwrap();
+    assert_eq!(scene.prints(["reload"]).await, "In effect now: platforms.test.access.\n");
+    scene.network.says_as("@eve:test", "!eve", true, "hello");
+    scene.shows(|messages| texts(messages, "!eve") == ["ok"]).await;
+}
+
+/// The first reads slowly; meanwhile the file is changed once more, and a second one is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_reloads_the_newer_file_holds_in_the_end() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    let file = scene.talaria.home().join("talaria.yaml");
+    let older = scene.config("access: {people: ['@eve:test']}");
+    fs::remove_file(&file).unwrap();
+    mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let home = scene.talaria.home().to_owned();
+    let reload = move || {
+        let client = reqwest::Client::builder().unix_socket(home.join("control.sock")).build().unwrap();
+        tokio::spawn(
+            async move { client.post("http://talaria/reload").send().await.unwrap().status().as_u16() },
+        )
+    };
+
+    let first = reload();
+    // Opens when the other end reads.
+    let pipe = file.clone();
+    let mut slow = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(pipe).unwrap());
+    let mut slow = (&mut slow).await.unwrap();
+    fs::remove_file(&file).unwrap();
+    scene.writes("access: {people: ['@ann:test']}\nbusy: interrupt");
+    let mut second = reload();
+    // It has every chance to come first, and must not.
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut second).await.ok();
+    slow.write_all(older.as_bytes()).unwrap();
+    drop(slow);
+
+    assert_eq!(first.await.unwrap(), 200);
+    if early.is_none() {
+        assert_eq!(second.await.unwrap(), 200);
+    }
+    holds_as_before(&scene).await;
 }
 
 /// A small generator, so that a failure can be looked at again.

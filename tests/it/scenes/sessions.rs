@@ -300,7 +300,9 @@ async fn whoami_says_who_somebody_is_here_and_what_they_may_not_do() {
     talk(&direct, &[("@eve", "/whoami")]).await;
     assert!(last(&direct).contains("This is a direct chat, conversation 1 ("), "{}", last(&direct));
 
-    gateway.reload(AccountRules::owner());
+    // An account has an owner from the start or never.
+    let gateway = TestGateway::with(Setup { rules: AccountRules::owner(), ..Setup::default() }).await;
+    let direct = gateway.direct_room("!eve");
     talk(&direct, &[("@eve", "/whoami")]).await;
     assert!(last(&direct).contains("because you are the owner"), "{}", last(&direct));
     assert!(last(&direct).ends_with("You may use every command."), "{}", last(&direct));

@@ -195,7 +195,7 @@ impl TestGateway {
             home: home.clone(),
             store: running.store.clone(),
             rules: control::Rules::Live(self.live.clone()),
-            running: Some(running.gateway.running(config, sources, Vec::new())),
+            running: Some(running.gateway.running(config, sources)),
         })))
     }
 
