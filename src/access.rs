@@ -226,6 +226,16 @@ impl Action {
     }
 }
 
+impl Where {
+    /// Its name on record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Room => "room",
+        }
+    }
+}
+
 impl Grant {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Once, Self::Session, Self::Always];

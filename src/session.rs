@@ -101,7 +101,8 @@ pub struct SessionKey {
 
 impl SessionKey {
     /// The key of what `person` says in a place. Every part is length-prefixed, so that no two places share
-    /// a key. In a direct chat there is one person, so no setting can tell people apart there.
+    /// a key. In a direct chat there is one person, so no setting can tell people apart there. A direct chat
+    /// that others come into is another place from then on: what was said in it is not for them.
     pub fn new(
         account: &AccountId,
         place: &Place,
@@ -110,6 +111,9 @@ impl SessionKey {
         rules: SessionRules,
     ) -> Self {
         let mut parts = vec![account.as_str(), place.room.as_str()];
+        if !direct {
+            parts.push("shared");
+        }
         if let (true, Some(thread)) = (rules.threads, &place.thread) {
             parts.extend(["thread", thread.as_str()]);
         }
@@ -215,11 +219,11 @@ mod tests {
 
     use super::*;
 
-    type Parts = (String, String, Option<String>, String);
+    type Parts = (String, String, bool, Option<String>, String);
 
     fn parts() -> impl Strategy<Value = Parts> {
         // Few letters, so that equal parts are common.
-        ("[ab]{0,2}", "[ab]{0,2}", prop::option::of("[ab]{0,2}"), "[ab]{0,2}")
+        ("[ab]{0,2}", "[ab]{0,2}", any::<bool>(), prop::option::of("[ab]{0,2}"), "[ab]{0,2}")
     }
 
     #[test]
@@ -246,18 +250,19 @@ mod tests {
 
     proptest! {
         /// Different accounts, rooms, threads and people never share a session, whatever the ids contain;
-        /// threads and people only where a setting tells them apart.
+        /// threads and people only where a setting tells them apart. Nor do a direct chat and the room that it
+        /// becomes.
         #[test]
         fn session_keys_are_injective(one in parts(), two in parts(), threads: bool, people: bool) {
             let rules = SessionRules { threads, people, ..SessionRules::default() };
-            let key = |(account, room, thread, person): &Parts| {
+            let key = |(account, room, direct, thread, person): &Parts| {
                 let place = Place { room: RoomId::new(room.clone()), thread: thread.clone().map(ThreadId::new) };
                 let person = UserId::new(person.clone());
-                SessionKey::new(&AccountId::new(account.clone()), &place, false, &person, rules).digest
+                SessionKey::new(&AccountId::new(account.clone()), &place, *direct, &person, rules).digest
             };
-            let same = one.0 == two.0 && one.1 == two.1
-                && (!threads || one.2 == two.2)
-                && (!people || one.3 == two.3);
+            let same = one.0 == two.0 && one.1 == two.1 && one.2 == two.2
+                && (!threads || one.3 == two.3)
+                && (!people || one.2 || one.4 == two.4);
             prop_assert_eq!(key(&one) == key(&two), same);
         }
 

@@ -7,8 +7,8 @@
 use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
-use super::{Result, Tx, unix_now};
-use crate::access::Grant;
+use super::{Result, TurnRow, Tx, unix_now};
+use crate::access::{Grant, Where};
 use crate::session::{AskId, SessionId, TurnId};
 use crate::testing::broken;
 
@@ -249,8 +249,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The same need not be asked again: in this session, or in this room whatever the session.
-    pub fn add_grant(&self, ask: &AskRow, grant: Grant, by: &str) -> Result<()> {
+    /// The same need not be asked again: in this session, or in this room whatever the session, for as long
+    /// as it is the kind of place that it is now.
+    pub fn add_grant(&self, ask: &AskRow, place: Where, grant: Grant, by: &str) -> Result<()> {
         let session = match grant {
             Grant::Once => return Ok(()),
             Grant::Session => Some(&ask.session.0),
@@ -259,8 +260,8 @@ impl Tx<'_> {
         let now = unix_now();
         self.conn
             .prepare_cached(
-                "INSERT INTO grants (id, digest, title, session, account, room, by, granted, expires)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
                 crate::session::random_hex(4),
@@ -269,6 +270,7 @@ impl Tx<'_> {
                 session,
                 ask.account.as_str(),
                 ask.place.room.as_str(),
+                place.name(),
                 by,
                 now,
                 now + KEPT,
@@ -277,21 +279,16 @@ impl Tx<'_> {
     }
 
     /// Who allowed this before, here and for longer than once, and how far; the furthest first.
-    pub fn granted(
-        &self,
-        account: &AccountId,
-        room: &RoomId,
-        session: &SessionId,
-        digest: &str,
-    ) -> Result<Vec<(Grant, String)>> {
+    pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(Grant, String)>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND digest = ?3
-                 AND (session IS NULL OR session = ?4) AND expires > ?5 ORDER BY session IS NULL DESC, granted",
+            "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
+                 AND (session IS NULL OR session = ?5) AND expires > ?6 ORDER BY session IS NULL DESC, granted",
         )?;
-        let rows = query
-            .query_map(params![account.as_str(), room.as_str(), digest, session.0, unix_now()], |row| {
-                Ok((if row.get(0)? { Grant::Always } else { Grant::Session }, row.get(1)?))
-            })?;
+        let (room, place) = (turn.place.room.as_str(), Where::from(turn.direct).name());
+        let rows = query.query_map(
+            params![turn.account.as_str(), room, place, digest, turn.session.0, unix_now()],
+            |row| Ok((if row.get(0)? { Grant::Always } else { Grant::Session }, row.get(1)?)),
+        )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

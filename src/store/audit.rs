@@ -103,7 +103,7 @@ impl Tx<'_> {
         rule: &str,
     ) -> Result<()> {
         let room = room_hash(account, room);
-        self.add_audit(account, actor.as_str(), &room, name(place), &action.name(), allowed, rule, None)
+        self.add_audit(account, actor.as_str(), &room, place.name(), &action.name(), allowed, rule, None)
     }
 
     /// Keeps what the operator did at the command line, where there is no action in a room.
@@ -125,7 +125,7 @@ impl Tx<'_> {
         rule: &str,
     ) -> Result<()> {
         let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
-        let (account, place) = (&turn.account, name(Where::from(turn.direct)));
+        let (account, place) = (&turn.account, Where::from(turn.direct).name());
         let room = room_hash(account, &turn.place.room);
         self.add_audit(account, actor, &room, place, &action, grant.is_some(), rule, Some(digest))
     }
@@ -236,13 +236,6 @@ impl Tx<'_> {
     pub fn prune_audit(&self) -> Result<()> {
         self.conn.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [KEPT])?;
         Ok(())
-    }
-}
-
-fn name(place: Where) -> &'static str {
-    match place {
-        Where::Direct => "direct",
-        Where::Room => "room",
     }
 }
 

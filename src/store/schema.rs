@@ -165,6 +165,7 @@ CREATE TABLE grants (
     id TEXT PRIMARY KEY, digest TEXT NOT NULL, title TEXT NOT NULL,
     session TEXT,                          -- for this session only; NULL for the whole place
     account TEXT NOT NULL, room TEXT NOT NULL,
+    place TEXT NOT NULL,                   -- direct, room: what the room was then
     by TEXT NOT NULL, granted INTEGER NOT NULL, expires INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX grants_place ON grants (account, room, digest);

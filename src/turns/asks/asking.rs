@@ -165,7 +165,7 @@ impl Asking {
                 (AskState::Approved { grant, by }, Why::Answered | Why::Timeout) => {
                     if tx.take_ask(&ask.id)? {
                         tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
-                        tx.add_grant(&ask, grant, &by)?;
+                        tx.add_grant(&ask, Where::from(turn.direct), grant, &by)?;
                         return Ok(Some(Choice::Allow(grant)));
                     }
                 }
@@ -285,7 +285,7 @@ impl Opening<'_> {
     /// Who has allowed this before, for longer than once, and may still do so.
     fn granted(&self) -> Result<Option<(Grant, String)>> {
         let (tx, turn) = (self.tx, self.turn);
-        for (grant, by) in tx.granted(&turn.account, &turn.place.room, &turn.session, &self.digest)? {
+        for (grant, by) in tx.granted(turn, &self.digest)? {
             let id = UserId::new(by.clone());
             let actor = Actor {
                 id: &id,

@@ -15,8 +15,8 @@ async fn scene(ids: &[&str]) -> Scene {
         let far = 4_000_000_000_i64;
         store
             .execute(
-                "INSERT INTO grants (id, digest, title, session, account, room, by, granted, expires)
-                 VALUES (?1, 'd', ?2, NULL, 'test', '!home', '@ann:test', 1, ?3)",
+                "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires)
+                 VALUES (?1, 'd', ?2, NULL, 'test', '!home', 'room', '@ann:test', 1, ?3)",
                 rusqlite::params![id, format!("Run {id}\n\u{1b}[2J"), far],
             )
             .unwrap();
