@@ -17,7 +17,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::access::Grant;
 use crate::session::{SessionId, TurnId};
-use crate::words::Phrase;
+use crate::words::{Phrase, Text};
 
 /// Something that turns a prompt into turn events.
 pub trait Agent: Send + Sync {
@@ -271,6 +271,12 @@ pub enum AgentErrorKind {
         /// How long the upstream wants us to wait.
         after: Option<Duration>,
     },
+    /// The same, and the agent is there: it has too much to do. Nobody else is asked in its place, unless it
+    /// names a long wait itself.
+    Busy {
+        /// How long the upstream wants us to wait.
+        after: Option<Duration>,
+    },
     /// It may have run and the outcome is unknown: the same bytes are sent again if they are
     /// resumable, otherwise the turn is interrupted.
     Unknown {
@@ -284,6 +290,18 @@ pub enum AgentErrorKind {
     Refused,
     /// It broke off after text had come; the text is kept and marked.
     CutShort,
+}
+
+impl AgentInfo {
+    /// Who answers as things stand, for people.
+    pub fn answering(&self) -> Phrase {
+        match &self.stand_in {
+            Some(other) if other.answers => {
+                Text::StatusStandIn.with("agent", other.name.clone()).with("away", self.name.clone())
+            }
+            Some(_) | None => self.name.clone(),
+        }
+    }
 }
 
 impl AgentError {

@@ -306,19 +306,9 @@ fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phr
     };
     Ok(Text::Status
         .with("running", running)
-        .with("agent", answers(desk.agent))
+        .with("agent", desk.agent.answering())
         .with("session", session.0.as_str())
         .with("messages", desk.tx.message_count(session)?))
-}
-
-/// Who answers as things stand.
-fn answers(agent: &AgentInfo) -> Phrase {
-    match &agent.stand_in {
-        Some(other) if other.answers => {
-            Text::StatusStandIn.with("agent", other.name.clone()).with("away", agent.name.clone())
-        }
-        Some(_) | None => agent.name.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -246,6 +246,7 @@ impl<'a> Conversation<'a> {
             if often { checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) } else { None };
         let unshown = self.unshown(self.unshown_since.unwrap_or_else(now));
         if message.show(&snapshot, unshown, checkpoint).await? {
+            self.log.shown(self.reply.shown_by(&snapshot));
             self.shown = fingerprint;
             self.unshown_since = None;
             self.unshown_line = false;

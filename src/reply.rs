@@ -91,6 +91,13 @@ impl Reply {
         &self.answer.text
     }
 
+    /// How many bytes of the text a snapshot shows, from its beginning: it may have been cut to the longest
+    /// message, and something may have been added.
+    pub fn shown_by(&self, snapshot: &str) -> usize {
+        let same = |text: &str| text.bytes().zip(snapshot.bytes()).take_while(|(a, b)| a == b).count();
+        same(&self.answer.text).max(same(&self.floor.text))
+    }
+
     /// The whole text that should be visible now; empty if there is nothing to show yet.
     /// Costs what is visible, not what has come.
     pub fn snapshot(&self, style: Style) -> Cow<'_, str> {

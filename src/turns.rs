@@ -256,15 +256,17 @@ impl Turns {
     /// Ends a turn whose task panicked, with the text that was kept of it.
     async fn fail_broken(&self, id: &TurnId) {
         let wanted = id.clone();
-        let kept = self.store.read(move |tx| Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?))).await;
-        let Ok((Some(turn), floor)) = kept else { return };
+        let kept = self.store.read(move |tx| {
+            Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?, tx.anchor(&wanted)?.is_some()))
+        });
+        let Ok((Some(turn), floor, anchored)) = kept.await else { return };
         let turn = Arc::new(turn);
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;
         }
         let words = Text::TurnBroken.with("turn", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
-        let before = Before { floor, anchored: false, history: 0, permitted: true };
+        let before = Before { floor, anchored, history: 0, permitted: true };
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }

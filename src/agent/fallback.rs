@@ -17,8 +17,8 @@ use super::{
     Turn, TurnEnd, TurnEvent,
 };
 
-/// An agent that names no longer wait than this is busy, not away: it is waited for.
-const BUSY: Duration = Duration::from_secs(10);
+/// An agent that names a longer wait than this is as good as away; for any other it is waited.
+const LONG: Duration = Duration::from_secs(10);
 
 /// The agent around two agents.
 pub struct Fallback {
@@ -74,10 +74,13 @@ impl Fallback {
             Ok(TurnEnd::Stopped) => {}
             Err(error) => match error.kind {
                 // It is there: only busy, or it does not like this turn.
-                AgentErrorKind::NothingRan { .. } if !is_away(error) => self.closed(Breaker::answered),
+                AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } if !is_away(error) => {
+                    self.closed(Breaker::answered)
+                }
                 AgentErrorKind::Refused | AgentErrorKind::CutShort => self.closed(Breaker::answered),
                 // Not connected, lost before the first byte, or lost in the middle.
                 AgentErrorKind::NothingRan { .. }
+                | AgentErrorKind::Busy { .. }
                 | AgentErrorKind::Unknown { .. }
                 | AgentErrorKind::Elsewhere => self.failed(&error.words),
             },
@@ -144,7 +147,14 @@ impl Agent for Fallback {
 
 /// Whether nothing ran and the agent does not come back in a moment.
 fn is_away(error: &AgentError) -> bool {
-    matches!(error.kind, AgentErrorKind::NothingRan { after } if after.is_none_or(|after| after > BUSY))
+    match error.kind {
+        AgentErrorKind::NothingRan { after } => after.is_none_or(|after| after > LONG),
+        AgentErrorKind::Busy { after } => after.is_some_and(|after| after > LONG),
+        AgentErrorKind::Unknown { .. }
+        | AgentErrorKind::Elsewhere
+        | AgentErrorKind::Refused
+        | AgentErrorKind::CutShort => false,
+    }
 }
 
 /// The time that a paused test clock shows too.
@@ -244,13 +254,20 @@ mod tests {
     #[tokio::test]
     async fn only_a_turn_of_which_nothing_ran_is_passed_on() {
         let nothing = AgentErrorKind::NothingRan { after: None };
-        let busy = AgentErrorKind::NothingRan { after: Some(BUSY) };
+        let soon_back = AgentErrorKind::NothingRan { after: Some(LONG) };
+        let (busy, busy_a_while) =
+            (AgentErrorKind::Busy { after: None }, AgentErrorKind::Busy { after: Some(LONG) });
+        let busy_for_long = AgentErrorKind::Busy { after: Some(LONG + Duration::from_secs(1)) };
         let unknown = AgentErrorKind::Unknown { after: None };
-        assert_eq!(told(nothing, Attempt::First, false).await, Some(AgentErrorKind::Elsewhere));
+        for kind in [nothing, busy_for_long] {
+            assert_eq!(told(kind, Attempt::First, false).await, Some(AgentErrorKind::Elsewhere));
+        }
         for (kind, attempt, stand_in) in [
             (nothing, Attempt::Resume, false),
             (nothing, Attempt::First, true),
+            (soon_back, Attempt::First, false),
             (busy, Attempt::First, false),
+            (busy_a_while, Attempt::First, false),
             (unknown, Attempt::First, false),
             (AgentErrorKind::Refused, Attempt::First, false),
             (AgentErrorKind::CutShort, Attempt::First, false),

@@ -112,12 +112,12 @@ impl Proxy {
         if !status.is_success() {
             return match fault::status(WHO, status, response.headers(), "") {
                 // It did not get to answering; a server that only starts up must not be taken for a plain one.
-                AgentError {
-                    kind: AgentErrorKind::NothingRan { after } | AgentErrorKind::Unknown { after },
-                    words,
-                } if status.as_u16() != 500 && status.as_u16() != 501 => {
+                AgentError { kind: AgentErrorKind::Unknown { after }, words }
+                    if status.as_u16() != 500 && status.as_u16() != 501 =>
+                {
                     Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
                 }
+                busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
                 // One that does not know the question, or does not trust us, cannot do more than answer.
                 _ => Ok(Abilities::default()),
             };
@@ -192,7 +192,9 @@ impl Proxy {
     /// After a lost connection another server may be there.
     fn forget(&self, error: &AgentError) {
         match error.kind {
-            AgentErrorKind::NothingRan { .. } | AgentErrorKind::Unknown { .. } => {
+            AgentErrorKind::NothingRan { .. }
+            | AgentErrorKind::Busy { .. }
+            | AgentErrorKind::Unknown { .. } => {
                 self.known().current = None;
             }
             AgentErrorKind::Elsewhere | AgentErrorKind::Refused | AgentErrorKind::CutShort => {}

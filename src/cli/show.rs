@@ -14,7 +14,7 @@ const SHORT: usize = 6;
 
 pub(super) fn status(status: &Status) -> String {
     let mut text = String::new();
-    let Status { version, pid, uptime_seconds, home, agent, platforms, turns } = status;
+    let Status { version, pid, uptime_seconds, home, agent, platforms, turns, .. } = status;
     let _ = writeln!(text, "talaria {version}, process {pid}, running for {}", length(*uptime_seconds));
     let _ = writeln!(text, "state folder  {home}");
     let _ = writeln!(text, "agent         {agent}\n");

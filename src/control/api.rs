@@ -14,9 +14,20 @@ pub struct Status {
     pub home: String,
     /// Who answers, in words.
     pub agent: String,
+    /// Who stands in while the agent is away, if anybody does.
+    pub stand_in: Option<StandInStatus>,
     pub platforms: Vec<PlatformStatus>,
     /// What runs and what waits, in order.
     pub turns: Vec<TurnOverview>,
+}
+
+/// Who stands in, of [`Status`] and [`Health`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandInStatus {
+    /// In words.
+    pub name: String,
+    /// The agent itself is away now.
+    pub answers: bool,
 }
 
 /// One platform of [`Status`].
@@ -53,6 +64,8 @@ pub struct Health {
     pub healthy: bool,
     /// One line: what is wrong, or that nothing is.
     pub words: String,
+    /// Who stands in while the agent is away, if anybody does.
+    pub stand_in: Option<StandInStatus>,
 }
 
 /// `POST /sessions`

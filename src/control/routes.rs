@@ -17,7 +17,7 @@ use talaria_platform::{AccountId, RoomId};
 use super::acts;
 use super::api::{
     AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformState, PlatformStatus, RefusedList,
-    Sessions, SessionsAsked, Status,
+    Sessions, SessionsAsked, StandInStatus, Status,
 };
 use super::problem::Problem;
 use super::{Office, Rules, Running};
@@ -137,7 +137,8 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
         pid: std::process::id(),
         uptime_seconds: running.started.elapsed().as_secs(),
         home: office.home.display().to_string(),
-        agent: rules.words.say(&running.turns.agent().name),
+        agent: rules.words.say(&running.turns.agent().answering()),
+        stand_in: stand_in(running, &rules),
         platforms,
         turns: office.store.read(|tx| tx.turns_under_way()).await?,
     }))
@@ -147,7 +148,8 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
 /// threads, and at least one platform reads.
 async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     let running = office.running()?;
-    let sick = |words: String| Ok(Json(Health { healthy: false, words }));
+    let stand_in = stand_in(running, &*office.rules_now()?);
+    let sick = |words: String| Ok(Json(Health { healthy: false, words, stand_in: stand_in.clone() }));
     let store = async {
         office.store.read(|_| Ok(())).await?;
         // Nothing is written, so nothing reaches the disk; but the thread that writes must be there.
@@ -167,8 +169,17 @@ async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     if silent.len() == running.accounts.len() {
         return sick(format!("no platform reads: {}", silent.join(", ")));
     }
-    let words = if silent.is_empty() { "ok".to_owned() } else { format!("ok, but {}", silent.join(", ")) };
-    Ok(Json(Health { healthy: true, words }))
+    let away = stand_in.as_ref().filter(|other| other.answers);
+    let away = away.map(|other| format!("the agent is away and {} answers", other.name));
+    let but: Vec<String> = silent.into_iter().chain(away).collect();
+    let words = if but.is_empty() { "ok".to_owned() } else { format!("ok, but {}", but.join(", ")) };
+    Ok(Json(Health { healthy: true, words, stand_in }))
+}
+
+/// Who stands in for the agent, and whether it does.
+fn stand_in(running: &Running, rules: &crate::rules::Rules) -> Option<StandInStatus> {
+    let other = running.turns.agent().stand_in?;
+    Some(StandInStatus { name: rules.words.say(&other.name), answers: other.answers })
 }
 
 fn state(account: &Account) -> PlatformState {

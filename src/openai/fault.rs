@@ -71,7 +71,7 @@ fn reason(error: &reqwest::Error) -> Text {
 pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
     let after = retry_after(headers);
     let kind = match status.as_u16() {
-        429 | 503 => AgentErrorKind::NothingRan { after },
+        429 | 503 => AgentErrorKind::Busy { after },
         // It failed, or somebody in between gave up: the turn may have run.
         408 | 500..=599 => AgentErrorKind::Unknown { after },
         _ => AgentErrorKind::Refused,
@@ -144,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn only_429_and_503_prove_that_nothing_ran() {
+    fn only_429_and_503_prove_that_nothing_ran_and_that_somebody_is_there() {
         for code in 300..600 {
-            let proven = matches!(of(code, None, "").kind, AgentErrorKind::NothingRan { .. });
+            let proven = matches!(of(code, None, "").kind, AgentErrorKind::Busy { .. });
             assert_eq!(proven, code == 429 || code == 503, "{code}");
         }
         for code in [408, 500, 502, 504, 529] {
@@ -163,7 +163,7 @@ mod tests {
             ("soon", None),
             ("Wed, 21 Oct 2015 07:28:00 GMT", None),
         ] {
-            assert_eq!(of(429, Some(value), "").kind, AgentErrorKind::NothingRan { after }, "{value}");
+            assert_eq!(of(429, Some(value), "").kind, AgentErrorKind::Busy { after }, "{value}");
         }
     }
 

@@ -229,14 +229,17 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The request is stored and may be sent from now on.
-    pub fn dispatch(&self, id: &TurnId, prepared: &Prepared) -> Result<()> {
-        self.conn
+    /// The request that was made of `prompt` is stored and may be sent from now on. `false`: the question is
+    /// another one by now.
+    pub fn dispatch(&self, id: &TurnId, prompt: &str, prepared: &Prepared) -> Result<bool> {
+        let changed = self
+            .conn
             .prepare_cached(
-                "UPDATE turns SET state = 'dispatched', request = ?2, resumable = ?3, stand_in = ?4 WHERE id = ?1",
+                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, stand_in = ?5
+                 WHERE id = ?1 AND prompt = ?2",
             )?
-            .execute(params![id.0, prepared.request, prepared.resumable, prepared.stand_in])?;
-        Ok(())
+            .execute(params![id.0, prompt, prepared.request, prepared.resumable, prepared.stand_in])?;
+        Ok(changed == 1)
     }
 
     /// It is proven that nothing ran: the turn waits again, with the same bytes.

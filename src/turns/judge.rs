@@ -32,6 +32,8 @@ pub(super) enum Verdict {
     Over(Outcome),
     /// The process ends first; the next one goes on from the store.
     Suspend,
+    /// The same, and nothing ran: the next one begins it anew.
+    Later,
     /// It is tried again, if the budget allows it.
     Again(Again),
     /// It is made ready anew for another agent, at once. With what went wrong.
@@ -69,6 +71,9 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
         Ok(TurnEnd::Done) => return Verdict::Over(Outcome::Done),
         Ok(TurnEnd::Limit) => return Verdict::Over(Outcome::Limit),
         Ok(TurnEnd::Stopped) | Err(_) if facts.stopped => return Verdict::Over(Outcome::Stopped),
+        Err(AgentError { kind, .. }) if facts.draining && ran_nothing(kind, facts.attempt) => {
+            return Verdict::Later;
+        }
         // Nothing was sent, or it can be sent again: the next process goes on.
         Ok(TurnEnd::Stopped) | Err(_) if facts.draining && (facts.resumable || !facts.prepared) => {
             return Verdict::Suspend;
@@ -81,7 +86,7 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
     let again = |attempt, after| Verdict::Again(Again { attempt, words: words.clone(), after });
     match kind {
         // Nothing ran this time, but an earlier try may have.
-        AgentErrorKind::NothingRan { after } => again(facts.attempt, after),
+        AgentErrorKind::NothingRan { after } | AgentErrorKind::Busy { after } => again(facts.attempt, after),
         AgentErrorKind::Elsewhere if facts.attempt == Attempt::First && !facts.elsewhere => {
             Verdict::Elsewhere(words)
         }
@@ -92,6 +97,15 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
         AgentErrorKind::Refused => Verdict::Over(Outcome::Failed { words }),
         AgentErrorKind::CutShort => Verdict::Over(Outcome::CutShort { words }),
     }
+}
+
+/// Whether it is proven that no try of the turn ran anything.
+fn ran_nothing(kind: AgentErrorKind, attempt: Attempt) -> bool {
+    let this_one = match kind {
+        AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => true,
+        AgentErrorKind::Unknown { .. } | AgentErrorKind::Refused | AgentErrorKind::CutShort => false,
+    };
+    this_one && attempt == Attempt::First
 }
 
 #[cfg(test)]
@@ -153,6 +167,28 @@ mod tests {
         assert_eq!(ended(Facts { prepared: false, ..PLAIN }), Verdict::Suspend);
         assert_eq!(ended(PLAIN), Verdict::Over(Outcome::Interrupted));
         assert_eq!(ended(Facts { stopped: true, ..RESUMABLE }), Verdict::Over(Outcome::Stopped));
+    }
+
+    #[test]
+    fn what_provably_did_not_run_is_begun_anew_by_the_next_process() {
+        let after = None;
+        let nothing =
+            [AgentErrorKind::NothingRan { after }, AgentErrorKind::Busy { after }, AgentErrorKind::Elsewhere];
+        let ended = |kind, facts: Facts| judge(failed(kind), Facts { draining: true, ..facts });
+        for kind in nothing {
+            assert_eq!(ended(kind, PLAIN), Verdict::Later, "{kind:?}");
+            assert_eq!(ended(kind, RESUMABLE), Verdict::Later, "{kind:?}");
+            // An earlier try may have run, and a person who wants it stopped comes first.
+            let resumed = Facts { attempt: Attempt::Resume, ..PLAIN };
+            assert_eq!(ended(kind, resumed), Verdict::Over(Outcome::Interrupted), "{kind:?}");
+            let resumed = Facts { attempt: Attempt::Resume, ..RESUMABLE };
+            assert_eq!(ended(kind, resumed), Verdict::Suspend, "{kind:?}");
+            let stopped = Facts { stopped: true, ..PLAIN };
+            assert_eq!(ended(kind, stopped), Verdict::Over(Outcome::Stopped), "{kind:?}");
+        }
+        for kind in [AgentErrorKind::Unknown { after }, AgentErrorKind::Refused, AgentErrorKind::CutShort] {
+            assert_eq!(ended(kind, PLAIN), Verdict::Over(Outcome::Interrupted), "{kind:?}");
+        }
     }
 
     #[test]

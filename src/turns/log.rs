@@ -47,6 +47,8 @@ struct Inner {
     awaited: bool,
     /// Set before `ended` fires.
     suspended: bool,
+    /// Bytes of text, from its beginning, that people have been shown.
+    shown: usize,
 }
 
 enum Entry {
@@ -72,6 +74,8 @@ pub struct Summary {
     pub tools: Vec<String>,
     /// What it cost.
     pub usage: Usage,
+    /// Bytes of text, from its beginning, that people have been shown.
+    pub shown: usize,
 }
 
 /// The turn has grown beyond its cap.
@@ -199,11 +203,22 @@ impl TurnLog {
         self.lock().changed_at
     }
 
+    /// The room shows the text up to this byte.
+    pub fn shown(&self, bytes: usize) {
+        let mut inner = self.lock();
+        inner.shown = inner.shown.max(bytes);
+    }
+
     /// The whole text, the tools and the cost. Taken out, because nobody reads a turn any more that is over
     /// and the text may be long.
     pub fn take_summary(&self) -> Summary {
         let mut inner = self.lock();
-        Summary { text: mem::take(&mut inner.text), tools: mem::take(&mut inner.tools), usage: inner.usage }
+        Summary {
+            text: mem::take(&mut inner.text),
+            tools: mem::take(&mut inner.tools),
+            usage: inner.usage,
+            shown: inner.shown,
+        }
     }
 
     /// Whether there is something after `position`. If not, the next event tells who waits for it.

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::asks::Voice;
 use super::changeover;
 use super::judge::{Again, Facts, Verdict, judge};
-use super::log::TurnLog;
+use super::log::{Summary, TurnLog};
 use super::sink::Sink;
 use super::{Running, Turns, told};
 use crate::access::{Action, Actor, Where};
@@ -43,6 +43,14 @@ pub(super) struct Before {
     pub history: usize,
     /// Whether whoever asked for it may still ask.
     pub permitted: bool,
+}
+
+/// How things are at the end of a turn.
+struct Now {
+    /// Whether whoever asked for it may still ask.
+    permitted: bool,
+    /// A message that shows the turn was sent, or may have been.
+    anchored: bool,
 }
 
 /// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
@@ -108,8 +116,7 @@ impl Turns {
     ) -> store::Result<()> {
         let drive = match before.permitted {
             true => self.drive(&mut turn, &session, history, log, running).await?,
-            // Nobody is left who may be answered; what people could already read says that it ended.
-            false if before.floor.is_empty() => Drive::Over(Outcome::Cancelled { words: "".into() }),
+            // Nobody is left who may be answered; `finish` sees to what the room is shown of it.
             false => Drive::Over(Outcome::Stopped),
         };
         match drive {
@@ -198,7 +205,7 @@ impl Turns {
         let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + self.settings.retry_for);
         let mut backoff = BACKOFF;
         loop {
-            let end = self.attempt(row, &turn, &mut prepared, sink, running).await?;
+            let end = self.attempt(row, &mut turn, &mut prepared, sink, running).await?;
             let facts = Facts {
                 full: sink.full.is_cancelled(),
                 stopped: running.stop.is_cancelled(),
@@ -211,6 +218,10 @@ impl Turns {
             match judge(end, facts) {
                 Verdict::Over(outcome) => return Ok(Drive::Over(outcome)),
                 Verdict::Suspend => return Ok(Drive::Suspended),
+                Verdict::Later => {
+                    Box::pin(self.put_back(row, &mut prepared, Next::Anew)).await?;
+                    return Ok(Drive::Suspended);
+                }
                 Verdict::Elsewhere(words) => {
                     tracing::warn!(error = %words, "a try failed; the turn goes to whoever stands in");
                     Box::pin(self.put_back(row, &mut prepared, Next::Anew)).await?;
@@ -240,19 +251,29 @@ impl Turns {
                     }
                 }
             }
-            let id = row.id.clone();
-            let stored = Box::pin(self.store.read(move |tx| tx.turn(&id))).await?;
-            // An edited question has no request any more; it is made ready anew, with what is attached to it.
-            if let Some(stored) = stored
-                && stored.prepared.is_none()
-                && stored.prompt != row.prompt
-            {
-                Arc::make_mut(row).prompt = stored.prompt;
-                turn.prompt = told::spoken(row);
+            if Box::pin(self.follow_edit(row, &mut turn, sink, running)).await? {
                 prepared = None;
-                Box::pin(self.fetch_media(row, &mut turn, running, sink)).await;
             }
         }
+    }
+
+    /// Takes the question as it is now, with what is attached to it. Whether it was edited: then it has no
+    /// request any more.
+    async fn follow_edit(
+        &self,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<bool> {
+        let id = row.id.clone();
+        let stored = self.store.read(move |tx| tx.turn(&id)).await?;
+        let edited = stored.filter(|stored| stored.prepared.is_none() && stored.prompt != row.prompt);
+        let Some(edited) = edited else { return Ok(false) };
+        Arc::make_mut(row).prompt = edited.prompt;
+        turn.prompt = told::spoken(row);
+        self.fetch_media(row, turn, running, sink).await;
+        Ok(true)
     }
 
     /// Puts a turn of which nothing ran back into its line.
@@ -298,26 +319,17 @@ impl Turns {
     /// Prepares and stores the request where that has not happened, and runs the agent once.
     async fn attempt(
         &self,
-        row: &TurnRow,
-        turn: &Turn,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
         prepared: &mut Option<Prepared>,
         sink: &Sink<'_>,
         running: &Running,
     ) -> store::Result<Result<TurnEnd, AgentError>> {
         failpoint("turn.taken");
-        if prepared.is_none() {
-            let made = tokio::select! {
-                made = self.agent.prepare(turn) => made,
-                () = Box::pin(self.interrupted(running, sink)) => return Ok(Ok(TurnEnd::Stopped)),
-            };
-            match made {
-                Ok(made) => *prepared = Some(made),
-                Err(error) => return Ok(Err(error)),
-            }
-            failpoint("turn.prepared");
+        if let Err(end) = Box::pin(self.make_ready(row, turn, prepared, sink, running)).await? {
+            return Ok(end);
         }
         let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
-        Box::pin(self.dispatch(row, prepared)).await?;
         failpoint("turn.dispatched");
 
         let stop = CancellationToken::new();
@@ -341,26 +353,65 @@ impl Turns {
         Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
     }
 
-    /// Stores the request, and with it what the room is told if the stand-in begins to answer here.
-    async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<()> {
+    /// Makes the request where there is none, and stores it. `Err` if it does not come to that.
+    async fn make_ready(
+        &self,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
+        prepared: &mut Option<Prepared>,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<Result<(), Result<TurnEnd, AgentError>>> {
+        loop {
+            if prepared.is_none() {
+                let made = tokio::select! {
+                    made = self.agent.prepare(turn) => made,
+                    () = self.interrupted(running, sink) => return Ok(Err(Ok(TurnEnd::Stopped))),
+                };
+                match made {
+                    Ok(made) => *prepared = Some(made),
+                    Err(error) => return Ok(Err(Err(error))),
+                }
+                failpoint("turn.prepared");
+            }
+            if let Some(prepared) = prepared.as_ref()
+                && self.dispatch(row, prepared).await?
+            {
+                return Ok(Ok(()));
+            }
+            // It was edited while the request was made: what was not asked any more is not sent.
+            *prepared = None;
+            if !self.follow_edit(row, turn, sink, running).await? {
+                return Ok(Err(Ok(TurnEnd::Stopped)));
+            }
+        }
+    }
+
+    /// Stores the request, and with it what the room is told if the stand-in is asked here for the first time.
+    /// `false`: the question was edited meanwhile, and the request is of no use.
+    async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
+        let prompt = row.prompt.clone();
         let notice = match prepared.stand_in {
             true => changeover::away(row, &self.agent.about(), &self.live.now().words),
             false => None,
         };
         let told = self.store.write(move |tx| {
-            tx.dispatch(&id, &stored)?;
+            if !tx.dispatch(&id, &prompt, &stored)? {
+                return Ok(None);
+            }
             let news = stored.stand_in && tx.go_over(&session)?;
             let told = notice.filter(|_| news);
             told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
-            Ok(told.is_some())
+            Ok(Some(told.is_some()))
         });
-        if told.await?
+        let told = told.await?;
+        if told == Some(true)
             && let Some(account) = self.delivery.account(&row.account)
         {
             account.wake();
         }
-        Ok(())
+        Ok(told.is_some())
     }
 
     /// Waits for any reason to end a running agent early.
@@ -417,18 +468,21 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let summary = log.take_summary();
-        // Only a whole answer may be shorter than what people could already read.
+        let Summary { text, tools, usage, shown } = log.take_summary();
+        let (anchored, history) = (before.anchored, before.history);
+        let now = self.now(turn).await?;
+        let (text, outcome) = match now.permitted {
+            true => (longer(text, before.floor, &outcome), outcome),
+            false => only_seen(text, shown, before, now.anchored),
+        };
         let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
-        let text =
-            if !whole && summary.text.len() < before.floor.len() { before.floor } else { summary.text };
         let blank = text.trim().is_empty();
         let account = self.delivery.account(&turn.account);
         let max = account.as_ref().map_or(usize::MAX, |account| account.about().max_text);
         // The process before this one may have died with an edit under way, which could still arrive after
         // the final: then the final is shown once more when that time has passed.
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
-        let again = before.anchored && edits;
+        let again = anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let shown = reply::finished(&text, &outcome, &self.live.now().words);
         let parts = reply::into_parts(shown, max)
@@ -439,15 +493,35 @@ impl Turns {
         tracing::info!(outcome = ?outcome, bytes = text.len(), "turn ended");
         let finish = Finish {
             api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
-            tools: summary.tools,
-            history_offset: before.history,
-            usage: summary.usage,
+            tools,
+            history_offset: history,
+            usage,
             text,
             outcome,
             said,
             parts,
         };
         self.keep_end(turn.clone(), Arc::new(finish), again).await
+    }
+
+    /// How things are now that the answer is there. While the store cannot say, the answer waits here rather
+    /// than being lost.
+    async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<Now> {
+        loop {
+            let (row, rules) = (turn.clone(), self.live.now());
+            let now = self.store.read(move |tx| {
+                let anchored = tx.anchor(&row.id)?.is_some();
+                Ok(Now { permitted: permitted(tx, &rules, &row)?, anchored })
+            });
+            match now.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                now => return now,
+            }
+        }
     }
 
     /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
@@ -500,6 +574,25 @@ pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Re
     };
     let policy = &rules.account(&turn.account).access;
     Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
+}
+
+/// The text that stays. Only a whole answer may be shorter than what people could already read.
+fn longer(text: String, floor: String, outcome: &Outcome) -> String {
+    let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
+    if !whole && text.len() < floor.len() { floor } else { text }
+}
+
+/// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and
+/// nothing that they had not seen. Where they had seen nothing at all, they are not told either.
+fn only_seen(text: String, shown: usize, before: Before, anchored: bool) -> (String, Outcome) {
+    if !anchored {
+        return (String::new(), Outcome::Cancelled { words: "".into() });
+    }
+    // What an earlier process kept it showed too, if it showed anything.
+    let floor = if before.anchored { before.floor.len() } else { 0 };
+    let mut text = longer(text, before.floor, &Outcome::Stopped);
+    text.truncate(text.floor_char_boundary(shown.max(floor)));
+    (text, Outcome::Stopped)
 }
 
 /// Between half of a pause and the whole of it, so that many turns do not come back at one moment.

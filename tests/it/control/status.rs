@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::Scene;
 use crate::support::binary::Talaria;
+use crate::support::network::{Network, Shown};
+use crate::support::upstream::{Nobody, Upstream};
 
 const ANN: &str = "access: {people: ['@ann:test']}";
 
@@ -103,4 +105,40 @@ async fn a_process_that_hangs_is_not_healthy() {
     let ended = scene.is_refused(1, ["health"]).await;
     process.signal(Signal::CONT);
     ended.said("error: talaria runs but has not answered for");
+}
+
+#[tokio::test]
+async fn status_and_health_say_that_somebody_stands_in() {
+    let (nobody, model) = (Nobody::new(), Upstream::plain().await);
+    let talaria = Talaria::new()
+        .var("GATEWAY_PROXY_URL", &nobody.url())
+        .var("OPENAI_BASE_URL", &format!("{}/v1", model.url()))
+        .var("OPENAI_MODEL", "small");
+    let network = Network::listen(talaria.home());
+    let socket = network.socket().display();
+    talaria.rewrites_config(format!(
+        "gateway: {{fallback: local}}\nplatforms:\n  test:\n    socket: {socket}\n    {ANN}\n"
+    ));
+    let scene = Scene { talaria, network, upstream: model };
+    let _process = scene.starts().await;
+    let json = async |command: &str| -> Value {
+        serde_json::from_str(&scene.prints([command, "--json"]).await).unwrap()
+    };
+    let standing_in = |answers: bool| serde_json::json!({"name": "model small", "answers": answers});
+    assert_eq!(json("status").await["stand_in"], standing_in(false));
+    assert_eq!(scene.prints(["health"]).await, "ok\n");
+
+    // Two failures in a row say that the agent is away.
+    for prompt in ["one", "two"] {
+        let asked = scene.network.says_as("@ann:test", "!home", true, prompt);
+        let answered = |shown: &Shown| shown.body().done && shown.replies_to(&asked);
+        scene.shows(|messages| messages.iter().any(answered)).await;
+    }
+
+    let status = scene.prints(["status"]).await;
+    let agent = "agent         model small (standing in, because the usual one is away: remote agent server)";
+    assert!(status.lines().any(|line| line == agent), "{status}");
+    assert_eq!(json("status").await["stand_in"], standing_in(true));
+    assert_eq!(scene.prints(["health"]).await, "ok, but the agent is away and model small answers\n");
+    assert_eq!(json("health").await["stand_in"], standing_in(true));
 }

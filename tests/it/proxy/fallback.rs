@@ -15,7 +15,7 @@ use crate::support::binary::{Process, Talaria};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::upstream::{Answer, DONE, Gate, Nobody, Request, Upstream, delta, finish};
 
-const AWAY: &str = "The agent is away. Until it is back, model small answers.";
+const AWAY: &str = "The agent is away. Until it is back, model small is asked instead.";
 const BACK: &str = "The agent is back and answers again.";
 
 /// A relay to `url` with a model that stands in.
@@ -75,6 +75,9 @@ async fn an_upstream_that_is_not_available_is_stood_in_for_and_one_that_is_busy_
     let (upstream, model) = (Upstream::plain().await, Upstream::plain().await);
     upstream
         .answers(Answer::reply(429, &[("retry-after", "1")], ""))
+        // Without a time it is not less busy, and three in a row are no reason to go around it.
+        .answers(Answer::status(429, ""))
+        .answers(Answer::status(503, ""))
         .answers(Answer::says(["I was busy."]))
         .answers(Answer::reply(503, &[("retry-after", "3600")], ""));
     model.answers(Answer::says(["I stand in."]));
@@ -82,7 +85,7 @@ async fn an_upstream_that_is_not_available_is_stood_in_for_and_one_that_is_busy_
 
     ended.showed("I was busy.\nI stand in.\n");
     assert_eq!(said(&ended.err), [AWAY], "{}", ended.err);
-    assert_eq!((upstream.prompts().len(), model.prompts().len()), (3, 1));
+    assert_eq!((upstream.prompts().len(), model.prompts().len()), (5, 1));
 }
 
 #[tokio::test]
@@ -163,7 +166,7 @@ async fn goes_away_and_comes_back() {
     let gate = Gate::new();
     upstream
         .answers(Answer::says(["I am the agent."]))
-        .answers(Answer::status(503, ""))
+        .answers(Answer::reply(503, &[("retry-after", "3600")], ""))
         .answers(Answer::stream().sends(delta("Let me")).closes());
     model
         .answers(Answer::stream().waits(&gate).sends(delta("I stand in.") + &finish("stop") + DONE).ends())
@@ -191,7 +194,7 @@ async fn goes_away_and_comes_back() {
     @ann  one
     bot   I am the agent.
     @ann  two
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   I stand in.
     @ann  three
     bot   Let me

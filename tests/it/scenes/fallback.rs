@@ -47,7 +47,7 @@ async fn where_nothing_ran_the_stand_in_answers_at_once_and_the_room_is_told() {
 
     assert_snapshot!(room.settled().await, @r"
     @ann  hello?
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   I stand in.
     ");
     assert!(room.history_of_first().iter().all(|text| !text.contains("Trying again")));
@@ -77,7 +77,7 @@ async fn the_agent_comes_back_by_itself_and_knows_what_was_said_meanwhile() {
     @ann  one
     bot   ok
     @ann  two
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   two, said the stand-in
     @ann  three
     bot   ok
@@ -123,7 +123,7 @@ async fn an_agent_that_cannot_be_told_keeps_its_memory_and_the_room_is_warned() 
     @ann  one
     bot   ok
     @ann  two
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   ok
     @ann  three
     bot   ok
@@ -148,7 +148,7 @@ async fn each_place_is_told_for_itself() {
 
     assert_snapshot!(here.settled().await, @r"
     @ann  one
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   ok
     @ann  three
     bot   ok
@@ -181,7 +181,7 @@ async fn what_may_have_run_is_never_given_to_the_stand_in() {
     bot   Half an ans
           (cut short: the connection was lost — /retry runs it again)
     @ann  three
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   ok
     ");
     assert_eq!(prompts(gateway.agent_itself()), ["one", "two"]);
@@ -350,7 +350,7 @@ async fn a_restart_while_the_stand_in_runs_runs_nothing_a_second_time() {
 
     assert_snapshot!(room.settled().await, @r"
     @ann  hello?
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   I stand
           (interrupted — /retry runs it again)
     ");
@@ -397,7 +397,7 @@ async fn it_is_not_said_to_be_back_before_it_has_answered() {
 
     assert_snapshot!(room.now(), @r"
     @ann  one
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   ok
     @ann  two
     bot   Let me
@@ -424,7 +424,7 @@ async fn a_restart_changes_neither_who_is_away_nor_what_was_said_about_it() {
 
     assert_snapshot!(room.settled().await, @r"
     @ann  one
-    note  The agent is away. Until it is back, model small answers.
+    note  The agent is away. Until it is back, model small is asked instead.
     bot   ok
     @ann  two
     bot   ok
@@ -491,4 +491,20 @@ async fn stop_ends_the_stand_in_too() {
 
     assert!(hanging.was_told_to_stop());
     assert!(room.now().contains("(stopped)"), "{}", room.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_both_are_down_the_room_is_told_what_was_tried_and_nothing_that_is_untrue() {
+    let gateway = with(Setup { retry_for: Duration::from_millis(400), ..Setup::default() }).await;
+    let room = gateway.room();
+    gateway.agent().then_fails(NOTHING_RAN, "The agent cannot be reached.");
+    gateway.stand_in().script().then_fails(NOTHING_RAN, "The model cannot be reached.");
+
+    room.says("@ann", "anybody?").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  anybody?
+    note  The agent is away. Until it is back, model small is asked instead.
+    note  ⚠️ The model cannot be reached.
+    ");
 }

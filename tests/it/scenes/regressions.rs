@@ -4,5 +4,6 @@ mod approvals;
 mod commands;
 mod delivery;
 mod incidents;
+mod people;
 mod turns;
 mod upstream;

@@ -19,6 +19,8 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::room::Gate;
+
 /// The agent; cheap to clone.
 #[derive(Clone)]
 pub struct Scripted {
@@ -35,6 +37,8 @@ struct State {
     scripts: Vec<Script>,
     heard: Vec<Heard>,
     prepared: usize,
+    /// Whoever is asked to make a request ready waits at the first of these.
+    slow: Vec<Gate>,
     refusals: Vec<AgentError>,
     /// It does not even answer whether it is there.
     away: bool,
@@ -107,6 +111,8 @@ enum Does {
     Uses(Usage),
     Waits(Duration),
     Hangs,
+    /// Hangs, and when it is asked to stop says that nothing ran.
+    HangsUnsent(AgentError),
     IgnoresStop,
     Fails(AgentError),
     Ends(TurnEnd),
@@ -144,6 +150,13 @@ impl Scripted {
     /// The next request cannot even be made ready.
     pub fn cannot_prepare(&self, kind: AgentErrorKind, words: &str) {
         self.state().refusals.push(AgentError::new(kind, words));
+    }
+
+    /// The next request takes until the gate is opened to be made ready.
+    pub fn prepares_slowly(&self) -> Gate {
+        let gate = Gate::default();
+        self.state().slow.push(gate.clone());
+        gate
     }
 
     /// From now on nothing can be made ready and no question is answered, as with a server that is down.
@@ -262,6 +275,11 @@ impl Script {
         self.does(Does::Hangs)
     }
 
+    /// Tries to connect until it is stopped, and then fails.
+    pub fn then_cannot_connect(self, kind: AgentErrorKind, words: &str) -> Self {
+        self.does(Does::HangsUnsent(AgentError::new(kind, words)))
+    }
+
     /// Does nothing for ever, even when it is asked to stop.
     pub fn then_ignores_everything(self) -> Self {
         self.does(Does::IgnoresStop)
@@ -343,6 +361,11 @@ impl Script {
                     }
                     self.0.hanging.send_replace(false);
                 }
+                Does::HangsUnsent(error) => {
+                    self.0.hanging.send_replace(true);
+                    stop.cancelled().await;
+                    return Err(error);
+                }
                 Does::IgnoresStop => {
                     self.0.hanging.send_replace(true);
                     std::future::pending::<()>().await;
@@ -369,6 +392,11 @@ impl Agent for Scripted {
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
         Box::pin(async move {
+            let slow =
+                Some(&mut self.state().slow).filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
+            if let Some(gate) = slow {
+                gate.opened().await;
+            }
             let mut state = self.state();
             if state.away {
                 let kind = AgentErrorKind::NothingRan { after: None };
