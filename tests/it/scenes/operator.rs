@@ -34,6 +34,7 @@ async fn a_turn_is_stopped_even_if_nobody_waits_for_the_answer() {
     let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();
     gateway.room().says("@ann", "plan my week").await;
     agent.is_hanging().await;
+    assert!(gateway.room().settled().await.contains("bot…  Let me think"));
 
     asks_and_is_gone(&gateway, "/turns/stop", json!({ "id": null })).await;
 
@@ -53,6 +54,7 @@ async fn whoever_is_shut_out_is_stopped_even_if_nobody_waits_for_the_answer() {
     let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();
     gateway.room().says("@eve", "plan my week").await;
     agent.is_hanging().await;
+    assert!(gateway.room().settled().await.contains("bot…  Let me think"));
 
     asks_and_is_gone(&gateway, "/pairings/revoke", json!({ "person": "@eve:test", "account": null })).await;
 
