@@ -15,7 +15,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
 use crate::control::Problem;
-use crate::words::{DEFAULT_LANGUAGE, Words};
+use crate::words::Words;
 
 /// What `sysexits.h` calls a configuration error.
 pub const EX_CONFIG: u8 = 78;
@@ -61,13 +61,32 @@ pub enum Command {
     Env,
     /// List every text that rooms are told, ready to be changed under `words:` in the configuration
     Words {
-        /// The language of the texts
-        #[arg(long, default_value = DEFAULT_LANGUAGE, value_parser = PossibleValuesParser::new(Words::languages()))]
-        language: String,
+        /// The language of the texts [default: as configured, with what was reworded]
+        #[arg(long, value_parser = PossibleValuesParser::new(Words::languages()))]
+        language: Option<String>,
     },
     /// What the operator does.
     #[command(flatten)]
     Operate(operate::Operate),
+}
+
+impl Cli {
+    /// What was typed. What is not understood ends the process, and a question is answered with how to ask it.
+    pub fn parse_or_explain() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let is_question =
+                |word: &clap::error::ContextValue| word.to_string().contains(char::is_whitespace);
+            let unknown = error.get(clap::error::ContextKind::InvalidSubcommand);
+            if unknown.is_some_and(is_question) {
+                complain(
+                    "no command is called like this",
+                    Some("to ask something, pipe it in: echo '…' | talaria"),
+                );
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
+    }
 }
 
 /// Prints the answer of a command. A reader who has seen enough (`| head`) is no failure.

@@ -21,8 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use talaria_platform::AccountId;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -89,6 +91,8 @@ pub struct Running {
     pub sources: Sources,
     /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
     pub reloading: Mutex<()>,
+    /// Accounts that have nothing to read: consoles without an input.
+    pub deaf: Vec<AccountId>,
 }
 
 /// An open control socket. Dropping it closes it.
@@ -108,11 +112,11 @@ pub fn fits(home: &Path) -> bool {
 }
 
 /// Opens the socket. The caller holds the lock of the state folder, so one that is there is a dead process'.
-pub fn open(office: Office) -> Option<Control> {
+pub fn open(office: Arc<Office>) -> Option<Control> {
     let home = office.home.clone();
     match listen(&home) {
         Ok(listener) => {
-            let serving = tokio::spawn(serve(listener, router(Arc::new(office))));
+            let serving = tokio::spawn(serve(listener, router(office)));
             Some(Control { path: path(&home), serving })
         }
         Err(error) => {
@@ -122,6 +126,16 @@ pub fn open(office: Office) -> Option<Control> {
             };
             tracing::warn!(%error, hint, "there is no control socket; talaria status and the like cannot reach us");
             None
+        }
+    }
+}
+
+/// Has the configuration read again as `talaria reload` does, for somebody who reads the log.
+pub async fn read_again(office: Arc<Office>) {
+    // What went well is logged where it is done.
+    if let Err(problem) = acts::reload(State(office)).await {
+        for Complaint { message, hint } in problem.complaints {
+            tracing::error!(hint, "nothing was changed: {message}");
         }
     }
 }

@@ -114,7 +114,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // was asked for on the command line.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let live = Live::new(rules);
+    let (live, deaf) = (Live::new(rules), platforms.deaf);
     let parts = Parts {
         store: store.clone(),
         agent: agent(&config.agent, &live)?,
@@ -133,13 +133,16 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         .context("no runtime could be started")?;
     let ended = runtime.block_on(async {
         // Before anything runs that would have to be drained.
-        let signals = Signals::watch().context("signals cannot be watched")?;
+        let mut signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
-        let running = gateway.running(config.clone(), sources.clone());
+        let running = Running { deaf, ..gateway.running(config.clone(), sources.clone()) };
         let home = home.path().to_owned();
         // Until everything has ended: what is still going on can be asked to the last.
-        let _control =
-            control::open(Office { home, store, rules: control::Rules::Live(live), running: Some(running) });
+        let office = Office { home, store, rules: control::Rules::Live(live), running: Some(running) };
+        let office = Arc::new(office);
+        let _control = control::open(office.clone());
+        // A terminal that closes hangs up; where there is none, somebody asks for what other services do then.
+        signals.reloads = (!has_terminal()).then_some(office);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
         gateway.until_the_end(signals).await
     });
@@ -189,7 +192,8 @@ impl Gateway {
     /// This gateway as its owner sees it; `config` is what it was made of.
     pub fn running(&self, config: Config, sources: Sources) -> Running {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
-        Running { turns, accounts, started: Instant::now(), config, sources, reloading: Mutex::default() }
+        let (started, reloading) = (Instant::now(), Mutex::default());
+        Running { turns, accounts, started, config, sources, reloading, deaf: Vec::new() }
     }
 
     fn start_outboxes(&mut self) {
@@ -320,19 +324,40 @@ impl Drop for Reads<'_> {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
+    /// Whose configuration a hang-up has read again; `None` if it asks to end like the others.
+    reloads: Option<Arc<Office>>,
 }
 
 impl Signals {
     fn watch() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            reloads: None,
+        })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hang_up.recv() => match &self.reloads {
+                    // On a task of its own: a signal to end must not wait for it.
+                    Some(office) => drop(tokio::spawn(control::read_again(office.clone()))),
+                    None => return,
+                },
+            }
         }
     }
+}
+
+/// Whether the process was started from a terminal, and that is still its own in some way.
+fn has_terminal() -> bool {
+    use rustix::stdio::{stderr, stdin, stdout};
+    [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty)
 }
 
 /// Keeps secrets out of core dumps and out of the reach of other processes of the same user.

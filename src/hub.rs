@@ -122,12 +122,13 @@ impl Inbox for Hub {
 fn name_once(named: &Mutex<HashSet<String>>, stranger: &Stranger) {
     let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
     if named.len() < NAMED && named.insert(stranger.id.clone()) {
-        tracing::warn!(
-            id = stranger.id,
-            place = stranger.place,
-            hint = stranger.hint,
-            "somebody wrote who is on no list; nothing was answered"
-        );
+        let Stranger { id, place, hint, given_code } = stranger;
+        match given_code {
+            true => tracing::warn!(id, place, hint, "somebody wrote who is on no list and was given a code"),
+            false => {
+                tracing::warn!(id, place, hint, "somebody wrote who is on no list; nothing was answered")
+            }
+        }
     }
 }
 

@@ -2,22 +2,21 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use talaria::cli::{Cli, Command, EX_CONFIG, check, operate};
 use talaria::config::{Config, Sources, env};
 use talaria::words::Words;
 use talaria::{gateway, logging, platforms};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_or_explain();
     let sources = Sources { config: cli.config, ..Sources::default() };
     match &cli.command {
         Some(Command::Env) => return talaria::cli::print(&env::render()),
-        Some(Command::Words { language }) => {
+        Some(Command::Words { language: Some(language) }) => {
             return talaria::cli::print(&Words::of(language).unwrap_or_default().listing());
         }
         Some(Command::Operate(command)) => return operate::run(command, &sources),
-        Some(Command::Run | Command::Chat | Command::Check) | None => {}
+        Some(Command::Run | Command::Chat | Command::Check | Command::Words { language: None }) | None => {}
     }
     let config = match Config::load(&sources, &env::process) {
         Ok(config) => config,
@@ -30,8 +29,9 @@ fn main() -> ExitCode {
     };
     let chat = match cli.command {
         Some(Command::Check) => return check::run(&config, &sources),
+        Some(Command::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
         Some(Command::Chat) => true,
-        Some(Command::Run | Command::Env | Command::Words { .. } | Command::Operate(_)) | None => false,
+        Some(Command::Run | Command::Env | Command::Operate(_)) | None => false,
     };
     let platforms = match platforms::build(&config, chat) {
         Ok(platforms) => platforms,
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     };
     gateway::harden();
     logging::start(&config, platforms.terminal);
-    if platforms.deaf {
+    if !platforms.deaf.is_empty() {
         tracing::warn!(
             "standard input is closed, so nothing is read; run talaria in a terminal, or pipe prompts into it"
         );

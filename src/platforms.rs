@@ -17,13 +17,14 @@ pub struct Platforms {
     pub terminal: bool,
     /// Those that belong to whoever started the process.
     pub owned: Vec<AccountId>,
-    /// There is a console, but nothing that it could read.
-    pub deaf: bool,
+    /// Consoles that have nothing to read.
+    pub deaf: Vec<AccountId>,
 }
 
 /// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
 pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
-    let mut platforms = Platforms { accounts: Vec::new(), terminal: false, owned: Vec::new(), deaf: false };
+    let mut platforms =
+        Platforms { accounts: Vec::new(), terminal: false, owned: Vec::new(), deaf: Vec::new() };
     if chat || config.platforms.is_empty() {
         platforms.add_console("console".into(), &config.rules.words)?;
         return Ok(platforms);
@@ -44,7 +45,9 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
 impl Platforms {
     fn add_console(&mut self, name: AccountId, words: &Words) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
-        self.deaf = stdin_kind() == StdinKind::Nothing;
+        if stdin_kind() == StdinKind::Nothing {
+            self.deaf.push(name.clone());
+        }
         let wording = Wording {
             greeting: words.say(&Text::ConsoleGreeting.into()),
             leaving: words.say(&Text::ConsoleLeaving.into()),

@@ -187,6 +187,23 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What it is called in the log, and why it came to that, in the log's language.
+    pub fn for_the_log(&self) -> (&'static str, Option<String>) {
+        let why = |words: &Phrase| Some(bare(&words.to_string()).to_owned()).filter(|why| !why.is_empty());
+        match self {
+            Self::Done => ("done", None),
+            Self::Stopped => ("stopped", None),
+            Self::Limit => ("limit", None),
+            Self::CutShort { words } => ("cut_short", why(words)),
+            Self::Failed { words } => ("failed", why(words)),
+            Self::Interrupted => ("interrupted", None),
+            Self::Unknown { words } => ("unknown", why(words)),
+            Self::Cancelled { words } => ("cancelled", why(words)),
+        }
+    }
+}
+
 /// The text that stays when a turn has ended. Never blank unless the outcome's own words are.
 pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
     let text = text.trim_end();

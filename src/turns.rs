@@ -14,12 +14,14 @@ pub mod log;
 mod run;
 mod sink;
 mod told;
+mod trouble;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -30,11 +32,12 @@ use crate::reply::Outcome;
 use crate::rules::Live;
 use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError};
-use crate::words::Text;
+use crate::words::{Phrase, Text};
 use asks::Asks;
 use log::TurnLog;
 use run::Before;
 pub(crate) use run::permitted;
+use trouble::Trouble;
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -55,6 +58,8 @@ pub struct Turns {
     tasks: TaskTracker,
     /// What agents ask people.
     asks: Arc<Asks>,
+    /// What is known of the agent's failures.
+    trouble: Mutex<Trouble>,
 }
 
 /// What an operator may set about turns.
@@ -123,6 +128,7 @@ impl Turns {
             draining,
             tasks,
             asks: Arc::new(asks),
+            trouble: Mutex::default(),
         })
     }
 
@@ -169,6 +175,11 @@ impl Turns {
     /// What the agent says of itself.
     pub fn agent(&self) -> crate::agent::AgentInfo {
         self.agent.about()
+    }
+
+    /// How often in a row the agent failed of late and why the last time, if it is known to fail.
+    pub fn failing(&self) -> Option<(usize, Phrase)> {
+        self.trouble().known(Instant::now())
     }
 
     /// How a turn ended, if it has.
@@ -273,6 +284,10 @@ impl Turns {
         if let Some(account) = self.delivery.account(&turn.account) {
             account.wake();
         }
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, Line>> {

@@ -34,6 +34,7 @@ pub enum Phrase {
 /// The texts that hold: one language, and what the operator made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
+    language: &'static str,
     /// By the number of the text.
     texts: Vec<String>,
 }
@@ -52,8 +53,9 @@ pub enum WordingError {
 }
 
 /// The default language as it is written. Read once: a log line must not cost a file.
-static DEFAULT: LazyLock<Words> =
-    LazyLock::new(|| Words::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Words { texts: Vec::new() }));
+static DEFAULT: LazyLock<Words> = LazyLock::new(|| {
+    Words::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Words { language: DEFAULT_LANGUAGE, texts: Vec::new() })
+});
 
 impl Default for Words {
     fn default() -> Self {
@@ -71,11 +73,28 @@ impl fmt::Display for Phrase {
 impl Words {
     /// The texts of a language, if there is such a one.
     pub fn of(language: &str) -> Option<Self> {
-        let (_, file) = LANGUAGES.iter().find(|(name, _)| *name == language)?;
+        let (language, file) = LANGUAGES.iter().find(|(name, _)| *name == language)?;
         // That every file reads and is complete is tested; a text that were missing would show its key.
         let written: BTreeMap<String, String> = serde_yaml::from_str(file).unwrap_or_default();
         let text = |text: &Text| written.get(text.key()).cloned().unwrap_or_else(|| text.key().to_owned());
-        Some(Self { texts: Text::ALL.iter().map(text).collect() })
+        Some(Self { language, texts: Text::ALL.iter().map(text).collect() })
+    }
+
+    /// Which language it is.
+    pub fn language(&self) -> &'static str {
+        self.language
+    }
+
+    /// The texts that the operator worded differently.
+    pub fn reworded(&self) -> Vec<Text> {
+        let plain = Self::of(self.language).unwrap_or_default();
+        let pairs = self.texts.iter().zip(&plain.texts);
+        Text::ALL
+            .iter()
+            .zip(pairs)
+            .filter(|(_, (ours, plain))| ours != plain)
+            .map(|(text, _)| *text)
+            .collect()
     }
 
     /// The names of all languages.

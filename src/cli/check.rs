@@ -119,9 +119,13 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
         let quoted = serde_json::to_string(actor).unwrap_or_default();
         let quoted: String = quoted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        let code = match config.rules.account(&AccountId::from(account)).access.pairs() {
+            true => "run `talaria pairing approve CODE` with the code they were shown, or ",
+            false => "",
+        };
         let _ = write!(
             text,
-            "\nrefused: {quoted} wrote {times} (last {} UTC) and is on no list. To let them in, add below \
+            "\nrefused: {quoted} wrote {times} (last {} UTC) and is on no list. To let them in, {code}add below \
              `platforms.{account}.access.people`:\n      - {quoted}\n",
             moment(last)
         );

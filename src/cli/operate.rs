@@ -40,10 +40,11 @@ pub enum Operate {
     },
     /// Stop an answer that runs or waits, as /stop does in its room
     #[command(
+        override_usage = "talaria stop-turn <ID>    (talaria status lists the ids)\n       talaria stop-turn --all",
         after_help = "Examples:\n  talaria stop-turn 0eeacd      the beginning of its id, from talaria status\n  talaria stop-turn --all"
     )]
     StopTurn {
-        /// The turn, by the beginning of its id
+        /// The turn, by the beginning of its id, from talaria status
         #[arg(required_unless_present = "all")]
         id: Option<String>,
         /// All of them
@@ -124,6 +125,8 @@ pub enum PairingCommand {
 /// About approvals that last.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ApprovalsCommand {
+    /// List them
+    List(Output),
     /// Have the agent ask again from now on
     Revoke {
         /// The approval, by the beginning of its id
@@ -142,7 +145,13 @@ pub fn run(command: &Operate, sources: &Sources) -> ExitCode {
         Err(error) => return complain_about(&Problem::wrong(error.to_string(), "try again")),
     };
     let done = runtime.block_on(async {
+        if sources.config.is_some() && !command.reads_configuration() {
+            return Err(no_file("this command reads no configuration file"));
+        }
         let desk = Desk::open(&home, sources, command.needs()).await?;
+        if sources.config.is_some() && desk.is_there() {
+            return Err(no_file("the running talaria goes by the configuration file it was started with"));
+        }
         let done = command.carry_out(&desk).await;
         desk.close().await;
         done
@@ -168,7 +177,17 @@ impl From<String> for Done {
     }
 }
 
+/// A file that would be ignored is refused, or people would believe that it counts.
+fn no_file(why: &str) -> Problem {
+    Problem::wrong(why, "leave `--config` out; TALARIA_HOME says which talaria is meant")
+}
+
 impl Operate {
+    /// Whether the configuration counts when nothing runs: who may pair is written there.
+    fn reads_configuration(&self) -> bool {
+        matches!(self, Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }))
+    }
+
     fn needs(&self) -> Need {
         match self {
             Self::Status(_) | Self::Health(_) | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
@@ -215,7 +234,8 @@ impl Operate {
                 let revoked: Revoked = desk.post("/pairings/revoke", &asked).await?;
                 output.show(&revoked, show::revoked)?.into()
             }
-            Self::Approvals { command: None, output } => {
+            Self::Approvals { command: None, output }
+            | Self::Approvals { command: Some(ApprovalsCommand::List(output)), .. } => {
                 let grants: Grants = desk.get("/grants").await?;
                 output.show(&grants, show::grants)?.into()
             }

@@ -84,12 +84,23 @@ pub(super) fn stopped(stopped: &Stopped) -> String {
 }
 
 pub(super) fn reloaded(reloaded: &Reloaded) -> String {
-    let Reloaded { now, restart, stopped, warnings } = reloaded;
-    let mut text = match (now.as_slice(), restart.as_slice()) {
-        ([], []) => "The configuration was read again; nothing changed.\n".to_owned(),
-        ([], _) => String::new(),
-        (now, _) => format!("In effect now: {}.\n", now.join(", ")),
+    let Reloaded { file, had_file, now, restart, stopped, warnings } = reloaded;
+    let mut text = match (file, had_file) {
+        (Some(file), _) => format!("Read again: {file}\n"),
+        (None, true) => {
+            "There is no configuration file any more, so the defaults and the environment hold.\n".to_owned()
+        }
+        (None, false) => {
+            "There is no configuration file; the defaults and the environment hold.\n".to_owned()
+        }
     };
+    match (now.as_slice(), restart.as_slice()) {
+        ([], []) => text.push_str("Nothing changed.\n"),
+        ([], _) => {}
+        (now, _) => {
+            let _ = writeln!(text, "In effect now: {}.", now.join(", "));
+        }
+    }
     if !restart.is_empty() {
         let _ = writeln!(text, "Needs a restart: {}.", restart.join(", "));
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{AgentChoice, Config, LocalConfig, Secret};
+use crate::words::DEFAULT_LANGUAGE;
 
 impl Config {
     /// A few aligned lines, then the warnings. Holds no key, only whether there is one.
@@ -20,6 +21,11 @@ impl Config {
             ("log", self.log.clone()),
         ] {
             text.push_str(&format!("{name:13}  {value}\n"));
+        }
+        let (words, reworded) = (&self.rules.words, self.rules.words.reworded().len());
+        if words.language() != DEFAULT_LANGUAGE || reworded > 0 {
+            let changed = if reworded > 0 { format!(", reworded: {reworded}") } else { String::new() };
+            text.push_str(&format!("{:13}  {}{changed}\n", "words", words.language()));
         }
         for warning in &self.warnings {
             text.push_str(&format!("\nwarning: {warning}\n"));

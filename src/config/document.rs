@@ -99,6 +99,11 @@ impl Document {
         position(&self.name, walk::line_of(&self.text, path))
     }
 
+    /// The same for the key at the end of `path`: where a whole entry is at fault, and not a value in it.
+    pub(super) fn place_of_key(&self, path: &[&str]) -> String {
+        position(&self.name, walk::line_of_key(&self.text, path))
+    }
+
     fn explain(&self, error: &serde_yaml::Error) -> ConfigError {
         explain(error, &self.name, &self.text)
     }

@@ -130,7 +130,7 @@ fn access(
     let listed = [&written.admins, &written.people, &written.direct, &written.rooms];
     let allow_all = written.allow_all.unwrap_or(false);
     if !allow_all && listed.iter().all(|list| list.is_none()) {
-        let place = document.place(&["platforms", name]);
+        let place = document.place_of_key(&["platforms", name]);
         let hint = match written.pairing {
             // Whoever wrote this means to let people in one by one.
             Some(true) => format!(

@@ -91,7 +91,7 @@ fn unknown_kind(document: &Document, name: &str, written: Option<&str>, kind: &s
         (format!("`platforms.{name}.kind` is not a known kind"), document.place(&["platforms", name, "kind"]))
     } else {
         let what = format!("`platforms.{name}` has no `kind`, and its name is not one");
-        (what, document.place(&["platforms", name]))
+        (what, document.place_of_key(&["platforms", name]))
     };
     let hint = match did_you_mean(kind, KINDS.iter().copied()) {
         Some(hint) => format!("{hint} (known kinds: {known})"),

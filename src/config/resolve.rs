@@ -246,9 +246,13 @@ impl Resolver<'_> {
         let Some(document) = self.document else { return platforms };
         for (name, entry) in written {
             if !is_name(&name) {
-                let place = document.place(&["platforms", &name]);
+                let place = document.place_of_key(&["platforms", &name]);
+                // A key that got there by a slip is not shown; those are seldom a few plain words.
+                let plain = |c: char| c.is_alphabetic() || matches!(c, ' ' | '.');
+                let word = name.len() <= 32 && name.chars().all(plain) && name.contains(char::is_lowercase);
+                let name = if word { format!("the name `{name}`, which") } else { "a name that".to_owned() };
                 self.errors.push(
-                    ConfigError::new(format!("a name below `platforms` cannot be used {place}"))
+                    ConfigError::new(format!("`platforms` has {name} cannot be used {place}"))
                         .hint("names are 1 to 32 of `a`–`z`, `0`–`9`, `_` and `-`"),
                 );
                 continue;
@@ -286,12 +290,14 @@ impl Resolver<'_> {
             return DEFAULT_LOG.to_owned();
         };
         // A filter takes any word for the name of a module, so a slip would silence everything.
-        let slip = closest(&value, LEVELS).filter(|level| !level.eq_ignore_ascii_case(&value));
-        if let Some(level) = slip {
-            self.errors.push(
-                ConfigError::new(format!("{name} is not a level{place}"))
-                    .hint(format!("did you mean `{level}`?")),
-            );
+        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(&value));
+        if !is_level && !value.contains(['=', ',', '[']) {
+            let levels = LEVELS.map(|level| format!("`{level}`")).join(", ");
+            let hint = match closest(&value, LEVELS) {
+                Some(level) => format!("did you mean `{level}`?"),
+                None => format!("the levels are {levels}; a filter is written such as `info,talaria=debug`"),
+            };
+            self.errors.push(ConfigError::new(format!("{name} is not a level{place}")).hint(hint));
         } else if EnvFilter::builder().parse(&value).is_err() {
             self.errors.push(
                 ConfigError::new(format!("{name} is neither a level nor a filter{place}"))

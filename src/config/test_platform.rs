@@ -76,7 +76,7 @@ pub(super) fn read(document: &Document, name: &str) -> Result<TestConfig, Config
     let Some(socket) = written.socket else {
         return Err(ConfigError::new(format!(
             "`platforms.{name}` has no `socket` {}",
-            document.place(&path)
+            document.place_of_key(&path)
         )));
     };
     let rate = written.rate.map(|Keys(rate)| Rate { per_second: rate.per_second, burst: rate.burst });

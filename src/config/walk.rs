@@ -34,6 +34,12 @@ pub(super) fn line_of(text: &str, path: &[&str]) -> Option<usize> {
     error.location().map(|location| location.line())
 }
 
+/// The line on which the key at the end of `path` stands. Its value may begin further down.
+pub(super) fn line_of_key(text: &str, path: &[&str]) -> Option<usize> {
+    let error = KeyAt { path }.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
+    error.location().map(|location| location.line())
+}
+
 /// The line on which a second document begins, or breaks off. Only one is allowed.
 pub(super) fn line_of_second_document(text: &str) -> Option<usize> {
     let second = serde_yaml::Deserializer::from_str(text).nth(1)?;
@@ -213,6 +219,65 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for At<'_, T> {
     }
 }
 
+/// Descends along `path` and refuses its last key while that is read, for the sake of the location in the error.
+struct KeyAt<'a> {
+    path: &'a [&'a str],
+}
+
+impl<'de> DeserializeSeed<'de> for KeyAt<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyAt<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Some((first, path)) = self.path.split_first() else { return Ok(()) };
+        let refused = if path.is_empty() { Some(*first) } else { None };
+        while let Some(key) = entries.next_key_seed(NotThis { refused })? {
+            if key == *first {
+                entries.next_value_seed(KeyAt { path })?;
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Any key but this one.
+struct NotThis<'a> {
+    refused: Option<&'a str>,
+}
+
+impl<'de> DeserializeSeed<'de> for NotThis<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NotThis<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
+        if self.refused == Some(key) { Err(E::custom("here it is")) } else { Ok(key.to_owned()) }
+    }
+}
+
 /// Refuses every value, for the sake of the location in the error.
 struct Marker;
 
@@ -247,6 +312,9 @@ mod tests {
         assert_eq!(line_of(TEXT, &["b", "c"]), Some(3));
         assert_eq!(line_of(TEXT, &["b", "d", "e"]), Some(5));
         assert_eq!(line_of(TEXT, &["b", "x"]), None);
+        assert_eq!(line_of_key(TEXT, &["b"]), Some(2));
+        assert_eq!(line_of_key(TEXT, &["b", "d"]), Some(4));
+        assert_eq!(line_of_key(TEXT, &["b", "x"]), None);
     }
 
     #[test]

@@ -188,7 +188,7 @@ pub(super) async fn revoke_grant(State(office): State<Arc<Office>>, asked: Asked
             actor: &grant.by,
             room: Some(&grant.room),
             action: "revoke approval",
-            allowed: false,
+            allowed: true,
             rule: "operator",
         })?;
         Ok(Ok(grant))
@@ -246,6 +246,8 @@ pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded
         )
     })?;
     running.stop(&in_between);
+    reloaded.file = config.file.map(|file| file.display().to_string());
+    reloaded.had_file = running.config.file.is_some();
     reloaded.warnings = config.warnings;
     reloaded.stopped = unwanted.len() + in_between.len();
     tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");

@@ -53,6 +53,8 @@ pub enum PlatformState {
     Pausing,
     /// There is nothing more to read.
     Ended,
+    /// There never was anything to read.
+    Deaf,
     /// It cannot be used any more, and only a restart can change that.
     Lost,
 }
@@ -101,6 +103,10 @@ pub struct Stopped {
 /// The answer of `POST /reload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
+    /// The file that was read; `None` when there is none.
+    pub file: Option<String>,
+    /// There was one when the process started.
+    pub had_file: bool,
     /// The keys whose new values hold from now on.
     pub now: Vec<String>,
     /// The keys whose new values hold after a restart.

@@ -128,7 +128,7 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
         let (id, now) = (account.id().clone(), unix_now());
         platforms.push(PlatformStatus {
             name: account.id().to_string(),
-            state: state(account),
+            state: state(running, account),
             outbox: office.store.read(move |tx| tx.pending_count(&id, now)).await?,
         });
     }
@@ -145,7 +145,7 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
 }
 
 /// Whether people are served: the process answers (or nobody would read this), the store answers on both of its
-/// threads, and at least one platform reads.
+/// threads, at least one platform reads, and the agent is not known to fail.
 async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     let running = office.running()?;
     let stand_in = stand_in(running, &*office.rules_now()?);
@@ -163,11 +163,17 @@ async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     let silent: Vec<String> = running
         .accounts
         .iter()
-        .filter(|account| state(account) != PlatformState::Reads)
-        .map(|account| format!("{} {}", account.id(), state(account).words()))
+        .filter(|account| state(running, account) != PlatformState::Reads)
+        .map(|account| format!("{} {}", account.id(), state(running, account).words()))
         .collect();
     if silent.len() == running.accounts.len() {
         return sick(format!("no platform reads: {}", silent.join(", ")));
+    }
+    if let Some((times, why)) = running.turns.failing() {
+        let why = why.to_string();
+        let why =
+            crate::reply::one_line(why.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end_matches('.'), 200);
+        return sick(format!("the agent failed the last {times} times: {why}"));
     }
     let away = stand_in.as_ref().filter(|other| other.answers);
     let away = away.map(|other| format!("the agent is away and {} answers", other.name));
@@ -182,12 +188,13 @@ fn stand_in(running: &Running, rules: &crate::rules::Rules) -> Option<StandInSta
     Some(StandInStatus { name: rules.words.say(&other.name), answers: other.answers })
 }
 
-fn state(account: &Account) -> PlatformState {
+fn state(running: &Running, account: &Account) -> PlatformState {
     if account.lost().is_cancelled() {
         return PlatformState::Lost;
     }
     match account.reading() {
         Reading::Starting => PlatformState::Starting,
+        Reading::Reads if running.deaf.contains(account.id()) => PlatformState::Deaf,
         Reading::Reads => PlatformState::Reads,
         Reading::Pausing => PlatformState::Pausing,
         Reading::Ended => PlatformState::Ended,
@@ -202,6 +209,7 @@ impl PlatformState {
             Self::Reads => "reads",
             Self::Pausing => "failed and is tried again",
             Self::Ended => "has nothing more to read",
+            Self::Deaf => "has no input (standard input is closed)",
             Self::Lost => "is lost (see the log)",
         }
     }

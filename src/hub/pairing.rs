@@ -189,7 +189,7 @@ pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<P
     let gone = tx.unpair(account, person)?;
     let mut after = Vec::new();
     for pairing in &gone {
-        audit(tx, Some(pairing), "unpair", false, "operator")?;
+        audit(tx, Some(pairing), "unpair", true, "operator")?;
         // Somebody who only waits has asked for nothing yet, unless a list names them too.
         if !pairing.pending {
             let (account, person) = (AccountId::from(pairing.account.as_str()), UserId::from(person));

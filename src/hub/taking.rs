@@ -39,6 +39,8 @@ pub(super) struct Taken {
 pub(super) struct Stranger {
     pub id: String,
     pub place: &'static str,
+    /// They were told how to ask to be let in.
+    pub given_code: bool,
     /// What would let them in.
     pub hint: String,
 }
@@ -239,11 +241,19 @@ impl One<'_> {
                 if direct && self.rules.access.pairs() {
                     after.extend(pairing::ask(self)?);
                 }
+                let given_code = !after.is_empty();
                 let (account, id) = (self.account(), self.event.author.id.as_str());
                 strangers.push(Stranger {
                     id: id.to_owned(),
                     place: if direct { "a direct chat" } else { "a room" },
-                    hint: format!("to let them in, add {id:?} to platforms.{account}.access.people"),
+                    given_code,
+                    hint: match given_code {
+                        true => format!(
+                            "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {id:?} to \
+                             platforms.{account}.access.people"
+                        ),
+                        false => format!("to let them in, add {id:?} to platforms.{account}.access.people"),
+                    },
                 });
             }
             Rule::Violated | Rule::Bot | Rule::Left | Rule::Untrusted => {}

@@ -206,6 +206,7 @@ impl Turns {
         let mut backoff = BACKOFF;
         loop {
             let end = self.attempt(row, &mut turn, &mut prepared, sink, running).await?;
+            self.trouble().learn(&end, Instant::now());
             let facts = Facts {
                 full: sink.full.is_cancelled(),
                 stopped: running.stop.is_cancelled(),
@@ -490,7 +491,8 @@ impl Turns {
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();
         let said = (!blank).then(|| told::spoken(turn));
-        tracing::info!(outcome = ?outcome, bytes = text.len(), "turn ended");
+        let (name, why) = outcome.for_the_log();
+        tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = Finish {
             api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
             tools,

@@ -13,15 +13,17 @@ impl Words {
     /// Every text as a line that can be pasted under `words:`, behind a `#`, with what may be done to it.
     pub fn listing(&self) -> String {
         let mut listing = HEAD.to_owned();
+        let reworded = self.reworded();
         for (text, words) in Text::ALL.iter().zip(&self.texts) {
             let (key, gaps) = (text.key(), gaps(*text));
             let silent = match text.kind() {
                 Kind::Notice => "\"\" silences it",
                 Kind::Part => "cannot be silenced",
             };
+            let changed = if reworded.contains(text) { "reworded; " } else { "" };
             // A JSON string is a YAML string, on one line whatever is in it.
             let words = serde_json::Value::from(words.as_str());
-            let _ = write!(listing, "\n  # ({silent}{gaps})\n  # {key}: {words}\n");
+            let _ = write!(listing, "\n  # ({changed}{silent}{gaps})\n  # {key}: {words}\n");
         }
         listing
     }
@@ -54,7 +56,7 @@ mod tests {
             for (key, wording) in &pasted {
                 assert_eq!(again.reword(key, wording), Ok(()), "{key}");
             }
-            assert_eq!(again, words, "{language}");
+            assert_eq!(again.texts, words.texts, "{language}");
         }
         let listing = Words::default().listing();
         assert!(listing.contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Noted; {ahead} are"));

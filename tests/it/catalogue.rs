@@ -38,6 +38,12 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "to let them in, add {id:?} to platforms.{account}.access.people",
         "the log, for the operator",
     ),
+    (
+        "src/hub/taking.rs",
+        "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {id:?} to \
+         platforms.{account}.access.people",
+        "the log, for the operator",
+    ),
     ("src/openai/client.rs", "the key would go in the clear to a public address", "an error, for the log"),
     ("src/openai/fault.rs", "timed out", "looked for in an error"),
     ("src/openai/wire/lenient.rs", "any value", "an error of the reader"),

@@ -256,3 +256,77 @@ async fn a_second_signal_ends_it_at_once() {
     ended.said("ended at once");
     assert!(!ended.err.contains("not everything ended in time"), "{}", ended.err);
 }
+
+#[tokio::test]
+async fn words_are_those_of_the_configuration_and_say_what_was_reworded() {
+    let talaria = Talaria::new().config("language: de\nwords:\n  stopped: Halt.\n");
+    let ended = talaria.does(["words"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert!(
+        ended.out.contains("\n  # (reworded; cannot be silenced)\n  # stopped: \"Halt.\"\n"),
+        "{}",
+        ended.out
+    );
+    assert!(
+        ended.out.contains("\n  # (cannot be silenced)\n  # nothing_running: \"Gerade läuft nichts.\"\n")
+    );
+    let check = talaria.does(["check"]).await.out;
+    assert!(check.lines().any(|line| line == "words          de, reworded: 1"), "{check}");
+    let plain = Talaria::new().does(["check"]).await.out;
+    assert!(!plain.contains("\nwords "), "{plain}");
+
+    let wrong = Talaria::new().config("languge: de\n");
+    assert_eq!(wrong.does(["words"]).await.code, EX_CONFIG);
+    assert_eq!(wrong.does(["words", "--language", "en"]).await.code, 0);
+}
+
+#[tokio::test]
+async fn the_log_says_how_a_turn_ended_in_words() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::status(401, "no"));
+    let ended = Talaria::to(&upstream).reads("hi\n").await;
+    ended.said("outcome=\"failed\" why=").said("Proxy error (401)");
+    assert!(!ended.err.contains("Text("), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn stop_turn_alone_says_what_it_takes_and_where_that_is_found() {
+    let ended = Talaria::new().does(["stop-turn"]).await;
+    assert_eq!(ended.code, 2);
+    ended.said("stop-turn <ID>").said("talaria status").said("stop-turn --all");
+}
+
+#[tokio::test]
+async fn approvals_can_be_listed_by_that_word_too() {
+    let talaria = Talaria::new();
+    let (bare, list) = (talaria.does(["approvals"]).await, talaria.does(["approvals", "list"]).await);
+    assert_eq!((bare.code, &bare.out, &bare.err), (list.code, &list.out, &list.err));
+    assert_eq!(talaria.does(["approvals", "list", "--json"]).await.code, bare.code);
+}
+
+#[tokio::test]
+async fn a_question_as_an_argument_is_answered_with_how_to_ask_it() {
+    let ended = Talaria::new().does(["What is Rust?"]).await;
+    assert_eq!(ended.code, 2);
+    ended.said("hint: to ask something, pipe it in: echo '…' | talaria");
+}
+
+/// Without a terminal there is nothing that could have hung up.
+#[tokio::test]
+async fn a_hang_up_reads_the_configuration_again() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream).config("words: {nothing_running: Before.}\n");
+    let mut process = talaria.starts();
+    process.logs("running").await;
+    talaria.rewrites_config("words: {nothing_running: After.}\n");
+    process.signal(Signal::HUP);
+    process.logs("the configuration was read again").await;
+    talaria.rewrites_config("wrods: {}\n");
+    process.signal(Signal::HUP);
+    process.logs("unknown key `wrods`").await;
+    process.types("/stop\n");
+    process.leaves();
+    let ended = process.ended().await;
+    assert_eq!(ended.code, 0);
+    ended.said("After.");
+}

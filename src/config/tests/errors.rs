@@ -65,7 +65,7 @@ fn an_unknown_kind_is_answered_with_the_known_ones() {
 #[test]
 fn names_of_platforms_are_plain_and_there_is_one_terminal() {
     insta::assert_snapshot!(errors("platforms:\n  My Desk:\n    kind: console\n  a: {kind: console}\n  b: {kind: console}\n"), @"
-    error: a name below `platforms` cannot be used (talaria.yaml, line 3)
+    error: `platforms` has the name `My Desk`, which cannot be used (talaria.yaml, line 2)
 
     hint: names are 1 to 32 of `a`–`z`, `0`–`9`, `_` and `-`
 
@@ -75,6 +75,20 @@ fn names_of_platforms_are_plain_and_there_is_one_terminal() {
     ");
     let name = "x".repeat(33);
     assert!(errors(&format!("platforms:\n  {name}: {{kind: console}}\n")).contains("cannot be used"));
+}
+
+#[test]
+fn an_entry_that_is_at_fault_itself_is_named_by_the_line_of_its_key() {
+    let error = errors("platforms:\n  chat:\n    # which one?\n    user: x\n");
+    assert!(
+        error.contains("`platforms.chat` has no `kind`, and its name is not one (talaria.yaml, line 2)"),
+        "{error}"
+    );
+    #[cfg(feature = "testing")]
+    {
+        let error = errors("log:\nplatforms:\n  test:\n\n    socket: s\n");
+        assert!(error.contains("does not say who may talk to the agent (talaria.yaml, line 3)"), "{error}");
+    }
 }
 
 #[test]
@@ -229,6 +243,12 @@ fn a_log_filter_is_checked() {
             .errors()
             .contains("`TALARIA_LOG` is neither a level nor a filter")
     );
+    // A filter would take such a word for a module's name, and log nothing but that.
+    for word in ["loud", "talaria", "verbose", "7"] {
+        let error = Scene::new().var("TALARIA_LOG", word).errors();
+        assert!(error.starts_with("error: `TALARIA_LOG` is not a level"), "{word}: {error}");
+        assert!(error.contains("hint: "), "{word}: {error}");
+    }
 }
 
 #[cfg(feature = "testing")]

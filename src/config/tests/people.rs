@@ -30,7 +30,7 @@ fn a_platform_without_a_list_is_refused() {
     for lines in ["", "access:\n", "access:\n  allow_all: false\n"] {
         insta::allow_duplicates! {
             insta::assert_snapshot!(scene(lines).errors(), @"
-            error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 3)
+            error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 2)
 
             hint: list people by their full ids in `platforms.test.access.people`; or write `access: {allow_all: true}` to let everybody in
             ");
@@ -41,7 +41,7 @@ fn a_platform_without_a_list_is_refused() {
 #[test]
 fn pairing_alone_is_no_list_and_the_hint_names_the_empty_one() {
     insta::assert_snapshot!(scene("access: {pairing: true}").errors(), @"
-    error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 3)
+    error: `platforms.test` does not say who may talk to the agent (talaria.yaml, line 2)
 
     hint: write `people: []` below `platforms.test.access` if only those may talk whom you let in by pairing; or list people there by their full ids
     ");

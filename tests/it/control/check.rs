@@ -169,3 +169,17 @@ async fn a_database_of_an_earlier_version_is_not_brought_up_to_date() {
     let version: i64 = scene.talaria.stored().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 1);
 }
+
+#[tokio::test]
+async fn where_strangers_may_pair_the_code_is_offered_too() {
+    let scene = Scene::new("access: {people: [], pairing: true}").await;
+    let mut process = scene.starts().await;
+    scene.network.says_as("@eve:test", "!eve", true, "hello?");
+    scene.shows(|messages| texts(messages, "!eve").len() == 1).await;
+    process.logs("somebody wrote who is on no list and was given a code").await;
+    process.logs("talaria pairing approve CODE").await;
+    let out = scene.prints(["check"]).await;
+    let offer =
+        "To let them in, run `talaria pairing approve CODE` with the code they were shown, or add below";
+    assert!(out.contains(offer), "{out}");
+}

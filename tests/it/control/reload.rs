@@ -16,6 +16,31 @@ use crate::support::upstream::Upstream;
 /// What `sysexits.h` calls a configuration error.
 const EX_CONFIG: i32 = 78;
 
+/// How the answer begins: which file it was.
+fn read_again(scene: &Scene) -> String {
+    format!("Read again: {}\n", scene.talaria.home().join("talaria.yaml").display())
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_is_said_to_be_gone() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    std::fs::remove_file(scene.talaria.home().join("talaria.yaml")).unwrap();
+    let said = scene.prints(["reload"]).await;
+    let gone = "There is no configuration file any more, so the defaults and the environment hold.\n";
+    assert!(said.starts_with(gone), "{said}");
+}
+
+#[tokio::test]
+async fn a_file_for_a_command_that_reads_none_is_refused() {
+    let scene = Scene::new("access: {people: ['@ann:test']}").await;
+    let _process = scene.starts().await;
+    for command in ["status", "health", "reload", "sessions", "audit", "approvals"] {
+        let ended = scene.is_refused(1, [command, "--config", "other.yaml"]).await;
+        ended.said("error: this command reads no configuration file").said("hint: leave `--config` out");
+    }
+}
+
 #[tokio::test]
 async fn who_may_talk_changes_with_the_next_message() {
     let scene = Scene::new("access: {people: ['@ann:test']}").await;
@@ -25,13 +50,14 @@ async fn who_may_talk_changes_with_the_next_message() {
     scene.shows(|messages| texts(messages, "!ann") == ["ok"]).await;
 
     scene.writes("access: {people: ['@bob:test']}");
-    assert_eq!(scene.prints(["reload"]).await, "In effect now: platforms.test.access.\n");
+    let read = read_again(&scene);
+    assert_eq!(scene.prints(["reload"]).await, format!("{read}In effect now: platforms.test.access.\n"));
     scene.network.says_as("@ann:test", "!ann", true, "after");
     scene.network.says_as("@bob:test", "!bob", true, "after");
 
     scene.shows(|messages| texts(messages, "!bob") == ["ok"]).await;
     assert_eq!(texts(&scene.network.messages(), "!ann"), ["ok"]);
-    assert_eq!(scene.prints(["reload"]).await, "The configuration was read again; nothing changed.\n");
+    assert_eq!(scene.prints(["reload"]).await, format!("{read}Nothing changed.\n"));
 }
 
 #[tokio::test]
@@ -65,8 +91,13 @@ async fn keys_that_need_a_restart_are_named_each_time() {
     let said = scene.prints(["reload"]).await;
     let restart = "Needs a restart: platforms.desk, platforms.test, gateway, agent.context_prompt, gateway.retry_for, \
                    display.edits, log.level.\n";
-    assert_eq!(said, format!("In effect now: words, platforms.test.busy.\n{restart}"));
-    assert_eq!(scene.prints(["reload"]).await, restart, "what still waits for a restart is said again");
+    let read = read_again(&scene);
+    assert_eq!(said, format!("{read}In effect now: words, platforms.test.busy.\n{restart}"));
+    assert_eq!(
+        scene.prints(["reload"]).await,
+        read + restart,
+        "what still waits for a restart is said again"
+    );
     scene.network.says_as("@ann:test", "!ann", true, "/stop");
     scene.shows(|messages| texts(messages, "!ann") == ["Quiet."]).await;
 }

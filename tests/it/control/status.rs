@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Scene;
 use crate::support::binary::Talaria;
 use crate::support::network::{Network, Shown};
-use crate::support::upstream::{Nobody, Upstream};
+use crate::support::upstream::{Answer, Nobody, Upstream};
 
 const ANN: &str = "access: {people: ['@ann:test']}";
 
@@ -141,4 +141,39 @@ async fn status_and_health_say_that_somebody_stands_in() {
     assert_eq!(json("status").await["stand_in"], standing_in(true));
     assert_eq!(scene.prints(["health"]).await, "ok, but the agent is away and model small answers\n");
     assert_eq!(json("health").await["stand_in"], standing_in(true));
+}
+
+/// As a service has it that was only ever tried in a terminal: nothing can come in.
+#[tokio::test]
+async fn health_is_bad_when_the_only_console_has_nothing_to_read() {
+    let talaria = Talaria::new();
+    let mut process = talaria.starts_with(std::fs::File::open("/dev/null").unwrap());
+    process.logs("running").await;
+    let ended = talaria.does(["health"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (1, ""));
+    assert_eq!(ended.out, "no platform reads: console has no input (standard input is closed)\n");
+}
+
+#[tokio::test]
+async fn health_is_bad_when_the_agent_refused_the_last_turns_until_it_answers_again() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    for _ in 0..3 {
+        scene.upstream.answers(Answer::status(401, "no"));
+    }
+    for asked in 1..=3 {
+        assert_eq!(scene.prints(["health"]).await, "ok\n", "one refusal may be about one question");
+        scene.network.says_as("@ann:test", "!home", true, "hello?");
+        scene.shows(|messages| super::texts(messages, "!home").len() == asked).await;
+    }
+    let ended = scene.talaria.does(["health"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (1, ""));
+    assert_eq!(
+        ended.out,
+        "the agent failed the last 3 times: Proxy error (401): it does not accept the key, or wants one; set the \
+         same key at both ends\n"
+    );
+    scene.network.says_as("@ann:test", "!home", true, "and now?");
+    scene.shows(|messages| super::texts(messages, "!home").last().is_some_and(|text| text == "ok")).await;
+    assert_eq!(scene.prints(["health"]).await, "ok\n");
 }

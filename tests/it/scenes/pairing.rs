@@ -247,7 +247,7 @@ async fn revoking_ends_what_they_asked_and_holds_at_once() {
     assert_eq!(gateway.agent_itself().heard().len(), 1, "what waited never ran");
     assert!(room.ours().last().unwrap().contains("I do not know you yet"), "{shown}");
     let [row] = &audited(&gateway, "unpair").await[..] else { panic!("one decision") };
-    assert_eq!((row.actor.as_str(), row.allowed), ("@eve:test", false));
+    assert_eq!((row.actor.as_str(), row.allowed), ("@eve:test", true), "what the operator did");
     assert!(
         gateway
             .operator()
