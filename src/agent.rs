@@ -93,6 +93,13 @@ pub struct AgentInfo {
     pub stand_in: Option<StandIn>,
 }
 
+impl AgentInfo {
+    /// Whether a model is talked to directly, without an agent server in between.
+    pub fn is_model(&self) -> bool {
+        matches!(self.name, Phrase::Text(Text::AgentModel, _))
+    }
+}
+
 /// Who answers while another agent is away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandIn {

@@ -210,7 +210,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
         Command::Sessions => sessions::list(desk, &key),
         Command::Resume if !open.is_empty() => say(Text::StillRunning),
         Command::Resume => sessions::resume(desk, &key, behind),
-        Command::Title => sessions::title(desk, &session, behind),
+        Command::Title => sessions::title(desk, &key, &session, behind),
         Command::Whoami => sessions::whoami(desk, &session),
         Command::Usage => sessions::usage(desk, &session),
         Command::Approve => asks::approve(desk, behind),

@@ -51,6 +51,7 @@ impl Platforms {
         let wording = Wording {
             greeting: words.say(&Text::ConsoleGreeting.into()),
             leaving: words.say(&Text::ConsoleLeaving.into()),
+            quit: words.say(&Text::ConsoleQuit.into()),
             too_long: words.say(&Text::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
         };
         let console = Console::new(Input::stdin(), Output::stdio(), wording)

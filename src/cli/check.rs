@@ -48,6 +48,12 @@ type Wrong = (String, &'static str);
 /// Whether the state folder can be used, and what is worth knowing about it.
 fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {
     let Ok(metadata) = std::fs::metadata(home) else {
+        if !can_be_made(home) {
+            return Err((
+                format!("the state folder {} is not there and cannot be made", home.display()),
+                "set TALARIA_HOME to a folder of yours",
+            ));
+        }
         return Ok(Some(format!("the state folder {} is not there yet; it will be made", home.display())));
     };
     if !metadata.is_dir() {
@@ -143,4 +149,12 @@ fn is_refused(config: &Config, list: &RefusedList, one: &Refused) -> bool {
     let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired, left: false };
     let place = Where::from(one.place == "direct");
     !rules.access.authorize(actor, place, Action::Message).allowed
+}
+
+/// Whether what is there already lets us make this folder. What is missing above it is made too.
+fn can_be_made(folder: &Path) -> bool {
+    let there = folder.ancestors().skip(1).find(|above| above.exists());
+    // A relative path begins where we are.
+    let there = there.unwrap_or(Path::new("."));
+    there.is_dir() && rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }

@@ -55,7 +55,7 @@ pub(super) fn resume(desk: &Desk<'_>, key: &SessionKey, behind: &str) -> Result<
 }
 
 /// `/title`
-pub(super) fn title(desk: &Desk<'_>, session: &Session, behind: &str) -> Result<Done> {
+pub(super) fn title(desk: &Desk<'_>, key: &SessionKey, session: &Session, behind: &str) -> Result<Done> {
     let title = one_line(behind, TITLE);
     match &session.title {
         _ if !title.is_empty() => {
@@ -63,7 +63,12 @@ pub(super) fn title(desk: &Desk<'_>, session: &Session, behind: &str) -> Result<
             say(Text::Titled.with("title", title))
         }
         Some(title) => say(Text::Title.with("title", title.clone())),
-        None => say(Text::TitleNone),
+        None => match desk.tx.find_session(key, &session.id.0)? {
+            Some(listed) if listed.question.is_some() => {
+                say(Text::TitleShown.with("title", title_of(&listed)))
+            }
+            Some(_) | None => say(Text::TitleNone),
+        },
     }
 }
 

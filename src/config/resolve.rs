@@ -147,7 +147,16 @@ impl Resolver<'_> {
         let fallback = gateway.fallback.unwrap_or_default();
         if let Some(given) = proxy_url {
             let stand_in = match fallback {
-                file::Fallback::None => None,
+                file::Fallback::None => {
+                    if model_server.is_asked_for() {
+                        self.warnings.push(
+                            "the model server is not used, because there is a remote agent server; with \
+                             `gateway.fallback: local` it stands in while that one is away"
+                                .to_owned(),
+                        );
+                    }
+                    None
+                }
                 file::Fallback::Local => self.stand_in(model_server).map(Box::new),
             };
             let Some(url) = self.url(&given) else { return AgentChoice::Guide };
@@ -186,6 +195,13 @@ impl Resolver<'_> {
             if model_server.key.is_some() {
                 self.warnings.push(
                     "there is a key for a model server but no model; set `OPENAI_MODEL` or `agent.model` to use it"
+                        .to_owned(),
+                );
+            }
+            if model_server.model.is_some() {
+                self.warnings.push(
+                    "a model is named but no server for it; set `OPENAI_BASE_URL` or `agent.base_url`, or for OpenAI \
+                     `OPENAI_API_KEY`"
                         .to_owned(),
                 );
             }
@@ -371,10 +387,16 @@ impl Resolver<'_> {
 
     /// Refuses to send a key in the clear over a public network.
     fn guard_key(&mut self, url: &BaseUrl, key: Option<&Secret>, allowed: bool, given: &Given) {
-        if key.is_none() || url.is_encrypted() || url.is_near() {
+        if url.is_encrypted() || url.is_near() {
             return;
         }
         let Given { name, place, .. } = given;
+        if key.is_none() {
+            self.warnings.push(format!(
+                "{name} is a public `http://` address, so everybody on the way can read what is said; use `https://`"
+            ));
+            return;
+        }
         if allowed {
             self.warnings.push(format!(
                 "{name} is a public `http://` address, so everybody on the way can read the key \

@@ -27,7 +27,11 @@ pub struct SessionOverview {
     pub id: String,
     pub account: String,
     pub room: String,
+    /// What `/resume` takes there.
+    pub number: i64,
     pub title: Option<String>,
+    /// The beginning of its first question, which stands for a title where there is none.
+    pub question: Option<String>,
     pub current: bool,
     pub messages: usize,
     pub used: i64,
@@ -59,7 +63,9 @@ impl Tx<'_> {
     pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, account, room, title, current,
-                 (SELECT count(*) FROM messages WHERE messages.session = sessions.id), max(used, created)
+                 (SELECT count(*) FROM messages WHERE messages.session = sessions.id), max(used, created), number,
+                 (SELECT substr(prompt, 1, 400) FROM turns WHERE turns.session = sessions.id AND undone = 0
+                     ORDER BY seq LIMIT 1)
              FROM sessions ORDER BY 7 DESC, id DESC LIMIT ?1",
         )?;
         let rows = query.query_map(params![i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
@@ -71,6 +77,8 @@ impl Tx<'_> {
                 current: row.get(4)?,
                 messages: row.get(5)?,
                 used: row.get(6)?,
+                number: row.get(7)?,
+                question: row.get(8)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

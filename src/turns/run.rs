@@ -485,7 +485,11 @@ impl Turns {
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
         let again = anchored && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
-        let shown = reply::finished(&text, &outcome, &self.live.now().words);
+        let words = &self.live.now().words;
+        let shown = match blank && outcome == Outcome::Done && self.agent.about().is_model() {
+            true => words.say(&Text::EmptyAnswerModel.into()),
+            false => reply::finished(&text, &outcome, words),
+        };
         let parts = reply::into_parts(shown, max)
             .into_iter()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })

@@ -114,6 +114,7 @@ texts! {
     Titled "titled" Part ["title"]
     Title "title" Part ["title"]
     TitleNone "title_none" Part []
+    TitleShown "title_shown" Part ["title"]
     Whoami "whoami" Part ["id", "role", "place", "number", "session", "may"]
     RoleOwner "role_owner" Part []
     RoleAdmin "role_admin" Part []
@@ -161,6 +162,7 @@ texts! {
     TurnBroken "turn_broken" Part ["turn"]
     AnswerTooLong "answer_too_long" Part []
     EmptyAnswer "empty_answer" Part []
+    EmptyAnswerModel "empty_answer_model" Part []
     Stopped "stopped" Part []
     LengthLimit "length_limit" Part []
     CutShort "cut_short" Part ["why"]
@@ -225,5 +227,6 @@ texts! {
     // The console.
     ConsoleGreeting "console_greeting" Notice []
     ConsoleLeaving "console_leaving" Notice []
+    ConsoleQuit "console_quit" Part []
     ConsoleTooLong "console_too_long" Part ["mib"]
 }

@@ -4,12 +4,19 @@
 //! reads the next one only when the word came back. So a file of a hundred prompts is answered in
 //! order and never fills a queue.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use talaria_platform::{Body, EventId};
 use tokio::sync::watch;
 
 /// Shared by the reader and by whatever shows bodies.
 #[derive(Clone)]
-pub struct Floor(watch::Sender<Speaker>);
+pub struct Floor {
+    speaker: watch::Sender<Speaker>,
+    /// The agent works on something, be it an earlier prompt than the last.
+    answering: Arc<AtomicBool>,
+}
 
 #[derive(Debug, PartialEq)]
 enum Speaker {
@@ -23,7 +30,7 @@ enum Speaker {
 impl Floor {
     /// The person speaks first.
     pub fn new() -> Self {
-        Self(watch::Sender::new(Speaker::Person))
+        Self { speaker: watch::Sender::new(Speaker::Person), answering: Arc::default() }
     }
 
     /// The agent has the word until the last word on `prompt` was shown. Called before the prompt
@@ -35,7 +42,7 @@ impl Floor {
     /// A body was shown. The last word on the open prompt gives the word back, whatever its kind: a
     /// refusal ends a prompt like an answer does, and a question waits for the person.
     pub fn shown(&self, body: &Body) {
-        self.0.send_if_modified(|speaker| {
+        self.speaker.send_if_modified(|speaker| {
             let last = match speaker {
                 Speaker::Agent(prompt) => body.done && body.reply_to.as_ref() == Some(prompt),
                 Speaker::Person | Speaker::Nobody => false,
@@ -52,9 +59,19 @@ impl Floor {
         self.change(Speaker::Nobody);
     }
 
+    /// The agent begins to work on an answer, or has ended.
+    pub fn answering(&self, on: bool) {
+        self.answering.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is on its way: a prompt that waits was told so, but what it waits for is not done.
+    pub fn is_done(&self) -> bool {
+        self.is_free() && !self.answering.load(Ordering::Relaxed)
+    }
+
     /// Whether the person has the word.
     pub fn is_free(&self) -> bool {
-        *self.0.borrow() == Speaker::Person
+        *self.speaker.borrow() == Speaker::Person
     }
 
     /// Waits until the agent does not have the word.
@@ -69,11 +86,11 @@ impl Floor {
 
     async fn until(&self, reached: impl FnMut(&Speaker) -> bool) {
         // Cannot fail: the other end is in `self`.
-        let _ = self.0.subscribe().wait_for(reached).await;
+        let _ = self.speaker.subscribe().wait_for(reached).await;
     }
 
     fn change(&self, to: Speaker) {
-        self.0.send_if_modified(|speaker| {
+        self.speaker.send_if_modified(|speaker| {
             let open = *speaker != Speaker::Nobody;
             if open {
                 *speaker = to;

@@ -71,8 +71,8 @@ impl Inbound {
                 self.floor.free().await;
             }
             let Some(text) = self.prompt().await? else {
-                if !self.floor.is_free() && !self.wording.leaving.is_empty() {
-                    // The core ends when the answer has; whoever cannot wait should know how not to.
+                if !self.floor.is_done() && !self.wording.leaving.is_empty() {
+                    // The core ends when every answer has; whoever cannot wait should know how not to.
                     let _ = self.outbound.notice(&self.wording.leaving).await;
                 }
                 return Ok(());
@@ -141,6 +141,11 @@ impl Inbound {
             self.draft.push_str(part);
             self.draft.push('\n');
             self.outbound.again(true).await;
+            return Ok(None);
+        }
+        // What leaves other programs. In a file it is a line like any other.
+        if !self.in_turns && self.draft.is_empty() && matches!(line.trim(), "/quit" | "/exit") {
+            self.outbound.notice(&self.wording.quit).await.map_err(lost)?;
             return Ok(None);
         }
         let text = std::mem::take(&mut self.draft) + line;

@@ -210,7 +210,10 @@ impl Platform for Console {
     fn signal<'a>(&'a self, _place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             match signal {
-                Signal::Typing(on) => self.outbound.typing(on),
+                Signal::Typing(on) => {
+                    self.floor.answering(on);
+                    self.outbound.typing(on);
+                }
                 Signal::Read(_) | Signal::React(..) => {}
             }
         })

@@ -107,6 +107,49 @@ async fn a_chat_reads_like_a_chat() {
     );
 }
 
+/// What waits is told so, and that is the last word on it for now; but the answer before it still runs.
+#[tokio::test]
+async fn leaving_while_one_answer_runs_and_one_waits_is_explained() {
+    let scene = Scene::terminal(Style::Plain);
+    let (running, inbox) = scene.runs();
+    scene.shows("> ").await;
+    scene.types("one\n");
+    scene.hears(&inbox, "one").await;
+    scene.console.signal(&place(), Signal::Typing(true)).await;
+    scene.types("two\n");
+    let waiting = scene.hears(&inbox, "two").await;
+    let noted = Body { reply_to: Some(waiting), ..Body::new(BodyKind::Notice, "Noted.") };
+    scene.sends("a", noted).await;
+    scene.types_end();
+    running.await.unwrap().unwrap();
+    assert!(
+        scene.out().contains("· Noted.\n> ") && scene.out().contains("· Leaving soon.\n"),
+        "{}",
+        scene.out()
+    );
+}
+
+#[tokio::test]
+async fn a_word_that_leaves_elsewhere_is_answered_with_what_leaves_here() {
+    let scene = Scene::terminal(Style::Plain);
+    let (running, inbox) = scene.runs();
+    scene.shows("> ").await;
+    scene.types("/quit\n");
+    scene.shows("· Ctrl-D leaves.\n> ").await;
+    scene.types(" /exit \n");
+    scene.shows("exit \n· Ctrl-D leaves.\n> ").await;
+    scene.types("/quit smoking?\n");
+    scene.hears(&inbox, "/quit smoking?").await;
+    assert!(inbox.messages("/quit").is_empty() && inbox.messages(" /exit ").is_empty());
+    running.abort();
+
+    let pipe = Scene::lines();
+    let (running, inbox) = pipe.runs();
+    pipe.types("/quit\n");
+    pipe.hears(&inbox, "/quit").await;
+    running.abort();
+}
+
 #[tokio::test]
 async fn leaving_early_is_explained() {
     let scene = Scene::terminal(Style::Plain);

@@ -8,6 +8,8 @@ pub struct Wording {
     pub greeting: String,
     /// When the input ends while an answer is still on its way.
     pub leaving: String,
+    /// To somebody at a terminal who wants to leave in another way than the one there is.
+    pub quit: String,
     /// About a line that is longer than [`LONGEST_LINE`](crate::LONGEST_LINE).
     pub too_long: String,
 }

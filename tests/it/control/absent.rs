@@ -52,7 +52,8 @@ async fn what_is_stored_can_be_looked_at_after_the_end() {
 
     assert_eq!(running, ended, "the same commands, the same answers");
     let session: Vec<&str> = ended[0].lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(session[1..5], ["test", "!home", "yes", "2"], "{}", ended[0]);
+    assert_eq!(session[1..6], ["test", "!home", "1", "yes", "2"], "{}", ended[0]);
+    assert_eq!(session.last(), Some(&"hello"), "the first words stand for a title: {}", ended[0]);
     assert!(ended[1].contains("@ann:test") && ended[1].contains("listed"), "{}", ended[1]);
     assert_eq!(scene.prints(["pairing", "list"]).await, "Nobody waits, and nobody was let in.\n");
     assert_eq!(scene.prints(["approvals"]).await, "Agents ask each time; nothing was allowed for longer.\n");

@@ -183,3 +183,48 @@ async fn where_strangers_may_pair_the_code_is_offered_too() {
         "To let them in, run `talaria pairing approve CODE` with the code they were shown, or add below";
     assert!(out.contains(offer), "{out}");
 }
+
+#[tokio::test]
+async fn a_model_that_is_not_used_is_warned_about() {
+    let check = async |talaria: Talaria| talaria.does(["check"]).await.out;
+    let alone = check(Talaria::new().var("OPENAI_MODEL", "m")).await;
+    assert!(alone.contains("warning: a model is named but no server for it"), "{alone}");
+    let both = || {
+        Talaria::new()
+            .var("GATEWAY_PROXY_URL", "http://127.0.0.1:9")
+            .var("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+            .var("OPENAI_MODEL", "m")
+    };
+    let unused = check(both()).await;
+    assert!(unused.contains("warning: the model server is not used"), "{unused}");
+    let used = check(both().config("gateway: {fallback: local}\n")).await;
+    assert!(!used.contains("is not used"), "{used}");
+}
+
+/// Without a key there is nothing to steal, but everything to read.
+#[tokio::test]
+async fn prompts_in_the_clear_are_warned_about() {
+    for (url, warned) in [
+        ("http://agent.example.com", true),
+        ("https://agent.example.com", false),
+        ("http://192.168.1.10:8642", false),
+    ] {
+        let out = Talaria::new().var("GATEWAY_PROXY_URL", url).does(["check"]).await.out;
+        let warning = "warning: `GATEWAY_PROXY_URL` is a public `http://` address, so everybody on the way can read what is said";
+        assert_eq!(out.contains(warning), warned, "{out}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_made_is_an_error() {
+    let talaria = Talaria::new();
+    let file = talaria.home().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("state").display().to_string();
+    let ended = Talaria::new().var("TALARIA_HOME", &below).does(["check"]).await;
+    assert_eq!(ended.code, 1, "{}", ended.out);
+    ended.said("cannot be made").said("hint: set TALARIA_HOME");
+    let fine = talaria.home().join("a/b/c").display().to_string();
+    let ended = Talaria::new().var("TALARIA_HOME", &fine).does(["check"]).await;
+    assert!(ended.code == 0 && ended.out.contains("it will be made"), "{}", ended.out);
+}

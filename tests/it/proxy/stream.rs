@@ -116,6 +116,10 @@ async fn thoughts_are_neither_shown_nor_remembered() {
 #[tokio::test]
 async fn an_empty_answer_is_said_to_be_one() {
     assert_eq!(shown(Answer::events(finish("stop") + DONE)).await, "(No response from remote agent)\n");
+    let model = Upstream::plain().await;
+    model.answers(Answer::events(finish("stop") + DONE));
+    let talaria = Talaria::new().var("OPENAI_BASE_URL", &(model.url() + "/v1")).var("OPENAI_MODEL", "m");
+    assert_eq!(talaria.reads("hi\n").await.out, "(The model said nothing; /retry asks again.)\n");
 }
 
 #[tokio::test]

@@ -248,7 +248,7 @@ async fn a_title_is_one_short_line() {
     @ann  hello
     bot   ok
     @ann  /title
-    note  This conversation has no name yet. /title and some words name it.
+    note  This conversation has no name of its own; lists show it as “hello”. /title and some words name it.
     @ann  /title  My week
           - 9: forged
     note  This conversation is called “My week - 9: forged” now.

@@ -26,7 +26,12 @@ pub struct Scene {
 
 /// What it says itself.
 pub fn wording() -> Wording {
-    Wording { greeting: "Welcome.".into(), leaving: "Leaving soon.".into(), too_long: "Too long.".into() }
+    Wording {
+        greeting: "Welcome.".into(),
+        leaving: "Leaving soon.".into(),
+        quit: "Ctrl-D leaves.".into(),
+        too_long: "Too long.".into(),
+    }
 }
 
 /// How a terminal looks.
