@@ -120,6 +120,10 @@ impl<'a> Conversation<'a> {
                 // The final shows it all; one more edit before it would only cost a token.
                 break;
             }
+            if self.log.is_hushed() {
+                (&mut ended).await;
+                break;
+            }
             self.read();
             self.say();
             let checkpoint = self.account.beat(self.kept_at + CHECKPOINT);

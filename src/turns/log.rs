@@ -49,6 +49,8 @@ struct Inner {
     suspended: bool,
     /// Bytes of text, from its beginning, that people have been shown.
     shown: usize,
+    /// Somebody asked to stop the turn.
+    hushed: bool,
 }
 
 enum Entry {
@@ -201,6 +203,17 @@ impl TurnLog {
     /// When the newest event came.
     pub fn changed_at(&self) -> Option<Instant> {
         self.lock().changed_at
+    }
+
+    /// Says that nothing more is to be shown before the end. It is near, and whoever asked may have left: what
+    /// comes until then is not for those who stay.
+    pub fn hush(&self) {
+        self.lock().hushed = true;
+    }
+
+    /// Whether only the end is to be shown.
+    pub fn is_hushed(&self) -> bool {
+        self.lock().hushed
     }
 
     /// The room shows the text up to this byte.

@@ -343,6 +343,9 @@ impl Turns {
             () = &mut interrupted => {}
             end = &mut run => return Ok(end),
         }
+        if running.stop.is_cancelled() {
+            sink.hush();
+        }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
         if wanted && prepared.resumable {
@@ -514,10 +517,10 @@ impl Turns {
     /// than being lost.
     async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<Now> {
         loop {
-            let (row, rules) = (turn.clone(), self.live.now());
+            let (row, live) = (turn.clone(), self.live.clone());
             let now = self.store.read(move |tx| {
                 let anchored = tx.anchor(&row.id)?.is_some();
-                Ok(Now { permitted: permitted(tx, &rules, &row)?, anchored })
+                Ok(Now { permitted: permitted(tx, &live.now(), &row)?, anchored })
             });
             match now.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),

@@ -52,6 +52,11 @@ impl<'a> Sink<'a> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).reached = 0;
     }
 
+    /// Nothing more is shown before the end.
+    pub fn hush(&self) {
+        self.log.hush();
+    }
+
     /// Lets go of what might still have become a tag.
     pub fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

@@ -128,6 +128,25 @@ async fn after_somebody_left_the_room_is_shown_nothing_that_it_had_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_stop_at_once_is_not_shown_meanwhile() {
+    let show = Show::Edit { pause: Duration::from_secs(3) };
+    let gateway = TestGateway::with(Setup { show, ..Setup::default() }).await;
+    let room = gateway.shared_room();
+    let agent =
+        gateway.agent().says(["In the open.\n\n"]).waits(Duration::from_secs(1)).says(["In private."]);
+    let agent = agent.then_ignores_everything();
+
+    room.says("@ann", "tell me").await;
+    agent.is_hanging().await;
+    room.leaves("@ann").await;
+    room.settled().await;
+
+    let shown = room.history_of_first();
+    assert!(shown.iter().all(|text| !text.contains("private")), "{shown:?}");
+    assert!(shown.last().is_some_and(|text| text.ends_with("(stopped)")), "{shown:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_only_whole_answers_are_shown_nothing_is_shown_after_somebody_left() {
     let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
     let room = gateway.shared_room();
