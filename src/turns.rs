@@ -8,13 +8,17 @@
 //! upstream said that this does not run it twice.
 
 mod asks;
+mod attempt;
 mod changeover;
+mod ending;
 mod judge;
 pub mod log;
+mod permitted;
 mod run;
 mod sink;
 mod told;
 mod trouble;
+mod trying;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,8 +39,8 @@ use crate::store::{self, Finish, State, Store, StoreError};
 use crate::words::{Phrase, Text};
 use asks::Asks;
 use log::TurnLog;
+pub(crate) use permitted::permitted;
 use run::Before;
-pub(crate) use run::permitted;
 use trouble::Trouble;
 
 /// How soon a turn is tried again that the store did not take.

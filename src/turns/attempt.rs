@@ -1,0 +1,125 @@
+//! One try of a turn: its request, stored before it is sent, and one run of the agent.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::asks::Voice;
+use super::sink::Sink;
+use super::{Running, Turns, changeover};
+use crate::agent::{AgentError, Prepared, Turn, TurnEnd};
+use crate::rarely::rarely;
+use crate::store::{self, TurnRow};
+use crate::testing::failpoint;
+
+impl Turns {
+    /// Prepares and stores the request where that has not happened, and runs the agent once.
+    pub(super) async fn attempt(
+        &self,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
+        prepared: &mut Option<Prepared>,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<Result<TurnEnd, AgentError>> {
+        failpoint("turn.taken");
+        if let Err(end) = Box::pin(self.make_ready(row, turn, prepared, sink, running)).await? {
+            return Ok(end);
+        }
+        let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
+        failpoint("turn.dispatched");
+
+        let stop = CancellationToken::new();
+        let voice = Voice::new(sink, &self.asks, row, &running.stop);
+        let mut run = self.agent.run_turn(turn, prepared, &voice, stop.clone());
+        // Every delta comes by here, so nothing else is looked at that did not call.
+        let mut interrupted = rarely(self.interrupted(running, sink));
+        tokio::select! {
+            biased;
+            () = &mut interrupted => {}
+            end = &mut run => return Ok(end),
+        }
+        if running.stop.is_cancelled() {
+            sink.hush();
+        }
+        let wanted =
+            self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
+        if wanted && prepared.resumable {
+            // The next process asks for this very run, so it must not be told to end: it is only let go.
+            return Ok(Ok(TurnEnd::Stopped));
+        }
+        stop.cancel();
+        // An agent that does not end in time is dropped, which ends it too.
+        Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
+    }
+
+    /// Makes the request where there is none, and stores it. `Err` if it does not come to that.
+    async fn make_ready(
+        &self,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
+        prepared: &mut Option<Prepared>,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> store::Result<Result<(), Result<TurnEnd, AgentError>>> {
+        loop {
+            if prepared.is_none() {
+                let made = tokio::select! {
+                    made = self.agent.prepare(turn) => made,
+                    () = self.interrupted(running, sink) => return Ok(Err(Ok(TurnEnd::Stopped))),
+                };
+                match made {
+                    Ok(made) => *prepared = Some(made),
+                    Err(error) => return Ok(Err(Err(error))),
+                }
+                failpoint("turn.prepared");
+            }
+            if let Some(prepared) = prepared.as_ref()
+                && self.dispatch(row, prepared).await?
+            {
+                return Ok(Ok(()));
+            }
+            // It was edited while the request was made: what was not asked any more is not sent.
+            *prepared = None;
+            if !self.follow_edit(row, turn, sink, running).await? {
+                return Ok(Err(Ok(TurnEnd::Stopped)));
+            }
+        }
+    }
+
+    /// Stores the request, and with it what the room is told if the stand-in is asked here for the first time.
+    /// `false`: the question was edited meanwhile, and the request is of no use.
+    async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<bool> {
+        let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
+        let prompt = row.prompt.clone();
+        let notice = match prepared.stand_in {
+            true => changeover::away(row, &self.agent.about(), &self.live.now().words),
+            false => None,
+        };
+        let told = self.store.write(move |tx| {
+            if !tx.dispatch(&id, &prompt, &stored)? {
+                return Ok(None);
+            }
+            let news = stored.stand_in && tx.go_over(&session)?;
+            let told = notice.filter(|_| news);
+            told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+            Ok(Some(told.is_some()))
+        });
+        let told = told.await?;
+        if told == Some(true)
+            && let Some(account) = self.delivery.account(&row.account)
+        {
+            account.wake();
+        }
+        Ok(told.is_some())
+    }
+
+    /// Waits for any reason to end a running agent early.
+    pub(super) async fn interrupted(&self, running: &Running, sink: &Sink<'_>) {
+        tokio::select! {
+            () = running.stop.cancelled() => {}
+            () = self.draining.cancelled() => {}
+            () = sink.full.cancelled() => {}
+        }
+    }
+}

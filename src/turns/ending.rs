@@ -1,0 +1,147 @@
+//! The end of a turn: what stays of it, in the store and in the room.
+
+use std::sync::Arc;
+
+use talaria_platform::{Body, BodyKind, Show};
+
+use super::log::{Summary, TurnLog};
+use super::permitted::permitted;
+use super::run::Before;
+use super::{Turns, changeover, told};
+use crate::delivery::REQUEST;
+use crate::reply::{self, Outcome};
+use crate::store::{self, Finish, StoreError, TurnRow, unix_now};
+use crate::words::Text;
+
+/// How things are at the end of a turn.
+struct Now {
+    /// Whether whoever asked for it may still ask.
+    permitted: bool,
+    /// A message that shows the turn was sent, or may have been.
+    anchored: bool,
+}
+
+impl Turns {
+    /// Stores the end of a turn, and with it what the room must show.
+    pub(super) async fn finish(
+        &self,
+        turn: &Arc<TurnRow>,
+        log: &TurnLog,
+        before: Before,
+        outcome: Outcome,
+    ) -> store::Result<()> {
+        let Summary { text, tools, usage, shown } = log.take_summary();
+        let (anchored, history) = (before.anchored, before.history);
+        let now = self.now(turn).await?;
+        let (text, outcome) = match now.permitted {
+            true => (longer(text, before.floor, &outcome), outcome),
+            false => only_seen(text, shown, before, now.anchored),
+        };
+        let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
+        let blank = text.trim().is_empty();
+        let account = self.delivery.account(&turn.account);
+        let max = account.as_ref().map_or(usize::MAX, |account| account.about().max_text);
+        // The process before this one may have died with an edit under way, which could still arrive after
+        // the final: then the final is shown once more when that time has passed.
+        let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
+        let again = anchored && edits;
+        let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
+        let words = &self.live.now().words;
+        let shown = match blank && outcome == Outcome::Done && self.agent.about().is_model() {
+            true => words.say(&Text::EmptyAnswerModel.into()),
+            false => reply::finished(&text, &outcome, words),
+        };
+        let parts = reply::into_parts(shown, max)
+            .into_iter()
+            .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
+            .collect();
+        let said = (!blank).then(|| told::spoken(turn));
+        let (name, why) = outcome.for_the_log();
+        tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
+        let finish = Finish {
+            api_calls: u32::from(whole || matches!(outcome, Outcome::Stopped)),
+            tools,
+            history_offset: history,
+            usage,
+            text,
+            outcome,
+            said,
+            parts,
+        };
+        self.keep_end(turn.clone(), Arc::new(finish), again).await
+    }
+
+    /// How things are now that the answer is there. While the store cannot say, the answer waits here rather
+    /// than being lost.
+    async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<Now> {
+        loop {
+            let (row, live) = (turn.clone(), self.live.clone());
+            let now = self.store.read(move |tx| {
+                let anchored = tx.anchor(&row.id)?.is_some();
+                Ok(Now { permitted: permitted(tx, &live.now(), &row)?, anchored })
+            });
+            match now.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                now => return now,
+            }
+        }
+    }
+
+    /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
+    /// rather than being lost.
+    async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>, again: bool) -> store::Result<()> {
+        loop {
+            let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
+            let agent = self.agent.about();
+            // An agent that cannot be told another history keeps the one it has; the room is told so.
+            let diverges = agent.rewind && finish.said.is_some();
+            let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);
+            let back = changeover::back(&turn, &agent, &self.live.now().words).filter(|_| whole);
+            let written = self.store.write(move |tx| {
+                tx.finish(&row, &end)?;
+                if diverges {
+                    tx.fork_if_stood_in(&row.session, &row.id)?;
+                }
+                // Only now: an agent that was asked again may have failed again.
+                if whole && tx.come_back(&row.session, &row.id)? {
+                    back.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                }
+                match again {
+                    true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),
+                    false => Ok(()),
+                }
+            });
+            match written.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+/// The text that stays. Only a whole answer may be shorter than what people could already read.
+fn longer(text: String, floor: String, outcome: &Outcome) -> String {
+    let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
+    if !whole && text.len() < floor.len() { floor } else { text }
+}
+
+/// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and
+/// nothing that they had not seen. Where they had seen nothing at all, they are not told either.
+fn only_seen(text: String, shown: usize, before: Before, anchored: bool) -> (String, Outcome) {
+    if !anchored {
+        return (String::new(), Outcome::Cancelled { words: "".into() });
+    }
+    // What an earlier process kept it showed too, if it showed anything.
+    let floor = if before.anchored { before.floor.len() } else { 0 };
+    let mut text = longer(text, before.floor, &Outcome::Stopped);
+    text.truncate(text.floor_char_boundary(shown.max(floor)));
+    (text, Outcome::Stopped)
+}

@@ -1,0 +1,16 @@
+//! Whether a turn may still be answered.
+
+use talaria_platform::UserId;
+
+use crate::access::{Action, Where};
+use crate::rules::Rules;
+use crate::store::{self, TurnRow, Tx};
+
+/// Whether the author of a turn may still ask. It was decided when the question came; since then they may have
+/// left, or the rules may have changed.
+pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    let author = UserId::new(turn.author.clone());
+    let actor = tx.known_actor(&turn.account, &turn.place.room, &author)?;
+    let policy = &rules.account(&turn.account).access;
+    Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
+}
