@@ -174,6 +174,17 @@ impl Policy {
         }
     }
 
+    /// Whether somebody may be let in by a list, wherever that is.
+    pub fn may_admit(&self, person: &UserId) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Listed(lists) => {
+                let named = [&lists.admins, &lists.people, &lists.direct, &lists.rooms];
+                lists.allow_all || named.iter().any(|list| list.contains(person))
+            }
+        }
+    }
+
     /// Whether a stranger may ask to be let in.
     pub fn pairs(&self) -> bool {
         matches!(self, Self::Listed(Lists { pairing: true, .. }))

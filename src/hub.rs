@@ -7,9 +7,9 @@
 mod edits;
 mod limits;
 pub mod pairing;
+mod strangers;
 mod taking;
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use talaria_platform::{Batch, BoxFuture, Inbox, InboxError, Invite};
@@ -20,11 +20,9 @@ use crate::rules::Live;
 use crate::store::{Result, Store, StoreError};
 use crate::testing::failpoint;
 use crate::turns::Turns;
+use strangers::Strangers;
+use taking::Taking;
 pub use taking::{One, WAITING, stop_turns_of};
-use taking::{Stranger, Taking};
-
-/// Strangers whom the log has named. Beyond these it is a flood, and one more name helps nobody.
-const NAMED: usize = 1000;
 
 /// The inbox of one account.
 pub struct Hub {
@@ -32,14 +30,14 @@ pub struct Hub {
     store: Store,
     turns: Arc<Turns>,
     live: Arc<Live>,
-    /// Strangers whom the log has named, each once.
-    named: Arc<Mutex<HashSet<String>>>,
+    /// Strangers whom the log has named.
+    strangers: Arc<Mutex<Strangers>>,
 }
 
 impl Hub {
     /// The inbox that a platform is given.
     pub fn inbox(account: Arc<Account>, store: Store, turns: Arc<Turns>, live: Arc<Live>) -> Arc<dyn Inbox> {
-        Arc::new(Self { account, store, turns, live, named: Arc::default() })
+        Arc::new(Self { account, store, turns, live, strangers: Arc::default() })
     }
 
     /// What a transaction needs to know.
@@ -56,7 +54,7 @@ impl Hub {
     /// on all the same.
     async fn take(&self, batch: Batch) -> Result<()> {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
-        let (named, taking) = (self.named.clone(), self.taking());
+        let (strangers, taking) = (self.strangers.clone(), self.taking());
         let live = self.live.clone();
         let taken = tokio::spawn(async move {
             failpoint("accept.received");
@@ -74,7 +72,7 @@ impl Hub {
                 }
             }
             for stranger in taken.strangers {
-                name_once(&named, &stranger);
+                strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
             }
             account.wake();
             Ok(())
@@ -95,9 +93,14 @@ impl Inbox for Hub {
 
     fn may_join(&self, invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>> {
         let taking = self.taking();
-        Box::pin(
-            async move { self.store.write(move |tx| taking.invite(tx, &invite)).await.map_err(inbox_error) },
-        )
+        Box::pin(async move {
+            let (follow, stranger) =
+                self.store.write(move |tx| taking.invite(tx, &invite)).await.map_err(inbox_error)?;
+            if let Some(stranger) = stranger {
+                self.strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
+            }
+            Ok(follow)
+        })
     }
 
     fn parked(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, InboxError>> {
@@ -115,20 +118,6 @@ impl Inbox for Hub {
         Box::pin(async move {
             self.store.write(move |tx| tx.set_note(&account, &key, &value)).await.map_err(inbox_error)
         })
-    }
-}
-
-/// Tells the operator, once, that somebody is refused and what would let them in: it may be the operator.
-fn name_once(named: &Mutex<HashSet<String>>, stranger: &Stranger) {
-    let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
-    if named.len() < NAMED && named.insert(stranger.id.clone()) {
-        let Stranger { id, place, hint, given_code } = stranger;
-        match given_code {
-            true => tracing::warn!(id, place, hint, "somebody wrote who is on no list and was given a code"),
-            false => {
-                tracing::warn!(id, place, hint, "somebody wrote who is on no list; nothing was answered")
-            }
-        }
     }
 }
 

@@ -31,12 +31,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::testing::with_lead;
 
 pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
-pub use audit::{AuditFilter, AuditRow, GATEWAY, Operated, Refused, room_hash};
+pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, Operated, Refused, room_hash};
 pub use look::look;
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
-pub use pairing::{HashedCode, Pairing};
+pub use pairing::{HashedCode, Lapse, Others, Pairing};
 pub use sessions::{ListedSession, Session};
 pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
 pub use usage::Used;

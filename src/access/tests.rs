@@ -187,3 +187,16 @@ fn the_audit_tells_actions_and_rules_apart() {
     insta::assert_snapshot!(rules.map(Rule::name).join(", "), @"owner, admin, listed, paired, everybody, pairing, violated, bot, left, untrusted, admins only, not listed");
     assert_eq!([true, false].map(Where::from), [Where::Direct, Where::Room]);
 }
+
+#[test]
+fn whoever_is_on_any_list_may_be_let_in() {
+    let may = |lists: Lists, id: &str| Policy::Listed(lists).may_admit(&id.into());
+    for id in ["@admin:test", "@people:test", "@direct:test", "@rooms:test"] {
+        assert!(may(lists(), id), "{id}");
+        assert!(!may(Lists::default(), id), "{id}");
+    }
+    assert!(!may(lists(), ANN));
+    assert!(!may(Lists { pairing: true, ..lists() }, ANN), "a stranger who may ask is a stranger");
+    assert!(may(Lists { allow_all: true, ..Lists::default() }, ANN));
+    assert!(Policy::Owner.may_admit(&ANN.into()));
+}

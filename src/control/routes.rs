@@ -225,7 +225,7 @@ async fn pairings(State(office): State<Arc<Office>>) -> Answer<Pairings> {
         .store
         .write(|tx| {
             let now = unix_now();
-            tx.forget_lapsed_pairings(now - pairing::VALID, now)?;
+            pairing::forget_lapsed(tx, now)?;
             Ok((tx.pairings()?, pairing::locked_until(tx)?))
         })
         .await?;

@@ -1,11 +1,11 @@
-//! How much one person may ask, and that two programs do not talk to each other for ever.
+//! How much one person may ask, and that programs do not talk to each other for ever.
 
 use super::taking::One;
 use crate::access::Action;
 use crate::command::Command;
 use crate::rules::Limits;
 use crate::session::hash;
-use crate::store::{Result, unix_now};
+use crate::store::{Heard, Result, unix_now};
 use crate::words::{Phrase, Text};
 
 /// Answers in a row, each asked for within [`QUICK`] of the one before, after which we believe that a
@@ -18,7 +18,20 @@ const QUICK: i64 = 3;
 /// Seconds for which we are silent then.
 const SILENCE: i64 = 600;
 
-/// Why somebody who may do something is not heard this time.
+/// What the audit calls that silence.
+const LOOP: &str = "loop";
+
+/// Whether somebody who may do something, or may learn that they may not, is heard this time.
+pub(super) enum Hearing {
+    /// It is done and answered.
+    Full,
+    /// It is done. An answer would be one too many.
+    Quiet,
+    /// Nothing is done.
+    Refused(TooMuch),
+}
+
+/// Why somebody is not heard this time.
 pub(super) struct TooMuch {
     /// What decided it, for the audit.
     pub rule: &'static str,
@@ -26,19 +39,38 @@ pub(super) struct TooMuch {
     pub notice: Option<Phrase>,
 }
 
-/// Looks whether an allowed action is one too many.
-pub(super) fn check(one: &One<'_>, action: Action) -> Result<Option<TooMuch>> {
+/// Looks whether an action is one too many.
+pub(super) fn check(one: &One<'_>, action: Action) -> Result<Hearing> {
+    let Some(limits) = one.rules.limits else { return Ok(Hearing::Full) };
     match action {
-        // Whoever wants less of us must always be heard.
-        Action::Command(Command::Stop) | Action::Deny | Action::Approve(_) => return Ok(None),
+        // Whoever wants less of us must always be heard, and whoever is asked may always answer. But that we say
+        // something each time would be a way to have us talk without end.
+        Action::Command(Command::Stop) | Action::Deny | Action::Approve(_) => {
+            return Ok(if is_beyond(one, limits)? { Hearing::Quiet } else { Hearing::Full });
+        }
         Action::Message | Action::Command(_) => {}
-        Action::Edit | Action::Delete | Action::Reaction | Action::Invite => return Ok(None),
+        Action::Edit | Action::Delete | Action::Reaction | Action::Invite => return Ok(Hearing::Full),
     }
-    let Some(limits) = one.rules.limits else { return Ok(None) };
-    match too_many(one, limits)? {
-        Some(too_much) => Ok(Some(too_much)),
-        None => looping(one, action),
+    // Silence first: that it is too much would be something said, too.
+    if is_silent(one)? {
+        return Ok(Hearing::Refused(TooMuch { rule: LOOP, notice: None }));
     }
+    let refused = match too_many(one, limits)? {
+        None if action == Action::Message => looping(one)?,
+        refused => refused,
+    };
+    Ok(refused.map_or(Hearing::Full, Hearing::Refused))
+}
+
+/// Whether somebody has had as many answers as a person may.
+fn is_beyond(one: &One<'_>, limits: Limits) -> Result<bool> {
+    for (window, limit) in [(60, limits.per_minute), (3600, limits.per_hour)] {
+        let since = unix_now() - window;
+        if one.tx.heard(one.account(), &one.event.author.id, Heard::Anything, since)? >= limit {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether somebody asks too much. The room is told once in each window.
@@ -48,37 +80,49 @@ fn too_many(one: &One<'_>, limits: Limits) -> Result<Option<TooMuch>> {
         ("limit minute", 60, limits.per_minute, Text::LimitMinute),
         ("limit hour", 3600, limits.per_hour, Text::LimitHour),
     ] {
-        if one.tx.heard(account, author, None, now - window)? < limit {
+        if one.tx.heard(account, author, Heard::Asking, now - window)? < limit {
             continue;
         }
-        let told = one.tx.heard(account, author, Some(rule), now - window)? > 0;
+        let told = one.tx.heard(account, author, Heard::Refused(rule), now - window)? > 0;
         return Ok(Some(TooMuch { rule, notice: (!told).then(|| text.with("limit", limit)) }));
     }
     Ok(None)
 }
 
-/// Whether two programs seem to talk to each other here. The room is told when the silence begins; it ends
-/// with its time or when somebody else writes.
-fn looping(one: &One<'_>, action: Action) -> Result<Option<TooMuch>> {
+/// Whether programs seem to talk to each other here, whichever of them wrote. The room is told when the silence
+/// begins.
+fn looping(one: &One<'_>) -> Result<Option<TooMuch>> {
     let (tx, account, room, now) = (one.tx, one.account(), &one.event.place.room, unix_now());
-    let author = one.event.author.id.as_str();
-    let key = format!("loop.{}", hash([account.as_str(), room.as_str()]));
-    let silent = tx.setting(&key)?.and_then(|text| parse_silence(&text));
-    if let Some((until, whom)) = silent {
-        if whom == author && (now..now + 2 * SILENCE).contains(&until) {
-            return Ok(Some(TooMuch { rule: "loop", notice: None }));
-        }
-        tx.set_setting(&key, "")?;
-    }
-    if action != Action::Message || !tx.is_quick_row(account, room, author, IN_A_ROW, QUICK, now)? {
+    if !tx.is_quick_row(account, room, IN_A_ROW, QUICK, now)? {
         return Ok(None);
     }
-    tx.set_setting(&key, &format!("{} {author}", now + SILENCE))?;
+    tx.set_setting(&silence_key(one), &format!("{} {now}", now + SILENCE))?;
     let minutes = usize::try_from(SILENCE / 60).unwrap_or_default();
-    Ok(Some(TooMuch { rule: "loop", notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
+    Ok(Some(TooMuch { rule: LOOP, notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
 }
 
-fn parse_silence(text: &str) -> Option<(i64, String)> {
-    let (until, whom) = text.split_once(' ')?;
-    Some((until.parse().ok()?, whom.to_owned()))
+/// Whether we are silent here. That ends with its time, or when somebody writes who let [`QUICK`] pass after
+/// whoever wrote last: programs that answer one another never do.
+fn is_silent(one: &One<'_>) -> Result<bool> {
+    let (tx, key, now) = (one.tx, silence_key(one), unix_now());
+    let Some(kept) = tx.setting(&key)? else { return Ok(false) };
+    if let Some((until, last)) = parse_silence(&kept)
+        && (now..now + 2 * SILENCE).contains(&until)
+        && (0..=QUICK).contains(&(now - last))
+    {
+        tx.set_setting(&key, &format!("{until} {now}"))?;
+        return Ok(true);
+    }
+    tx.forget_setting(&key)?;
+    Ok(false)
+}
+
+fn silence_key(one: &One<'_>) -> String {
+    format!("loop.{}", hash([one.account().as_str(), one.event.place.room.as_str()]))
+}
+
+/// When the silence ends, and when somebody last wrote.
+fn parse_silence(text: &str) -> Option<(i64, i64)> {
+    let (until, last) = text.split_once(' ')?;
+    Some((until.parse().ok()?, last.parse().ok()?))
 }

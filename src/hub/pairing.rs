@@ -2,7 +2,7 @@
 //!
 //! The stranger is given a code, which only the operator can use: whoever knows both is meant. The code itself is
 //! kept nowhere. The store has a salted hash of it, and the message that carries it is sent once, from
-//! memory; if that fails the request is taken back, so that the stranger can ask again.
+//! memory; if that fails the request is void, and the stranger can ask again when [`PATIENCE`] is over.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use crate::delivery::Account;
 use crate::reply::{self, one_line};
 use crate::rules::Rules;
 use crate::session::{hash, random_hex};
-use crate::store::{HashedCode, Operated, OutboxKind, OutboxRow, Pairing, Result, Store, Tx, unix_now};
+use crate::store::{
+    HashedCode, Lapse, Operated, Others, OutboxKind, OutboxRow, Pairing, Result, Store, Tx, unix_now,
+};
 use crate::words::{Phrase, Text};
 
 /// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
@@ -32,6 +34,10 @@ const PATIENCE: i64 = 600;
 
 /// Requests of an account that wait for the operator. More would only be noise, and a place to store things.
 const WAITING: usize = 3;
+
+/// Requests of an account that came to nothing within [`PATIENCE`]. They hold no place among those that wait, but
+/// strangers whose chats take nothing must not have us send for ever.
+const TURNED_AWAY: usize = 100;
 
 /// Wrong codes in a row after which none is looked at for [`LOCKED`] seconds.
 const TRIES: i64 = 5;
@@ -87,9 +93,9 @@ pub enum Approval {
 pub(super) fn ask(one: &One<'_>) -> Result<Option<After>> {
     let (tx, account, event, now) = (one.tx, one.account(), one.event, unix_now());
     let person = &event.author.id;
-    tx.forget_lapsed_pairings(now - VALID, now)?;
+    forget_lapsed(tx, now)?;
     if tx.pairing_of(account, person)?.is_some_and(|at| (0..PATIENCE).contains(&(now - at)))
-        || tx.others_waiting(account, person)? >= WAITING
+        || !is_room(tx.other_strangers(account, person)?)
     {
         return Ok(None);
     }
@@ -110,7 +116,31 @@ pub(super) fn ask(one: &One<'_>) -> Result<Option<After>> {
     }))))
 }
 
-/// Sends a code, once. It is only in memory, so a failure must let the stranger ask again.
+/// Whether to follow a stranger's invitation into a direct chat: each may bring us into one, and only while there
+/// would be room for what they are to ask there.
+pub(super) fn may_bring_us(tx: &Tx<'_>, account: &AccountId, person: &UserId, room: &RoomId) -> Result<bool> {
+    let now = unix_now();
+    forget_lapsed(tx, now)?;
+    if let Some(before) = tx.room_of_stranger(account, person)? {
+        return Ok(before == *room);
+    }
+    let may = is_room(tx.other_strangers(account, person)?);
+    if may {
+        tx.expect_pairing(account, person, room, now)?;
+    }
+    Ok(may)
+}
+
+fn is_room(others: Others) -> bool {
+    others.waiting < WAITING && others.turned_away < TURNED_AWAY
+}
+
+/// Forgets the strangers of whom nothing is awaited any more.
+pub fn forget_lapsed(tx: &Tx<'_>, now: i64) -> Result<()> {
+    tx.forget_lapsed_pairings(Lapse { asked: now - VALID, void: now - PATIENCE, now })
+}
+
+/// Sends a code, once. It is only in memory, so nobody has it if that fails.
 pub(super) async fn deliver(account: Arc<Account>, store: Store, rules: Arc<Rules>, letter: Letter) {
     let words = rules.words.say(&letter.words);
     for part in reply::split(&words, account.about().max_text) {
@@ -141,7 +171,7 @@ pub fn approve(
         audit(tx, None, "pair", false, "locked")?;
         return Ok(Approval::Locked { until });
     }
-    tx.forget_lapsed_pairings(now - VALID, now)?;
+    forget_lapsed(tx, now)?;
     let mut found = None;
     // Every one of them is looked at, whether an earlier one fits or not.
     for (pairing, kept) in tx.waiting_pairings()? {
@@ -162,7 +192,7 @@ pub fn approve(
     if !rules.account(&account).access.pairs() {
         return Ok(Approval::Off(pairing));
     }
-    tx.set_setting(WRONG, "")?;
+    tx.forget_setting(WRONG)?;
     tx.pair(&pairing, now)?;
     audit(tx, Some(&pairing), "pair", true, "operator")?;
     let words = rules.words.say(&Text::Paired.into());

@@ -6,7 +6,9 @@ use talaria_platform::{
     AccountId, Batch, Body, BodyKind, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
 };
 
-use super::{edits, limits, pairing};
+use super::limits::{self, Hearing};
+use super::strangers::Stranger;
+use super::{edits, pairing};
 use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
@@ -35,16 +37,6 @@ pub(super) struct Taken {
     pub strangers: Vec<Stranger>,
 }
 
-/// Somebody on no list, for the operator.
-pub(super) struct Stranger {
-    pub id: String,
-    pub place: &'static str,
-    /// They were told how to ask to be let in.
-    pub given_code: bool,
-    /// What would let them in.
-    pub hint: String,
-}
-
 impl Taking {
     /// Takes a whole batch.
     pub fn accept(&self, tx: &Tx<'_>, batch: &Batch) -> Result<Taken> {
@@ -66,8 +58,8 @@ impl Taking {
         Ok(taken)
     }
 
-    /// Whether to follow an invitation.
-    pub fn invite(&self, tx: &Tx<'_>, invite: &Invite) -> Result<bool> {
+    /// Whether to follow an invitation; if not because no list names its author, with a word for the operator.
+    pub fn invite(&self, tx: &Tx<'_>, invite: &Invite) -> Result<(bool, Option<Stranger>)> {
         let Invite { room, about, author, .. } = invite;
         let place = Where::from(about.direct);
         let paired = tx.is_paired(&self.account, author.id.as_str())?;
@@ -75,8 +67,16 @@ impl Taking {
         let actor = Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
         let policy = &self.live.now().account(&self.account).access;
         let Decision { allowed, rule } = policy.authorize(actor, place, Action::Invite);
-        tx.audit(&self.account, &author.id, room, place, Action::Invite, allowed, rule.name())?;
-        Ok(allowed)
+        let follow =
+            allowed && (rule != Rule::Pairing || pairing::may_bring_us(tx, &self.account, &author.id, room)?);
+        let why = if allowed && !follow { "too many strangers" } else { rule.name() };
+        tx.audit(&self.account, &author.id, room, place, Action::Invite, follow, why)?;
+        if follow {
+            // That they left, we saw; that they came back, we did not, if we were not there.
+            tx.arrive(&self.account, room, &author.id)?;
+        }
+        let stranger = || Stranger::new(&self.account, &author.id, place, "invited us");
+        Ok((follow, (rule == Rule::NotListed).then(stranger)))
     }
 }
 
@@ -115,7 +115,10 @@ impl One<'_> {
             EventKind::Reacted { to, mark } => command::asks::reaction(self, to, mark),
             // What somebody asked who is gone must not be shown to those who stay.
             EventKind::Left => {
-                tx.depart(account, room, author)?;
+                // A room of strangers comes and goes, and none of them would be obeyed anyway.
+                if self.rules.access.may_admit(author) || tx.is_known(account, author)? {
+                    tx.depart(account, room, author)?;
+                }
                 stop_turns_of(tx, account, Some(room), author)
             }
             EventKind::Joined => {
@@ -180,15 +183,25 @@ impl One<'_> {
             Parsed::Prompt | Parsed::Unknown(_) => Action::Message,
         };
         let decision = self.decide(action)?;
-        let too_much = if decision.allowed { limits::check(self, action)? } else { None };
-        let rule = too_much.as_ref().map_or(decision.rule.name(), |too_much| too_much.rule);
-        self.audit(action, decision.allowed && too_much.is_none(), rule)?;
-        if let Some(too_much) = too_much {
-            too_much.notice.iter().try_for_each(|phrase| self.notice(phrase))?;
-            return Ok(Vec::new());
-        }
+        // Whoever is told that they may not is answered, too.
+        let hearing = match decision {
+            Decision { allowed: true, .. } | Decision { rule: Rule::AdminsOnly, .. } => {
+                limits::check(self, action)?
+            }
+            Decision { allowed: false, .. } => Hearing::Full,
+        };
+        let answered = match hearing {
+            Hearing::Full => true,
+            Hearing::Quiet => false,
+            Hearing::Refused(too_much) => {
+                self.audit(action, false, too_much.rule)?;
+                too_much.notice.iter().try_for_each(|phrase| self.notice(phrase))?;
+                return Ok(Vec::new());
+            }
+        };
+        self.audit(action, decision.allowed, decision.rule.name())?;
         if !decision.allowed {
-            return self.refuse(decision.rule, &parsed, strangers);
+            return if answered { self.refuse(decision.rule, &parsed, strangers) } else { Ok(Vec::new()) };
         }
         match parsed {
             Parsed::Prompt => self.prompt(message),
@@ -198,7 +211,7 @@ impl One<'_> {
             }
             Parsed::Command(command, behind) => {
                 let (mut after, answer) = command::apply(&self.desk(decision), command, &behind)?;
-                if let Some(phrase) = answer {
+                if let Some(phrase) = answer.filter(|_| answered) {
                     self.notice(&phrase)?;
                 }
                 if command == Command::New && !behind.is_empty() {
@@ -241,20 +254,9 @@ impl One<'_> {
                 if direct && self.rules.access.pairs() {
                     after.extend(pairing::ask(self)?);
                 }
-                let given_code = !after.is_empty();
-                let (account, id) = (self.account(), self.event.author.id.as_str());
-                strangers.push(Stranger {
-                    id: id.to_owned(),
-                    place: if direct { "a direct chat" } else { "a room" },
-                    given_code,
-                    hint: match given_code {
-                        true => format!(
-                            "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {id:?} to \
-                             platforms.{account}.access.people"
-                        ),
-                        false => format!("to let them in, add {id:?} to platforms.{account}.access.people"),
-                    },
-                });
+                let (account, id) = (self.account(), &self.event.author.id);
+                let stranger = Stranger::new(account, id, Where::from(direct), "wrote");
+                strangers.push(if after.is_empty() { stranger } else { stranger.given_a_code(account) });
             }
             Rule::Violated | Rule::Bot | Rule::Left | Rule::Untrusted => {}
             // These allow; none of them comes here.

@@ -18,6 +18,9 @@ pub const GRANT_DAYS: usize = 30;
 /// The same in seconds; rows of what is over are kept as long.
 const KEPT: i64 = GRANT_DAYS as i64 * 24 * 60 * 60;
 
+/// Questions after which those that are long over are looked for.
+const PRUNE_EACH: i64 = 100;
+
 /// An ask as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
@@ -100,6 +103,9 @@ impl Tx<'_> {
                 unix_now(),
                 expires,
             ])?;
+        if added == 1 && self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
+            self.prune_asks()?;
+        }
         Ok(added == 1)
     }
 
@@ -240,7 +246,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Forgets what is long over. Called once at each start.
+    /// Forgets what is long over. Also called at each start.
     pub fn prune_asks(&self) -> Result<()> {
         let now = unix_now();
         self.conn
@@ -258,6 +264,8 @@ impl Tx<'_> {
             Grant::Always => None,
         };
         let now = unix_now();
+        // Few, and made by hand: whenever there is one more, those that are over can go.
+        self.conn.prepare_cached("DELETE FROM grants WHERE expires <= ?1")?.execute([now])?;
         self.conn
             .prepare_cached(
                 "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires)

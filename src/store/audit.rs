@@ -11,6 +11,14 @@ use crate::session::hash;
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
 
+/// Refusals that are kept besides. Strangers make as many of them as they like, and must not be able to wash out
+/// who approved, paired and allowed what.
+const KEPT_REFUSALS: i64 = 50_000;
+
+/// What anybody can make us write down: somebody in a room was refused. Neither the operator's doing nor how an
+/// agent's question came out.
+const REFUSAL: &str = "(allowed = 0 AND place <> 'operator' AND digest IS NULL)";
+
 /// Decisions after which the oldest are looked for. Rare: looking costs a little.
 const PRUNE_EACH: i64 = 1000;
 
@@ -52,6 +60,17 @@ pub struct AuditFilter {
     pub before: Option<i64>,
     /// At most so many, the newest.
     pub limit: Option<i64>,
+}
+
+/// What the limits count of a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// Messages and commands that were answered, if only with a word about who may.
+    Asking,
+    /// The same, and answers to what agents ask.
+    Anything,
+    /// Messages and commands that this rule refused.
+    Refused(&'a str),
 }
 
 /// Something that the operator did at the command line.
@@ -213,28 +232,38 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How often somebody was heard with this decision after `since` and not after `now`, for the limits: a
-    /// clock that was set back must not shut anybody out.
-    pub fn heard(
-        &self,
-        account: &AccountId,
-        actor: &UserId,
-        rule: Option<&str>,
-        since: i64,
-    ) -> Result<usize> {
+    /// How often somebody was heard after `since` and not after `now`, for the limits: a clock that was set back
+    /// must not shut anybody out.
+    pub fn heard(&self, account: &AccountId, actor: &UserId, heard: Heard<'_>, since: i64) -> Result<usize> {
+        let (rule, anything) = match heard {
+            Heard::Asking => (None, false),
+            Heard::Anything => (None, true),
+            Heard::Refused(rule) => (Some(rule), false),
+        };
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
-                 AND (action = 'message' OR action LIKE 'command %')
-                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 ELSE rule = ?5 END",
+                 AND (action = 'message' OR action LIKE 'command %'
+                     OR ?6 AND (action LIKE 'approve %' OR action = 'deny'))
+                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 OR rule = 'admins only' ELSE rule = ?5 END",
         )?;
-        Ok(query.query_row(params![account.as_str(), actor.as_str(), since, unix_now(), rule], |row| {
-            row.get(0)
-        })?)
+        let params = params![account.as_str(), actor.as_str(), since, unix_now(), rule, anything];
+        Ok(query.query_row(params, |row| row.get(0))?)
     }
 
     /// Forgets the oldest decisions beyond what is kept. Also called at each start.
     pub fn prune_audit(&self) -> Result<()> {
-        self.conn.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [KEPT])?;
+        self.prune_audit_to(KEPT_REFUSALS, KEPT)
+    }
+
+    fn prune_audit_to(&self, refusals: i64, others: i64) -> Result<()> {
+        for (kind, kept) in [(REFUSAL.to_owned(), refusals), (format!("NOT {REFUSAL}"), others)] {
+            self.conn
+                .prepare_cached(&format!(
+                    "DELETE FROM audit WHERE {kind} AND seq <=
+                         (SELECT seq FROM audit WHERE {kind} ORDER BY seq DESC LIMIT 1 OFFSET ?1)"
+                ))?
+                .execute([kept])?;
+        }
         Ok(())
     }
 }
@@ -248,21 +277,49 @@ mod tests {
         Operated { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
     }
 
+    /// Somebody whom no list names.
+    fn stranger(tx: &Tx<'_>, actor: &str) -> Result<()> {
+        let (account, actor, room) = ("a".into(), actor.into(), "!room".into());
+        tx.audit(&account, &actor, &room, Where::Room, Action::Message, false, "not listed")
+    }
+
+    fn actors(tx: &Tx<'_>) -> Result<Vec<String>> {
+        Ok(tx.audited(&AuditFilter::default())?.into_iter().map(|row| row.actor).collect())
+    }
+
     #[tokio::test]
-    async fn the_oldest_decisions_go_while_the_process_runs() {
+    async fn strangers_do_not_wash_out_what_matters() {
         let folder = tempfile::tempdir().unwrap();
         let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
         let left = store.write(|tx| {
-            tx.audit_operator(&operated("first"))?;
-            // As if there had been very many since.
-            tx.conn.execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'audit'", [KEPT + 998])?;
-            tx.audit_operator(&operated("not yet"))?;
-            let before = tx.audited(&AuditFilter::default())?.len();
-            tx.audit_operator(&operated("one of many"))?;
-            let after = tx.audited(&AuditFilter::default())?;
-            Ok((before, after.into_iter().map(|row| row.actor).collect::<Vec<_>>()))
+            for actor in ["1", "2", "3"] {
+                tx.audit_operator(&operated(actor))?;
+            }
+            // A refusal, but the operator's own.
+            tx.audit_operator(&Operated { allowed: false, ..operated("4") })?;
+            for n in 0..50 {
+                stranger(tx, &format!("@{n}"))?;
+            }
+            tx.prune_audit_to(2, 3)?;
+            actors(tx)
         });
-        assert_eq!(left.await.unwrap(), (2, vec!["not yet".to_owned(), "one of many".to_owned()]));
+        assert_eq!(left.await.unwrap(), ["2", "3", "4", "@48", "@49"]);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_refusals_go_while_the_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let left = store.write(|tx| {
+            tx.audit_operator(&operated("the operator"))?;
+            for _ in 0..KEPT_REFUSALS + 2 * PRUNE_EACH {
+                stranger(tx, "@eve")?;
+            }
+            Ok((actors(tx)?.len(), actors(tx)?.remove(0)))
+        });
+        let (left, first) = left.await.unwrap();
+        assert!(left <= usize::try_from(KEPT_REFUSALS + PRUNE_EACH).unwrap(), "{left}");
+        assert_eq!(first, "the operator");
     }
 
     #[tokio::test]

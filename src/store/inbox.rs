@@ -82,4 +82,10 @@ impl Tx<'_> {
             .execute(params![key, value])?;
         Ok(())
     }
+
+    /// Keeps a small value of the core no longer.
+    pub fn forget_setting(&self, key: &str) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM settings WHERE key = ?1")?.execute([key])?;
+        Ok(())
+    }
 }

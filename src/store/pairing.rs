@@ -1,4 +1,7 @@
 //! Strangers who asked to be let in, and those who were.
+//!
+//! A request that came to nothing stays for a while with an empty code, which nothing fits: when it was made still
+//! counts. So does the place of somebody who brought us into a room and has not asked yet; [`INVITED`] marks it.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
@@ -27,29 +30,86 @@ pub struct HashedCode {
     pub digest: String,
 }
 
+/// In place of a salt: somebody brought us into a room and has not asked yet.
+const INVITED: &str = "invited";
+
+/// How many of an account's strangers there are besides somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Others {
+    /// Wait for the operator's word, or may be about to.
+    pub waiting: usize,
+    /// Asked a short while ago, and it came to nothing.
+    pub turned_away: usize,
+}
+
+/// Until when the rows of strangers count, each in seconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Lapse {
+    /// A request that was made then or before is over.
+    pub asked: i64,
+    /// So is what never became one, or came to nothing.
+    pub void: i64,
+    /// What a clock which was set back puts after this never counts.
+    pub now: i64,
+}
+
 impl Tx<'_> {
-    /// Forgets requests that nobody answered: those made before `since`, and those that a clock which was
-    /// set back puts after `now`.
-    pub fn forget_lapsed_pairings(&self, since: i64, now: i64) -> Result<()> {
+    /// Forgets requests that nobody answered in time.
+    pub fn forget_lapsed_pairings(&self, lapse: Lapse) -> Result<()> {
         self.conn
-            .prepare_cached("DELETE FROM pairings WHERE code IS NOT NULL AND NOT (at > ?1 AND at <= ?2)")?
-            .execute(params![since, now])?;
+            .prepare_cached(
+                "DELETE FROM pairings WHERE code IS NOT NULL
+                     AND NOT (at > CASE code WHEN '' THEN ?2 ELSE ?1 END AND at <= ?3)",
+            )?
+            .execute(params![lapse.asked, lapse.void, lapse.now])?;
         Ok(())
     }
 
     /// When somebody last asked, or was let in.
     pub fn pairing_of(&self, account: &AccountId, person: &UserId) -> Result<Option<i64>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT at FROM pairings WHERE account = ?1 AND person = ?2")?;
-        Ok(query.query_row(params![account.as_str(), person.as_str()], |row| row.get(0)).optional()?)
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT at FROM pairings WHERE account = ?1 AND person = ?2 AND salt <> ?3")?;
+        let params = params![account.as_str(), person.as_str(), INVITED];
+        Ok(query.query_row(params, |row| row.get(0)).optional()?)
     }
 
-    /// How many others wait for the operator's word.
-    pub fn others_waiting(&self, account: &AccountId, person: &UserId) -> Result<usize> {
+    /// The room in which a stranger asked, or into which they brought us.
+    pub fn room_of_stranger(&self, account: &AccountId, person: &UserId) -> Result<Option<RoomId>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT count(*) FROM pairings WHERE account = ?1 AND person <> ?2 AND code IS NOT NULL",
+            "SELECT room FROM pairings WHERE account = ?1 AND person = ?2 AND code IS NOT NULL",
         )?;
-        Ok(query.query_row(params![account.as_str(), person.as_str()], |row| row.get(0))?)
+        let room =
+            query.query_row(params![account.as_str(), person.as_str()], |row| row.get(0)).optional()?;
+        Ok(room.map(|room: String| RoomId::new(room)))
+    }
+
+    /// How many other strangers there are.
+    pub fn other_strangers(&self, account: &AccountId, person: &UserId) -> Result<Others> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FILTER (WHERE code <> '' OR salt = ?3), count(*) FILTER (WHERE code = '' AND salt <> ?3)
+             FROM pairings WHERE account = ?1 AND person <> ?2 AND code IS NOT NULL",
+        )?;
+        Ok(query.query_row(params![account.as_str(), person.as_str(), INVITED], |row| {
+            Ok(Others { waiting: row.get(0)?, turned_away: row.get(1)? })
+        })?)
+    }
+
+    /// Keeps a place for a stranger who brings us into a room, unless they have one.
+    pub fn expect_pairing(
+        &self,
+        account: &AccountId,
+        person: &UserId,
+        room: &RoomId,
+        now: i64,
+    ) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT OR IGNORE INTO pairings (account, person, room, code, salt, at)
+                 VALUES (?1, ?2, ?3, '', ?4, ?5)",
+            )?
+            .execute(params![account.as_str(), person.as_str(), room.as_str(), INVITED, now])?;
+        Ok(())
     }
 
     /// Keeps a request; an earlier one of the same person no longer counts.
@@ -79,10 +139,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes back the request whose code never arrived, unless it was answered or another was made since.
+    /// Voids the request whose code never arrived, unless it was answered or another was made since.
     pub fn withdraw_pairing(&self, account: &AccountId, person: &UserId, code: &HashedCode) -> Result<()> {
         self.conn
-            .prepare_cached("DELETE FROM pairings WHERE account = ?1 AND person = ?2 AND code = ?3")?
+            .prepare_cached(
+                "UPDATE pairings SET code = '', salt = '' WHERE account = ?1 AND person = ?2 AND code = ?3",
+            )?
             .execute(params![account.as_str(), person.as_str(), code.digest])?;
         Ok(())
     }
@@ -90,7 +152,8 @@ impl Tx<'_> {
     /// Everybody who waits or was let in, the oldest first.
     pub fn pairings(&self) -> Result<Vec<Pairing>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT account, person, name, room, code IS NOT NULL, at FROM pairings ORDER BY at, account, person",
+            "SELECT account, person, name, room, code IS NOT NULL, at FROM pairings WHERE code IS NOT ''
+             ORDER BY at, account, person",
         )?;
         let rows = query.query_map([], read_pairing)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -99,7 +162,7 @@ impl Tx<'_> {
     /// Everybody who waits, each with what is known of their code.
     pub fn waiting_pairings(&self) -> Result<Vec<(Pairing, HashedCode)>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT account, person, name, room, 1, at, salt, code FROM pairings WHERE code IS NOT NULL",
+            "SELECT account, person, name, room, 1, at, salt, code FROM pairings WHERE code <> ''",
         )?;
         let rows = query.query_map([], |row| {
             Ok((read_pairing(row)?, HashedCode { salt: row.get(6)?, digest: row.get(7)? }))
@@ -117,14 +180,23 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets somebody who waits or was let in; on every account for `None`. Returns whom.
+    /// Forgets somebody who was let in, and voids the request of somebody who waits; on every account for `None`.
+    /// Returns whom.
     pub fn unpair(&self, account: Option<&str>, person: &str) -> Result<Vec<Pairing>> {
-        let mut query = self.conn.prepare_cached(
-            "DELETE FROM pairings WHERE (?1 IS NULL OR account = ?1) AND person = ?2
-             RETURNING account, person, name, room, code IS NOT NULL, at",
-        )?;
-        let rows = query.query_map(params![account, person], read_pairing)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut gone = Vec::new();
+        for statement in [
+            "DELETE FROM pairings WHERE (?1 IS NULL OR account = ?1) AND person = ?2 AND code IS NULL
+             RETURNING account, person, name, room, 0, at",
+            "UPDATE pairings SET code = '', salt = ''
+             WHERE (?1 IS NULL OR account = ?1) AND person = ?2 AND code <> ''
+             RETURNING account, person, name, room, 1, at",
+        ] {
+            let mut query = self.conn.prepare_cached(statement)?;
+            for row in query.query_map(params![account, person], read_pairing)? {
+                gone.push(row?);
+            }
+        }
+        Ok(gone)
     }
 }
 
@@ -169,12 +241,18 @@ mod tests {
             ask(tx, "a", "@future", "4", 201)?;
             let in_pairing = tx.pairings()?.into_iter().find(|pairing| pairing.person == "@in").unwrap();
             tx.pair(&in_pairing, 60)?;
-            tx.forget_lapsed_pairings(100, 200)?;
+            tx.forget_lapsed_pairings(Lapse { asked: 100, void: 150, now: 200 })?;
             let left: Vec<_> = tx.pairings()?.into_iter().map(|p| (p.person, p.pending, p.at)).collect();
             assert_eq!(left, [("@in".to_owned(), false, 60), ("@new".to_owned(), true, 101)]);
             assert!(tx.is_paired(&"a".into(), "@in")? && !tx.is_paired(&"a".into(), "@new")?);
-            assert_eq!(tx.others_waiting(&"a".into(), &"@in".into())?, 1);
-            assert_eq!(tx.others_waiting(&"a".into(), &"@new".into())?, 0);
+            assert_eq!(
+                tx.other_strangers(&"a".into(), &"@in".into())?,
+                Others { waiting: 1, turned_away: 0 }
+            );
+            assert_eq!(
+                tx.other_strangers(&"a".into(), &"@new".into())?,
+                Others { waiting: 0, turned_away: 0 }
+            );
             Ok(())
         })
         .await;
@@ -192,7 +270,12 @@ mod tests {
             tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("1"))?;
             assert_eq!(tx.pairings()?.len(), 1);
             tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("2"))?;
-            assert!(tx.pairings()?.is_empty());
+            assert!(tx.pairings()?.is_empty() && tx.waiting_pairings()?.is_empty());
+            assert_eq!(tx.pairing_of(&"a".into(), &"@eve".into())?, Some(200), "it was made all the same");
+            let others = tx.other_strangers(&"a".into(), &"@ann".into())?;
+            assert_eq!(others, Others { waiting: 0, turned_away: 1 });
+            tx.forget_lapsed_pairings(Lapse { asked: 100, void: 200, now: 300 })?;
+            assert_eq!(tx.pairing_of(&"a".into(), &"@eve".into())?, None);
             Ok(())
         })
         .await;

@@ -7,12 +7,22 @@ use super::{Result, Tx};
 use crate::session::{SessionId, TurnId};
 
 impl Tx<'_> {
-    /// Somebody left a room.
+    /// Somebody left a room. Only for those who could be obeyed: of strangers there is no end.
     pub fn depart(&self, account: &AccountId, room: &RoomId, person: &UserId) -> Result<()> {
         self.conn
             .prepare_cached("INSERT OR IGNORE INTO departed (account, room, person) VALUES (?1, ?2, ?3)")?
             .execute(params![account.as_str(), room.as_str(), person.as_str()])?;
         Ok(())
+    }
+
+    /// Whether somebody ever asked the agent something on an account, asked to be let in, or allowed something.
+    pub fn is_known(&self, account: &AccountId, person: &UserId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM turns WHERE account = ?1 AND author = ?2)
+                 OR EXISTS (SELECT 1 FROM pairings WHERE account = ?1 AND person = ?2)
+                 OR EXISTS (SELECT 1 FROM grants WHERE account = ?1 AND by = ?2)",
+        )?;
+        Ok(query.query_row(params![account.as_str(), person.as_str()], |row| row.get(0))?)
     }
 
     /// Somebody came into a room.
@@ -76,30 +86,28 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), room.as_str()], |row| row.get(0))?)
     }
 
-    /// Whether the last `count` turns of a room, and one that would begin `now`, were all asked for by one
-    /// person within `quick` seconds of the answer before.
+    /// Whether the last `count` turns of a room, and one that would begin `now`, were all asked for within
+    /// `quick` seconds of the answer before, whoever asked.
     pub fn is_quick_row(
         &self,
         account: &AccountId,
         room: &RoomId,
-        person: &str,
         count: usize,
         quick: i64,
         now: i64,
     ) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
-            "SELECT author, created, ended FROM turns WHERE account = ?1 AND room = ?2 ORDER BY seq DESC LIMIT ?3",
+            "SELECT created, ended FROM turns WHERE account = ?1 AND room = ?2 ORDER BY seq DESC LIMIT ?3",
         )?;
         let limit = i64::try_from(count).unwrap_or(i64::MAX);
         let mut rows = query.query(params![account.as_str(), room.as_str(), limit])?;
         let (mut next, mut seen) = (now, 0);
         while let Some(row) = rows.next()? {
-            let ended: Option<i64> = row.get(2)?;
-            let by_them = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)? == person;
-            if !by_them || !ended.is_some_and(|ended| (0..=quick).contains(&(next - ended))) {
+            let ended: Option<i64> = row.get(1)?;
+            if !ended.is_some_and(|ended| (0..=quick).contains(&(next - ended))) {
                 return Ok(false);
             }
-            next = row.get(1)?;
+            next = row.get(0)?;
             seen += 1;
         }
         Ok(seen == count)

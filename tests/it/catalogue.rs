@@ -32,18 +32,20 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/hub/limits.rs", "limit hour", "a rule in the audit"),
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
     ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
-    ("src/hub/taking.rs", "a direct chat", "the log, for the operator"),
+    ("src/hub/strangers.rs", "a direct chat", "the log, for the operator"),
     (
-        "src/hub/taking.rs",
+        "src/hub/strangers.rs",
         "to let them in, add {id:?} to platforms.{account}.access.people",
         "the log, for the operator",
     ),
     (
-        "src/hub/taking.rs",
-        "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {id:?} to \
+        "src/hub/strangers.rs",
+        "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to \
          platforms.{account}.access.people",
         "the log, for the operator",
     ),
+    ("src/hub/taking.rs", "invited us", "the log, for the operator"),
+    ("src/hub/taking.rs", "too many strangers", "a rule in the audit"),
     ("src/openai/client.rs", "the key would go in the clear to a public address", "an error, for the log"),
     ("src/openai/fault.rs", "timed out", "looked for in an error"),
     ("src/openai/wire/lenient.rs", "any value", "an error of the reader"),

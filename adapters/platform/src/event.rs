@@ -50,7 +50,9 @@ pub enum EventKind {
     },
     /// The author left the room, or was made to. Until `Joined` comes, nothing they did is obeyed.
     Left,
-    /// The author came into the room, or came back.
+    /// The author came into the room, or came back. After we came into a room ourselves, for the first time or
+    /// again, the adapter also sends this for everybody it finds there: while we were away nobody told us that
+    /// somebody who had left is back, and until this comes they are not obeyed.
     Joined,
     /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
     Missed {

@@ -30,6 +30,9 @@ pub trait Inbox: Send + Sync {
 
     /// Whether to follow an invitation. The adapter joins only after `true`; after `false` it declines or
     /// leaves it be, without a word. The decision is on record when this returns.
+    ///
+    /// Once it has joined, the adapter sends [`Joined`](crate::EventKind::Joined) for everybody it finds in the
+    /// room: whoever left before and came back while we were away is otherwise taken for gone.
     fn may_join(&self, invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>>;
 
     /// Everything that is still parked, oldest first.

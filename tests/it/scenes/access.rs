@@ -199,7 +199,7 @@ async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
     room.settled().await;
     room.says("@ann", "/help").await;
     let shown = room.settled().await;
-    assert!(shown.starts_with("@ann  /new\nnote  /new is for admins here.\n"), "{shown}");
+    assert!(shown.starts_with("@ann  /new\nnote  Only admins can use /new here.\n"), "{shown}");
     assert!(shown.contains("`/undo`") && !shown.contains("`/new`"), "{shown}");
 }
 
@@ -213,4 +213,47 @@ async fn an_invitation_is_followed_if_its_author_may_talk_there() {
     assert!(!shared.invites("@ann").await);
     assert!(!direct.invites("@bob").await);
     assert!(shared.invites("@bob").await);
+}
+
+/// We are put out, Ann leaves and comes back unseen, and wants us again: nothing tells that she is there but
+/// her invitation.
+#[tokio::test(start_paused = true)]
+async fn whoever_invites_us_is_there_whatever_was_before() {
+    let gateway = gateway(only(&["@ann:test"])).await;
+    let room = gateway.shared_room();
+    room.leaves("@ann").await;
+    assert!(room.invites("@ann").await);
+    room.says("@ann", "there you are").await;
+    assert_snapshot!(room.settled().await, @"
+    @ann  there you are
+    bot   ok
+    ");
+}
+
+/// A large room's coming and going is nothing to keep; whoever could be obeyed is.
+#[tokio::test(start_paused = true)]
+async fn only_the_leaving_of_people_we_know_is_kept() {
+    let mut gateway = gateway(AccountRules::listed(Lists { pairing: true, ..Lists::default() })).await;
+    let room = gateway.shared_room();
+    for n in 0..20 {
+        room.leaves(&format!("@stranger{n}")).await;
+    }
+    gateway.reload(only(&["@ann:test", "@bob:test"]));
+    room.leaves("@ann").await;
+    room.says("@bob", "hello").await;
+    room.settled().await;
+    gateway.reload(only(&["@ann:test"]));
+    room.leaves("@bob").await;
+    gateway.restart().await;
+
+    gateway.reload(only(&["@ann:test", "@bob:test", "@stranger1:test"]));
+    let before = room.ours().len();
+    for gone in ["@ann", "@bob"] {
+        room.says(gone, "hello").await;
+    }
+    room.settled().await;
+    assert_eq!(room.ours().len(), before);
+    room.says("@stranger1", "hello").await;
+    room.settled().await;
+    assert_eq!(room.ours().len(), before + 1);
 }

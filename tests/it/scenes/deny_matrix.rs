@@ -161,7 +161,9 @@ async fn cell(who: Who, spot: Spot, does: Does) -> bool {
         Effect::Known(acted) => acted,
         Effect::Ended => gateway.store().read(|tx| tx.all_open_turns()).await.unwrap().is_empty(),
         // It says something, and not that it may not be.
-        Effect::Answer => !shown.is_empty() && !shown.iter().any(|words| words.contains("is for admins")),
+        Effect::Answer => {
+            !shown.is_empty() && !shown.iter().any(|words| words.contains("Only admins can use"))
+        }
     };
 
     let audit = gateway.store().read(|tx| tx.audited(&AuditFilter::default())).await.unwrap();

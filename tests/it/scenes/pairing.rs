@@ -306,19 +306,79 @@ async fn where_pairing_was_switched_off_a_code_lets_nobody_in() {
     assert_eq!(answers(&room).await, 1, "only the code from before");
 }
 
-/// The code is only in memory, so a message that did not arrive must not cost the stranger ten minutes.
+/// The code is only in memory, so one that did not arrive is worth nothing. It was a request all the same: a
+/// stranger whose chat takes nothing must not have us try again with each word.
 #[tokio::test(start_paused = true)]
-async fn a_code_that_did_not_arrive_is_taken_back() {
+async fn a_code_that_did_not_arrive_is_void_and_the_next_comes_after_ten_minutes() {
     let gateway = gateway().await;
     let room = gateway.direct_room("!eve");
     gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
     room.says("@eve", "hello").await;
     assert_eq!(answers(&room).await, 0);
     assert!(gateway.operator().pairings().await.is_empty());
+    room.says("@eve", "hello?").await;
+    assert_eq!(answers(&room).await, 0);
 
+    tokio::time::sleep(10 * MINUTE).await;
     room.says("@eve", "hello?").await;
     let code = code(&room).await;
     gateway.operator().approves(&code).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_operator_refused_is_not_made_again_at_once() {
+    let gateway = gateway().await;
+    let room = gateway.direct_room("!eve");
+    room.says("@eve", "hello").await;
+    let code = code(&room).await;
+    gateway.operator().revokes("@eve:test").await.unwrap();
+
+    room.says("@eve", "hello?").await;
+    assert_eq!(answers(&room).await, 1, "silence");
+    assert!(gateway.operator().pairings().await.is_empty());
+    assert!(gateway.operator().approves(&code).await.unwrap_err().contains("nobody who waits"));
+    let error = gateway.operator().revokes("@eve:test").await.unwrap_err();
+    assert!(error.contains("neither waits nor was let in"), "{error}");
+
+    tokio::time::sleep(10 * MINUTE).await;
+    room.says("@eve", "hello?").await;
+    assert_eq!(answers(&room).await, 2);
+}
+
+/// Chats that take nothing cost no place among those who wait, but there is an end to them, too.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_strangers_whose_chats_take_nothing_has_an_end() {
+    let gateway = gateway().await;
+    for n in 0..150 {
+        gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+        gateway.direct_room(&format!("!{n}")).says(&format!("@stranger{n}"), "hello").await;
+        gateway.chat().is_quiet(Duration::from_millis(200)).await;
+    }
+    assert_eq!(gateway.chat().requests().len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_brings_us_into_one_room_and_strangers_into_three() {
+    let gateway = gateway().await;
+    assert!(gateway.direct_room("!eve").invites("@eve").await);
+    assert!(!gateway.direct_room("!eve2").invites("@eve").await, "one room each");
+    assert!(gateway.direct_room("!eve").invites("@eve").await, "the same again");
+    // It is no request yet, so the first word is answered.
+    gateway.direct_room("!eve").says("@eve", "hello").await;
+    assert_eq!(answers(&gateway.direct_room("!eve")).await, 1);
+    assert!(!gateway.direct_room("!eve2").invites("@eve").await);
+
+    assert!(gateway.direct_room("!mallory").invites("@mallory").await);
+    assert!(gateway.direct_room("!trudy").invites("@trudy").await);
+    assert_eq!(gateway.operator().pairings().await, ["@eve:test waits"]);
+    assert!(!gateway.direct_room("!late").invites("@late").await, "three wait");
+    assert!(gateway.direct_room("!ann").invites("@ann").await, "Ann is no stranger");
+    gateway.direct_room("!late").says("@late", "hello").await;
+    assert_eq!(answers(&gateway.direct_room("!late")).await, 0);
+
+    // Whoever only invited has lost their place by then.
+    tokio::time::sleep(10 * MINUTE).await;
+    assert!(gateway.direct_room("!late").invites("@late").await);
 }
 
 /// The network delivers the same message once more: that is no second request.

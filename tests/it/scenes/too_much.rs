@@ -1,9 +1,11 @@
-//! How much one person may ask, and two programs that would talk to each other for ever.
+//! How much one person may ask, and programs that would talk to each other for ever.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::access::Lists;
+use talaria::command::Command;
 use talaria::rules::{AccountRules, Limits};
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -86,8 +88,60 @@ async fn stop_is_heard_beyond_every_limit() {
     ");
 }
 
+/// Whoever is told "no" is answered, too: somebody's echo must not keep us talking.
 #[tokio::test(start_paused = true)]
-async fn two_programs_that_talk_to_each_other_are_noticed_and_left_alone() {
+async fn that_only_admins_may_is_said_within_the_limits() {
+    let admin_commands = BTreeSet::from([Command::Undo]);
+    let lists = Lists { allow_all: true, admin_commands, ..Lists::default() };
+    let limits = Some(Limits { per_minute: 2, per_hour: 100 });
+    let rules = AccountRules { limits, ..AccountRules::listed(lists) };
+    let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
+    let room = gateway.room();
+    for _ in 0..5 {
+        room.says("@ann", "/undo").await;
+    }
+    // What is never allowed is never heard with a word, however often.
+    for _ in 0..5 {
+        room.says("@ann", "/approve always").await;
+    }
+    room.settled().await;
+    assert_eq!(
+        room.ours(),
+        [
+            "Only admins can use /undo here.",
+            "Only admins can use /undo here.",
+            "That is more than 2 messages in a minute. Please send it again a little later.",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_limits_a_stop_is_not_answered() {
+    let gateway = gateway(Limits { per_minute: 2, per_hour: 100 }).await;
+    let room = gateway.room();
+    for _ in 0..20 {
+        room.says("@ann", "/stop").await;
+        room.says("@ann", "/deny").await;
+    }
+    room.settled().await;
+    assert_eq!(room.ours().len(), 2, "{:?}", room.ours());
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_limits_an_approval_counts_without_a_word() {
+    let gateway = gateway(Limits { per_minute: 1, per_hour: 100 }).await;
+    let room = gateway.room();
+    gateway.agent().asks("run a command", "rm -r build").says(["Done."]);
+    room.says("@ann", "clean up").await;
+    room.is_asked("run a command").await;
+    room.says("@ann", "/approve").await;
+    let shown = room.settled().await;
+    assert_eq!(gateway.agent_itself().ran(), ["rm -r build"]);
+    assert!(!shown.contains("Allowed, this once"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_talk_to_each_other_are_noticed_and_left_alone() {
     let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
     let room = gateway.shared_room();
     for number in 1..=8 {
@@ -95,20 +149,43 @@ async fn two_programs_that_talk_to_each_other_are_noticed_and_left_alone() {
     }
     room.says("@rob", "beep 9").await;
     room.says("@rob", "beep 10").await;
+    // Another one that is as quick does not end it.
+    room.says("@roy", "boop").await;
+    room.says("@rob", "beep 11").await;
     let shown = room.settled().await;
     assert_snapshot!(shown.lines().skip(14).collect::<Vec<_>>().join("\n"), @"
     @rob  beep 8
     bot   ok
     @rob  beep 9
     @rob  beep 10
-    note  This looks like two programs talking to each other, so I am silent here until somebody else writes, or 10 minutes have passed.
+    @roy  boop
+    @rob  beep 11
+    note  This looks like programs talking to each other, so I am silent here until somebody writes after a pause, or 10 minutes have passed.
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 8);
 
-    // Somebody else ends the silence.
+    // Somebody who took their time ends the silence.
     asks(&room, "@ann", "who is there?").await;
     asks(&room, "@rob", "me").await;
     assert_eq!(gateway.agent_itself().heard().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_take_turns_are_noticed_too() {
+    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let room = gateway.shared_room();
+    for _ in 0..4 {
+        asks(&room, "@rob", "beep").await;
+        asks(&room, "@roy", "boop").await;
+    }
+    asks(&room, "@rob", "beep").await;
+    for _ in 0..4 {
+        room.says("@roy", "boop").await;
+        room.says("@rob", "beep").await;
+    }
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard().len(), 8);
+    assert_eq!(room.ours().len(), 9, "eight answers, and why there are no more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +195,13 @@ async fn the_silence_ends_after_ten_minutes() {
     for _ in 0..8 {
         asks(&room, "@rob", "beep").await;
     }
-    room.says("@rob", "beep").await;
-    room.settled().await;
-    tokio::time::sleep(Duration::from_secs(601)).await;
+    // They never pause.
+    for _ in 0..300 {
+        room.says("@rob", "beep").await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    assert_eq!(gateway.agent_itself().heard().len(), 8);
+    tokio::time::sleep(Duration::from_secs(2)).await;
     asks(&room, "@rob", "boop").await;
     assert_eq!(gateway.agent_itself().heard().len(), 9);
 }

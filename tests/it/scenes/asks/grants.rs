@@ -76,7 +76,7 @@ async fn always_is_for_admins_and_says_so() {
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
     room.says("@ann", &format!("/approve {} always", asked.code)).await;
-    room.shows("/approve always is for admins here.").await;
+    room.shows("Only admins can use /approve always here.").await;
     assert_eq!(gateway.agent_itself().answers().len(), 0, "nothing is decided");
 }
 

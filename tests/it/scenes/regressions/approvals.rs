@@ -59,7 +59,7 @@ async fn cve_2026_28473_approve_can_be_for_admins() {
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let (room, asked) = asked(&gateway).await;
     room.says("@ann", &format!("/approve {}", asked.code)).await;
-    room.shows("/approve is for admins here.").await;
+    room.shows("Only admins can use /approve here.").await;
     nothing_happened(&gateway, &room).await;
     room.says("@ada", &format!("/approve {}", asked.code)).await;
     room.settled().await;

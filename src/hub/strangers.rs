@@ -1,0 +1,119 @@
+//! Tells the operator who was refused and what would let them in: it may be the operator.
+//!
+//! Each is named once. A flood of them must fill neither the log nor the memory, and must not keep others from being
+//! named for ever: there are so many names for an hour, and when too many are known the oldest is forgotten.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use talaria_platform::{AccountId, UserId};
+use tokio::time::Instant;
+
+use crate::access::Where;
+
+/// Strangers whom the log names in an hour. More lines would be read by nobody.
+const EACH_HOUR: usize = 100;
+
+/// Strangers who are known to have been named.
+const KNOWN: usize = 1000;
+
+/// An hour.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Somebody on no list, for the operator.
+pub(super) struct Stranger {
+    id: String,
+    place: &'static str,
+    did: &'static str,
+    /// They were told how to ask to be let in.
+    given_code: bool,
+    /// What would let them in.
+    hint: String,
+}
+
+impl Stranger {
+    /// Somebody who did something and was refused.
+    pub fn new(account: &AccountId, id: &UserId, place: Where, did: &'static str) -> Self {
+        let id = id.as_str().to_owned();
+        let place = match place {
+            Where::Direct => "a direct chat",
+            Where::Room => "a room",
+        };
+        let hint = format!("to let them in, add {id:?} to platforms.{account}.access.people");
+        Self { id, place, did, given_code: false, hint }
+    }
+
+    /// The same, who was given a code.
+    pub fn given_a_code(self, account: &AccountId) -> Self {
+        let hint = format!(
+            "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to \
+             platforms.{account}.access.people",
+            self.id
+        );
+        Self { given_code: true, hint, ..self }
+    }
+}
+
+/// The strangers of one account whom the log has named.
+#[derive(Default)]
+pub(super) struct Strangers {
+    known: HashSet<String>,
+    /// The same, the oldest first.
+    order: VecDeque<String>,
+    /// When the hour began, and how many were named in it.
+    hour: Option<(Instant, usize)>,
+}
+
+impl Strangers {
+    /// Names somebody in the log, if that is new.
+    pub fn name(&mut self, stranger: &Stranger) {
+        if self.is_new(&stranger.id, Instant::now()) {
+            let Stranger { id, place, did, hint, given_code } = stranger;
+            match given_code {
+                true => tracing::warn!(id, place, did, hint, "somebody is on no list and was given a code"),
+                false => tracing::warn!(id, place, did, hint, "somebody is on no list; nothing was answered"),
+            }
+        }
+    }
+
+    /// Whether to name somebody now.
+    fn is_new(&mut self, id: &str, now: Instant) -> bool {
+        if self.known.contains(id) {
+            return false;
+        }
+        let (began, named) = match self.hour {
+            Some((began, named)) if now < began + HOUR => (began, named),
+            Some(_) | None => (now, 0),
+        };
+        if named >= EACH_HOUR {
+            return false;
+        }
+        self.hour = Some((began, named + 1));
+        if self.order.len() >= KNOWN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.known.insert(id.to_owned());
+        self.order.push_back(id.to_owned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_named_once_and_somebody_new_in_every_hour_of_a_flood() {
+        let (mut strangers, start) = (Strangers::default(), Instant::now());
+        assert!(strangers.is_new("@ann", start));
+        assert!(!strangers.is_new("@ann", start + 3 * HOUR));
+        for hour in 1..30 {
+            let named = (0..5000).filter(|n| strangers.is_new(&format!("@{hour}.{n}"), start + hour * HOUR));
+            assert_eq!(named.count(), EACH_HOUR);
+            assert!(strangers.known.len() <= KNOWN && strangers.known.len() == strangers.order.len());
+        }
+        assert!(strangers.is_new("@bob", start + 30 * HOUR));
+    }
+}
