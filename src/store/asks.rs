@@ -342,3 +342,43 @@ fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
         digest: row.get(8)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    fn question(n: i64) -> AskRow {
+        AskRow {
+            id: AskId(format!("ask {n}")),
+            code: format!("{n}"),
+            turn: TurnId("turn".to_owned()),
+            session: SessionId("session".to_owned()),
+            account: "a".into(),
+            place: Place::room("!room"),
+            title: "run a command".to_owned(),
+            digest: "digest".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_long_over_goes_while_the_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let left = store.write(|tx| {
+            for n in 1..PRUNE_EACH {
+                tx.add_ask(&question(n), unix_now() + 300)?;
+                tx.deny_ask(&AskId(format!("ask {n}")), "@ann", "denied")?;
+            }
+            tx.add_grant(&question(1), Where::Room, Grant::Always, "@ann")?;
+            // A month passes.
+            tx.conn.execute("UPDATE asks SET asked = asked - ?1", [KEPT + 1])?;
+            tx.conn.execute("UPDATE grants SET expires = expires - ?1", [KEPT + 1])?;
+            tx.add_ask(&question(PRUNE_EACH), unix_now() + 300)?;
+            tx.add_grant(&question(1), Where::Room, Grant::Session, "@ann")?;
+            let count = "SELECT (SELECT count(*) FROM asks), (SELECT count(*) FROM grants)";
+            Ok(tx.conn.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+        });
+        assert_eq!(left.await.unwrap(), (1, 1));
+    }
+}

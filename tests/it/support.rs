@@ -7,6 +7,7 @@ pub mod binary;
 #[cfg(feature = "testing")]
 pub mod gateway;
 pub mod literals;
+pub mod logged;
 #[cfg(feature = "testing")]
 pub mod network;
 #[cfg(feature = "testing")]

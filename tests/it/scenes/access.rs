@@ -9,6 +9,7 @@ use talaria::store::{AuditFilter, Tx};
 use talaria_platform::{EventKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::logged::Logged;
 
 /// Only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
@@ -256,4 +257,24 @@ async fn only_the_leaving_of_people_we_know_is_kept() {
     room.says("@stranger1", "hello").await;
     room.settled().await;
     assert_eq!(room.ours().len(), before + 1);
+}
+
+/// Operators who forgot themselves, and who only invite us.
+#[tokio::test(start_paused = true)]
+async fn the_log_names_once_whoever_is_on_no_list_also_if_they_only_invite_us() {
+    let log = Logged::listen();
+    let gateway = gateway(only(&["@ann:test"])).await;
+    let room = gateway.shared_room();
+    for _ in 0..3 {
+        assert!(!room.invites("@eve").await);
+        room.says("@mallory", "hello").await;
+    }
+    room.says("@eve", "hello").await;
+    room.settled().await;
+    for (id, did) in [("@eve:test", "invited us"), ("@mallory:test", "wrote")] {
+        let lines = log.with(&format!("id=\"{id}\""));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("is on no list") && lines[0].contains(did), "{lines:?}");
+        assert!(lines[0].contains("platforms.test.access.people"), "{lines:?}");
+    }
 }

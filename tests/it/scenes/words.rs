@@ -24,6 +24,18 @@ fn silent() -> Words {
     words
 }
 
+/// A program that repeats what it hears would give us a command, and we would answer it.
+#[test]
+fn nothing_that_we_say_of_ourselves_is_a_command() {
+    for language in Words::languages() {
+        let words = Words::of(language).unwrap();
+        for text in Text::ALL.iter().filter(|text| text.kind() == Kind::Notice) {
+            let said = words.say(&(*text).into());
+            assert!(!said.starts_with('/'), "{language}: {said}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_room_is_told_everything_in_its_language() {
     let gateway = TestGateway::with(with(Words::of("de").unwrap())).await;
