@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use talaria_platform::{AccountId, Author, Event, UserId};
 
-use crate::access::{Action, Decision, Policy, Where};
+use crate::access::{Action, Decision, Where};
 use crate::agent::AgentInfo;
 use crate::hub::pairing::Letter;
 use crate::reply::one_line;
@@ -170,7 +170,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
     let session = tx.session_for(&key)?;
     let open = tx.open_turns(&session.id)?;
     match command {
-        Command::Help => say(Phrase::Said(help(desk))),
+        Command::Help => say(Phrase::Said(help(desk)?)),
         Command::Status => say(status(desk, &session.id, &open)?),
         // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
         Command::Retry | Command::Undo if !behind.is_empty() => say(Text::NoWordsAfter),
@@ -269,30 +269,27 @@ pub fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<V
 }
 
 /// The commands that this person may use here.
-fn help(desk: &Desk<'_>) -> String {
+fn help(desk: &Desk<'_>) -> Result<String> {
     let mut text = desk.words.say(&Text::Help.into());
     text.push('\n');
     for (command, name, meaning) in COMMANDS {
-        if may(desk, command) {
+        if may(desk, command)? {
             let _ = write!(text, "\n- `/{name}` {}", desk.words.say(&meaning.into()));
         }
     }
-    text
+    Ok(text)
 }
 
 /// Whether the person at this desk may use a command here.
-fn may(desk: &Desk<'_>, command: Command) -> bool {
+fn may(desk: &Desk<'_>, command: Command) -> Result<bool> {
     may_do(desk, command.action(""))
 }
 
 /// Whether the person at this desk may do something here.
-fn may_do(desk: &Desk<'_>, action: Action) -> bool {
-    let Event { author, room, .. } = desk.event;
-    let paired = desk.decision.rule == crate::access::Rule::Paired;
-    let actor =
-        crate::access::Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
-    let policy: &Policy = &desk.rules.access;
-    policy.authorize(actor, Where::from(room.direct), action).allowed
+fn may_do(desk: &Desk<'_>, action: Action) -> Result<bool> {
+    let Event { author, place, room, .. } = desk.event;
+    let actor = desk.tx.actor(desk.account, &place.room, author)?;
+    Ok(desk.rules.access.authorize(actor, Where::from(room.direct), action).allowed)
 }
 
 fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phrase> {

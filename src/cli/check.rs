@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::fs::Access;
-use talaria_platform::{AccountId, Trust, UserId};
+use talaria_platform::{AccountId, UserId};
 
 use super::table::{length, moment};
 use super::{complain, print};
@@ -146,7 +146,7 @@ fn is_refused(config: &Config, list: &RefusedList, one: &Refused) -> bool {
     let Some(rules) = config.rules.accounts.get(&account) else { return false };
     let person = UserId::from(one.actor.as_str());
     let paired = list.paired.iter().any(|(account, actor)| *account == one.account && *actor == one.actor);
-    let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired, left: false };
+    let actor = Actor { paired, ..Actor::known(&person) };
     let place = Where::from(one.place == "direct");
     !rules.access.authorize(actor, place, Action::Message).allowed
 }

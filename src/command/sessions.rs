@@ -89,11 +89,13 @@ pub(super) fn whoami(desk: &Desk<'_>, session: &Session) -> Result<Done> {
         | Rule::AdminsOnly
         | Rule::NotListed => Text::RoleEverybody,
     };
-    let mut refused: Vec<String> = Command::all()
-        .filter(|command| !may(desk, *command))
-        .map(|command| format!("/{}", command.name()))
-        .collect();
-    if may(desk, Command::Approve) && !may_do(desk, Action::Approve(Grant::Always)) {
+    let mut refused = Vec::new();
+    for command in Command::all() {
+        if !may(desk, command)? {
+            refused.push(format!("/{}", command.name()));
+        }
+    }
+    if may(desk, Command::Approve)? && !may_do(desk, Action::Approve(Grant::Always))? {
         refused.push(format!("/{} {}", Command::Approve.name(), Grant::Always.name()));
     }
     let may = match refused.is_empty() {

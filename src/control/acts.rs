@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use talaria_platform::{AccountId, RoomId, Trust, UserId};
+use talaria_platform::{AccountId, RoomId, UserId};
 
 use super::api::{
     ApproveAsked, Approved, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked, RevokedGrant, StopAsked,
@@ -162,9 +162,8 @@ pub(super) async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> A
     let person = UserId::new(person);
     let listed = |account: &String| {
         rules.as_ref().is_some_and(|rules| {
-            let actor = Actor { id: &person, trust: Trust::Verified, bot: false, paired: false, left: false };
             let policy = &rules.account(&AccountId::new(account.clone())).access;
-            policy.authorize(actor, Where::Direct, Action::Message).allowed
+            policy.authorize(Actor::known(&person), Where::Direct, Action::Message).allowed
         })
     };
     let still_listed = pairings.iter().map(|pairing| pairing.account.clone()).filter(listed).collect();

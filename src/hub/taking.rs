@@ -62,9 +62,8 @@ impl Taking {
     pub fn invite(&self, tx: &Tx<'_>, invite: &Invite) -> Result<(bool, Option<Stranger>)> {
         let Invite { room, about, author, .. } = invite;
         let place = Where::from(about.direct);
-        let paired = tx.is_paired(&self.account, author.id.as_str())?;
         // Whoever invites us is in the room.
-        let actor = Actor { id: &author.id, trust: author.trust, bot: author.bot, paired, left: false };
+        let actor = Actor { left: false, ..tx.actor(&self.account, room, author)? };
         let policy = &self.live.now().account(&self.account).access;
         let Decision { allowed, rule } = policy.authorize(actor, place, Action::Invite);
         let follow =
@@ -149,13 +148,7 @@ impl One<'_> {
 
     fn decide(&self, action: Action) -> Result<Decision> {
         let Event { author, room, place, .. } = self.event;
-        let actor = Actor {
-            id: &author.id,
-            trust: author.trust,
-            bot: author.bot,
-            paired: self.tx.is_paired(self.account(), author.id.as_str())?,
-            left: self.tx.has_left(self.account(), &place.room, author.id.as_str())?,
-        };
+        let actor = self.tx.actor(self.account(), &place.room, author)?;
         Ok(self.rules.access.authorize(actor, Where::from(room.direct), action))
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use talaria_platform::{Body, BodyKind, SendKey, Trust, UserId};
+use talaria_platform::{Body, BodyKind, SendKey, UserId};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Asks;
-use crate::access::{Action, Actor, Grant, Where};
+use crate::access::{Action, Grant, Where};
 use crate::agent::{Ask, Choice};
 use crate::reply::{code_block, code_span};
 use crate::rules::Rules;
@@ -287,14 +287,7 @@ impl Opening<'_> {
         let (tx, turn) = (self.tx, self.turn);
         for (grant, by) in tx.granted(turn, &self.digest)? {
             let id = UserId::new(by.clone());
-            let actor = Actor {
-                id: &id,
-                // What was known of their message was judged then.
-                trust: Trust::Verified,
-                bot: false,
-                paired: tx.is_paired(&turn.account, &by)?,
-                left: tx.has_left(&turn.account, &turn.place.room, &by)?,
-            };
+            let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
             let policy = &self.rules.account(&turn.account).access;
             if policy.authorize(actor, Where::from(turn.direct), Action::Approve(grant)).allowed {
                 return Ok(Some((grant, by)));
