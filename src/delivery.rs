@@ -127,6 +127,11 @@ impl Delivery {
         self.accounts.get(id).cloned()
     }
 
+    /// The longest message that an account takes, in bytes; no bound for one that is not there to take any.
+    pub fn max_text(&self, id: &AccountId) -> usize {
+        self.accounts.get(id).map_or(usize::MAX, |account| account.about().max_text)
+    }
+
     /// Every account.
     pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.accounts.values()

@@ -13,10 +13,11 @@
 //!    arrive until it has.
 //!
 //! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
-//! may change while we run, [`words`] is the catalogue of all that rooms are told, the [`store`] holds all that
-//! is durable and is the only place with SQL, [`session`] makes ids, [`media`] judges attached files,
-//! and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's commands reach a running
-//! process through [`control`]. What waits for something that nearly never happens waits [`rarely`].
+//! may change while we run, [`words`] is the catalogue of all that rooms are told and [`notice`] tells them,
+//! the [`store`] holds all that is durable and is the only place with SQL, [`session`] makes ids, [`media`]
+//! judges attached files, and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's
+//! commands reach a running process through [`control`]. What waits for something that nearly never happens waits
+//! [`rarely`].
 
 pub mod access;
 pub mod agent;
@@ -30,6 +31,7 @@ pub mod gateway;
 pub mod hub;
 pub mod logging;
 pub mod media;
+pub mod notice;
 pub mod openai;
 pub mod pace;
 pub mod platforms;

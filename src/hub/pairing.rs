@@ -12,12 +12,11 @@ use talaria_platform::{AccountId, Body, BodyKind, EventId, Place, RoomId, SendKe
 use super::taking::{One, stop_turns_of};
 use crate::command::After;
 use crate::delivery::Account;
+use crate::notice::Notice;
 use crate::reply::{self, one_line};
 use crate::rules::Rules;
 use crate::session::{hash, random_hex};
-use crate::store::{
-    HashedCode, Lapse, Operated, Others, OutboxKind, OutboxRow, Pairing, Result, Store, Tx, unix_now,
-};
+use crate::store::{HashedCode, Lapse, Operated, Others, Pairing, Result, Store, Tx, unix_now};
 use crate::words::{Phrase, Text};
 
 /// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
@@ -195,21 +194,11 @@ pub fn approve(
     tx.forget_setting(WRONG)?;
     tx.pair(&pairing, now)?;
     audit(tx, Some(&pairing), "pair", true, "operator")?;
-    let words = rules.words.say(&Text::Paired.into());
-    if !words.trim().is_empty() {
-        for (part, words) in reply::split(&words, max_text(&account)).into_iter().enumerate() {
-            tx.add_outbox(&OutboxRow {
-                key: SendKey::new(format!("p.{}", random_hex(16))),
-                account: account.clone(),
-                place: Place::room(pairing.room.clone()),
-                turn: None,
-                kind: OutboxKind::Notice,
-                part,
-                body: Body::new(BodyKind::Notice, words),
-                not_before: 0,
-            })?;
-        }
-    }
+    let key = SendKey::new(format!("p.{}", random_hex(16)));
+    let place = Place::room(pairing.room.clone());
+    let notice =
+        Notice { key, account: &account, place: &place, reply_to: None, max_text: max_text(&account) };
+    notice.tell(tx, &rules.words, &Text::Paired.into())?;
     Ok(Approval::Paired(pairing))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_platform::{
-    AccountId, Batch, Body, BodyKind, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
+    AccountId, Batch, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
 };
 
 use super::limits::{self, Hearing};
@@ -12,10 +12,10 @@ use super::{edits, pairing};
 use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
-use crate::reply;
+use crate::notice::Notice;
 use crate::rules::{AccountRules, Busy, Live};
 use crate::session::{SessionId, SessionKey, TurnId, hash, idempotency_key, random_hex};
-use crate::store::{OutboxKind, OutboxRow, Result, Session, State, TurnRow, Tx, unix_now};
+use crate::store::{Result, Session, State, TurnRow, Tx, unix_now};
 use crate::words::{Phrase, Text, Words};
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
@@ -337,27 +337,13 @@ impl One<'_> {
 
     /// The same about an earlier message; once for each message and `what`.
     pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &Phrase) -> Result<()> {
-        let words = self.words.say(phrase);
-        if words.trim().is_empty() {
-            return Ok(());
-        }
-        let (account, event) = (self.account(), self.event);
-        let digest = hash([account.as_str(), event.place.room.as_str(), message.as_str()]);
+        let (account, place) = (self.account(), &self.event.place);
+        let digest = hash([account.as_str(), place.room.as_str(), message.as_str()]);
         let digest = digest.get(..32).unwrap_or(&digest);
-        for (part, words) in reply::split(&words, self.all.max_text).into_iter().enumerate() {
-            let body = Body { reply_to: Some(message.clone()), ..Body::new(BodyKind::Notice, words) };
-            self.tx.add_outbox(&OutboxRow {
-                key: SendKey::new(format!("{what}.{digest}.{part}")),
-                account: account.clone(),
-                place: event.place.clone(),
-                turn: None,
-                kind: OutboxKind::Notice,
-                part,
-                body,
-                not_before: 0,
-            })?;
-        }
-        Ok(())
+        let key = SendKey::new(format!("{what}.{digest}"));
+        let reply_to = Some(message);
+        Notice { key, account, place, reply_to, max_text: self.all.max_text }
+            .tell(self.tx, self.words, phrase)
     }
 }
 

@@ -54,16 +54,17 @@ impl Asks {
         if broken("ask-restart") {
             return Ok(());
         }
-        let rules = self.live.now();
+        let (rules, delivery) = (self.live.now(), self.delivery.clone());
         let denied = self.store.write(move |tx| {
             tx.prune_asks()?;
             let left = tx.left_asks()?;
             for ask in &left {
                 let Some(turn) = tx.turn(&ask.turn)? else { continue };
+                let max = delivery.max_text(&turn.account);
                 if tx.withdraw_ask(&ask.id, "restart")? {
                     tx.audit_ask(&turn, &ask.digest, GATEWAY, None, "restart")?;
                     let words = Text::AskRestarted.with("title", ask.title.as_str());
-                    tell(tx, &rules.words, &turn, ask.id.end_key(), &words)?;
+                    tell(tx, &rules.words, &turn, max, ask.id.end_key(), &words)?;
                 }
             }
             Ok(left.len())

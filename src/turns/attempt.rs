@@ -92,18 +92,19 @@ impl Turns {
     async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
         let prompt = row.prompt.clone();
+        let max = self.delivery.max_text(&row.account);
         let notice = match prepared.stand_in {
-            true => changeover::away(row, &self.agent.about(), &self.live.now().words),
-            false => None,
+            true => changeover::away(row, max, &self.agent.about(), &self.live.now().words),
+            false => Vec::new(),
         };
         let told = self.store.write(move |tx| {
             if !tx.dispatch(&id, &prompt, &stored)? {
                 return Ok(None);
             }
             let news = stored.stand_in && tx.go_over(&session)?;
-            let told = notice.filter(|_| news);
+            let told = if news { notice } else { Vec::new() };
             told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
-            Ok(Some(told.is_some()))
+            Ok(Some(!told.is_empty()))
         });
         let told = told.await?;
         if told == Some(true)

@@ -40,7 +40,7 @@ impl Turns {
         let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
         let blank = text.trim().is_empty();
         let account = self.delivery.account(&turn.account);
-        let max = account.as_ref().map_or(usize::MAX, |account| account.about().max_text);
+        let max = self.delivery.max_text(&turn.account);
         // The process before this one may have died with an edit under way, which could still arrive after
         // the final: then the final is shown once more when that time has passed.
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
@@ -100,7 +100,8 @@ impl Turns {
             // An agent that cannot be told another history keeps the one it has; the room is told so.
             let diverges = agent.rewind && finish.said.is_some();
             let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);
-            let back = changeover::back(&turn, &agent, &self.live.now().words).filter(|_| whole);
+            let max = self.delivery.max_text(&turn.account);
+            let back = changeover::back(&turn, max, &agent, &self.live.now().words);
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
                 if diverges {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Asks;
 use crate::access::{Action, Grant, Where};
 use crate::agent::{Ask, Choice};
+use crate::notice::Notice;
 use crate::reply::{code_block, code_span};
 use crate::rules::Rules;
 use crate::session::{AskId, hash, random_code};
@@ -120,8 +121,8 @@ impl Asking {
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let opened = self.asks.store.write(move |tx| {
             let rules = live.now();
-            let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask) };
-            opening.open(id, max, within, &draining)
+            let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask), max };
+            opening.open(id, within, &draining)
         });
         let opened = opened.await?;
         account.wake();
@@ -173,7 +174,8 @@ impl Asking {
             }
             if tx.withdraw_ask(&ask.id, why.rule())? {
                 tx.audit_ask(&turn, &ask.digest, GATEWAY, None, why.rule())?;
-                tell(tx, &rules.words, &turn, ask.id.end_key(), &why.text(&asks, &ask.title))?;
+                let max = asks.delivery.max_text(&turn.account);
+                tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
             Ok(Some(Choice::Deny))
         });
@@ -209,10 +211,12 @@ struct Opening<'a> {
     turn: &'a TurnRow,
     ask: &'a Ask,
     digest: String,
+    /// The longest message that the platform takes, in bytes.
+    max: usize,
 }
 
 impl Opening<'_> {
-    fn open(&self, id: AskId, max: usize, within: i64, draining: &CancellationToken) -> Result<Opened> {
+    fn open(&self, id: AskId, within: i64, draining: &CancellationToken) -> Result<Opened> {
         let (tx, turn) = (self.tx, self.turn);
         if draining.is_cancelled() {
             return self.deny("restart");
@@ -222,9 +226,9 @@ impl Opening<'_> {
         }
         let title = code_span(&self.ask.title, TITLE);
         // Every code is as long.
-        if self.text(&title, &"X".repeat(CODE)).is_none_or(|text| text.len() > max) {
+        if self.text(&title, &"X".repeat(CODE)).is_none_or(|text| text.len() > self.max) {
             let words = Text::AskUnshowable.with("title", title);
-            tell(tx, &self.rules.words, turn, id.end_key(), &words)?;
+            self.tell(id.end_key(), &words)?;
             return self.deny("too long");
         }
         if let Some((grant, by)) = self.granted()? {
@@ -234,7 +238,7 @@ impl Opening<'_> {
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
             // One key for all of them: the room is told once.
-            tell(tx, &self.rules.words, turn, turn.id.send_key("asks"), &Text::AskTooMany.into())?;
+            self.tell(turn.id.send_key("asks"), &Text::AskTooMany.into())?;
             return self.deny("too many");
         }
         let mut row = AskRow {
@@ -251,11 +255,15 @@ impl Opening<'_> {
             row.code = random_code(CODE);
             if tx.add_ask(&row, unix_now().saturating_add(within))? {
                 let Some(text) = self.text(&row.title, &row.code) else { break };
-                tx.add_outbox(&message(turn, row.id.send_key(), BodyKind::Ask, text))?;
+                tx.add_outbox(&question(turn, row.id.send_key(), text))?;
                 return Ok(Opened::Waits(Box::new(row)));
             }
         }
         self.deny("too many")
+    }
+
+    fn tell(&self, key: SendKey, phrase: &Phrase) -> Result<()> {
+        tell(self.tx, &self.rules.words, self.turn, self.max, key, phrase)
     }
 
     /// Says no at once.
@@ -304,16 +312,21 @@ fn digest(ask: &Ask) -> String {
 }
 
 /// Tells the room how it came out; nothing if the operator silenced it.
-pub(super) fn tell(tx: &Tx<'_>, words: &Words, turn: &TurnRow, key: SendKey, phrase: &Phrase) -> Result<()> {
-    let text = words.say(phrase);
-    match text.trim().is_empty() {
-        true => Ok(()),
-        false => tx.add_outbox(&message(turn, key, BodyKind::Notice, text)),
-    }
+pub(super) fn tell(
+    tx: &Tx<'_>,
+    words: &Words,
+    turn: &TurnRow,
+    max_text: usize,
+    key: SendKey,
+    phrase: &Phrase,
+) -> Result<()> {
+    let (account, place, reply_to) = (&turn.account, &turn.place, Some(&turn.event));
+    Notice { key, account, place, reply_to, max_text }.tell(tx, words, phrase)
 }
 
-/// A message of its own: it must not wait for the end of the growing answer, so it belongs to no turn.
-fn message(turn: &TurnRow, key: SendKey, kind: BodyKind, text: String) -> OutboxRow {
+/// The question itself: one message, because nobody may approve half of it. It must not wait for the end of the
+/// growing answer, so it belongs to no turn.
+fn question(turn: &TurnRow, key: SendKey, text: String) -> OutboxRow {
     OutboxRow {
         key,
         account: turn.account.clone(),
@@ -321,7 +334,7 @@ fn message(turn: &TurnRow, key: SendKey, kind: BodyKind, text: String) -> Outbox
         turn: None,
         kind: OutboxKind::Notice,
         part: 0,
-        body: Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, text) },
+        body: Body { reply_to: Some(turn.event.clone()), ..Body::new(BodyKind::Ask, text) },
         not_before: 0,
     }
 }

@@ -1,0 +1,75 @@
+//! The gateway's own words on their way to a room: the one place that makes messages of them.
+//!
+//! Pure but for [`Notice::tell`]. A notice belongs to no turn: it must neither wait for the end of a growing answer
+//! nor take the place of the message that shows one.
+
+use talaria_platform::{AccountId, Body, BodyKind, EventId, Place, SendKey};
+
+use crate::reply;
+use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+use crate::words::{Phrase, Words};
+
+/// Where something is said, and how often.
+pub struct Notice<'a> {
+    /// The same key again says nothing more.
+    pub key: SendKey,
+    /// The account that says it.
+    pub account: &'a AccountId,
+    /// Where.
+    pub place: &'a Place,
+    /// The message it is about, if it is about one.
+    pub reply_to: Option<&'a EventId>,
+    /// The longest message that the platform takes, in bytes; more becomes several.
+    pub max_text: usize,
+}
+
+impl Notice<'_> {
+    /// Says it in the transaction that makes it true.
+    pub fn tell(&self, tx: &Tx<'_>, words: &Words, phrase: &Phrase) -> Result<()> {
+        self.rows(words, phrase).iter().try_for_each(|row| tx.add_outbox(row))
+    }
+
+    /// The messages; none if the operator silenced it.
+    pub fn rows(&self, words: &Words, phrase: &Phrase) -> Vec<OutboxRow> {
+        let text = words.say(phrase);
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let parts = reply::split(&text, self.max_text).into_iter().enumerate();
+        parts.map(|(part, text)| self.row(part, text)).collect()
+    }
+
+    fn row(&self, part: usize, text: String) -> OutboxRow {
+        let key = match part {
+            0 => self.key.clone(),
+            more => SendKey::new(format!("{}.{more}", self.key.as_str())),
+        };
+        OutboxRow {
+            key,
+            account: self.account.clone(),
+            place: self.place.clone(),
+            turn: None,
+            kind: OutboxKind::Notice,
+            part,
+            body: Body { reply_to: self.reply_to.cloned(), ..Body::new(BodyKind::Notice, text) },
+            not_before: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_notice_becomes_several_messages_with_keys_of_their_own() {
+        let (account, place) = (AccountId::from("test"), Place::room("!all"));
+        let key = SendKey::new("n.1".to_owned());
+        let notice = Notice { key, account: &account, place: &place, reply_to: None, max_text: 400 };
+        let rows = notice.rows(&Words::default(), &Phrase::Said("word ".repeat(200)));
+        let keys: Vec<_> = rows.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!(keys, ["n.1", "n.1.1", "n.1.2"]);
+        assert!(rows.iter().all(|row| row.body.markdown.len() <= 400), "{rows:?}");
+        assert!(notice.rows(&Words::default(), &Phrase::Said(" \n".to_owned())).is_empty());
+    }
+}
