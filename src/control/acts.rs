@@ -85,12 +85,19 @@ fn stop_turn(tx: &Tx<'_>, turn: &TurnOverview, rule: &str) -> store::Result<()> 
 /// Lets in whom a code was given to.
 pub(super) async fn approve(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Approved> {
     let ApproveAsked { code } = read(asked)?;
-    let rules = office.rules_now()?;
     let accounts = office.running.as_ref().map(|running| running.accounts.clone()).unwrap_or_default();
     let longest = move |id: &AccountId| {
         accounts.iter().find(|account| account.id() == id).map_or(SHORT, |account| account.about().max_text)
     };
-    let approval = office.store.write(move |tx| pairing::approve(tx, &rules, &code, longest)).await?;
+    let judge = office.clone();
+    let approval = office.store.write(move |tx| {
+        // In the transaction: it may have waited for a reload.
+        Ok(match judge.rules_now() {
+            Ok(rules) => Ok(pairing::approve(tx, &rules, &code, longest)?),
+            Err(problem) => Err(problem),
+        })
+    });
+    let approval = approval.await??;
     let pairing = match approval {
         Approval::Paired(pairing) => pairing,
         Approval::NoCode => {

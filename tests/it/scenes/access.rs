@@ -109,25 +109,11 @@ async fn whoever_loses_the_right_while_waiting_is_not_answered_and_told_nothing(
 async fn what_waits_for_the_store_during_a_reload_is_judged_by_the_new_rules() {
     let gateway = gateway(only(&["@ann:test", "@bob:test"])).await;
     let room = gateway.shared_room();
-    // The store is busy when the message comes, and is still when the rules change.
-    let (go_on, held) = std::sync::mpsc::channel::<()>();
-    let (store, (busy, is_busy)) = (gateway.store().clone(), tokio::sync::oneshot::channel());
-    let busy = tokio::spawn(async move {
-        let job = move |_: &Tx<'_>| {
-            let _ = busy.send(());
-            let _ = held.recv();
-            Ok(())
-        };
-        store.write(job).await
-    });
-    is_busy.await.unwrap();
+    let busy = gateway.store_is_busy().await;
     room.posts("@bob", "hello?", Vec::new());
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    busy.holds_everybody_up().await;
     gateway.reload(only(&["@ann:test"]));
-    go_on.send(()).unwrap();
-    busy.await.unwrap().unwrap();
+    busy.goes_on().await;
 
     assert_snapshot!(room.settled().await, @"@bob  hello?");
     assert_snapshot!(decisions(&gateway).await, @"@bob:test room message refused (not listed)");

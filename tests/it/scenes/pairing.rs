@@ -44,6 +44,24 @@ async fn audited(gateway: &TestGateway, action: &'static str) -> Vec<AuditRow> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_approval_that_waits_for_the_store_during_a_reload_is_judged_by_the_new_rules() {
+    let gateway = gateway().await;
+    let room = gateway.direct_room("!eve");
+    room.says("@eve", "hello").await;
+    let (code, operator) = (code(&room).await, gateway.operator());
+
+    let busy = gateway.store_is_busy().await;
+    let approval = tokio::spawn(async move { operator.approves(&code).await });
+    busy.holds_everybody_up().await;
+    gateway.reload(AccountRules::listed(Lists::default()));
+    busy.goes_on().await;
+
+    let refused = approval.await.unwrap().unwrap_err();
+    assert!(refused.contains("does not let strangers ask"), "{refused}");
+    assert_eq!(gateway.operator().pairings().await, ["@eve:test waits"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stranger_is_given_a_code_and_the_operator_lets_them_in() {
     let gateway = gateway().await;
     let room = gateway.direct_room("!eve");

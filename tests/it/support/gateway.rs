@@ -15,7 +15,7 @@ use talaria::delivery::Display;
 use talaria::gateway::{Ended, Gateway, Parts};
 use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, Live, Rules};
-use talaria::store::{Store, StoreThreads};
+use talaria::store::{Store, StoreThreads, Tx};
 use talaria::turns::Settings;
 use talaria::words::Words;
 use talaria_platform::{AccountId, Capabilities, Rate, Show};
@@ -100,6 +100,27 @@ pub struct TestGateway {
     live: Arc<Live>,
     /// `None` only while it is restarted.
     running: Option<Running>,
+}
+
+/// A store that does nothing but wait.
+pub struct BusyStore {
+    let_go: std::sync::mpsc::Sender<()>,
+    job: tokio::task::JoinHandle<()>,
+}
+
+impl BusyStore {
+    /// Waits until everybody else waits too: the clock stands still, so they come as far as they can.
+    pub async fn holds_everybody_up(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// It goes on.
+    pub async fn goes_on(self) {
+        self.let_go.send(()).unwrap();
+        self.job.await.unwrap();
+    }
 }
 
 struct Running {
@@ -208,6 +229,22 @@ impl TestGateway {
     /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.
     pub fn store(&self) -> &Store {
         &self.running.as_ref().unwrap().store
+    }
+
+    /// Keeps the store busy: whatever wants to write waits in line until it is let go.
+    pub async fn store_is_busy(&self) -> BusyStore {
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let (store, (begun, has_begun)) = (self.store().clone(), tokio::sync::oneshot::channel());
+        let job = tokio::spawn(async move {
+            let job = move |_: &Tx<'_>| {
+                let _ = begun.send(());
+                let _ = held.recv();
+                Ok(())
+            };
+            store.write(job).await.unwrap();
+        });
+        has_begun.await.unwrap();
+        BusyStore { let_go, job }
     }
 
     /// Where the store is, for a look from outside when nothing runs.
