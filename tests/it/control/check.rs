@@ -176,7 +176,7 @@ async fn where_strangers_may_pair_the_code_is_offered_too() {
     let mut process = scene.starts().await;
     scene.network.says_as("@eve:test", "!eve", true, "hello?");
     scene.shows(|messages| texts(messages, "!eve").len() == 1).await;
-    process.logs("somebody wrote who is on no list and was given a code").await;
+    process.logs("somebody is on no list and was given a code").await;
     process.logs("talaria pairing approve CODE").await;
     let out = scene.prints(["check"]).await;
     let offer =
