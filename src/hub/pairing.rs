@@ -2,7 +2,7 @@
 //!
 //! The stranger is given a code, which only the operator can use: whoever knows both is meant. The code itself is
 //! kept nowhere. The store has a salted hash of it, and the message that carries it is sent once, from
-//! memory; if that fails the request is void, and the stranger can ask again when [`PATIENCE`] is over.
+//! memory; if that fails the request is void, and the stranger can ask again when `PATIENCE` is over.
 
 use std::fmt;
 use std::sync::Arc;
