@@ -8,12 +8,10 @@ use crate::session::hash;
 use crate::store::{Heard, Result, unix_now};
 use crate::words::{Phrase, Text};
 
-/// Answers in a row, each asked for within [`QUICK`] of the one before, after which we believe that a
-/// program asks: nobody reads an answer and writes the next question that fast, that often.
-const IN_A_ROW: usize = 8;
-
-/// Seconds in which nobody has read an answer.
-const QUICK: i64 = 3;
+/// So many answers in a row, each asked for within so many seconds of the one before, after which we believe that
+/// a program asks. Nobody reads an answer and writes the next question within three seconds, eight times; and
+/// nobody goes on for forty without once taking half a minute, but a program that thinks before it writes does.
+const ROWS: [(usize, i64); 2] = [(8, 3), (40, 30)];
 
 /// Seconds for which we are silent then.
 const SILENCE: i64 = 600;
@@ -93,24 +91,28 @@ fn too_many(one: &One<'_>, limits: Limits) -> Result<Option<TooMuch>> {
 /// begins.
 fn looping(one: &One<'_>) -> Result<Option<TooMuch>> {
     let (tx, account, room, now) = (one.tx, one.account(), &one.event.place.room, unix_now());
-    if !tx.is_quick_row(account, room, IN_A_ROW, QUICK, now)? {
-        return Ok(None);
+    let mut found = None;
+    for (count, quick) in ROWS {
+        if found.is_none() && tx.is_quick_row(account, room, count, quick, now)? {
+            found = Some(quick);
+        }
     }
-    tx.set_setting(&silence_key(one), &format!("{} {now}", now + SILENCE))?;
+    let Some(quick) = found else { return Ok(None) };
+    tx.set_setting(&silence_key(one), &format!("{} {now} {quick}", now + SILENCE))?;
     let minutes = usize::try_from(SILENCE / 60).unwrap_or_default();
     Ok(Some(TooMuch { rule: LOOP, notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
 }
 
-/// Whether we are silent here. That ends with its time, or when somebody writes who let [`QUICK`] pass after
-/// whoever wrote last: programs that answer one another never do.
+/// Whether we are silent here. That ends with its time, or when somebody writes who let more time pass after
+/// whoever wrote last than the programs did: those that answer one another never do.
 fn is_silent(one: &One<'_>) -> Result<bool> {
     let (tx, key, now) = (one.tx, silence_key(one), unix_now());
     let Some(kept) = tx.setting(&key)? else { return Ok(false) };
-    if let Some((until, last)) = parse_silence(&kept)
+    if let Some((until, last, quick)) = parse_silence(&kept)
         && (now..now + 2 * SILENCE).contains(&until)
-        && (0..=QUICK).contains(&(now - last))
+        && (0..=quick).contains(&(now - last))
     {
-        tx.set_setting(&key, &format!("{until} {now}"))?;
+        tx.set_setting(&key, &format!("{until} {now} {quick}"))?;
         return Ok(true);
     }
     tx.forget_setting(&key)?;
@@ -121,8 +123,8 @@ fn silence_key(one: &One<'_>) -> String {
     format!("loop.{}", hash([one.account().as_str(), one.event.place.room.as_str()]))
 }
 
-/// When the silence ends, and when somebody last wrote.
-fn parse_silence(text: &str) -> Option<(i64, i64)> {
-    let (until, last) = text.split_once(' ')?;
-    Some((until.parse().ok()?, last.parse().ok()?))
+/// When the silence ends, when somebody last wrote, and how quick the programs were.
+fn parse_silence(text: &str) -> Option<(i64, i64, i64)> {
+    let mut numbers = text.split(' ').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }

@@ -216,3 +216,20 @@ async fn a_person_who_reads_before_answering_is_no_program() {
     }
     assert_eq!(gateway.agent_itself().heard().len(), 20);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_thinks_before_it_writes_is_noticed_after_a_while() {
+    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let room = gateway.shared_room();
+    for _ in 0..40 {
+        asks(&room, "@rob", "and then?").await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    for _ in 0..3 {
+        room.says("@rob", "and then?").await;
+        room.chat.is_quiet(Duration::from_secs(10)).await;
+    }
+    assert_eq!(gateway.agent_itself().heard().len(), 40);
+    let notices = room.ours().iter().filter(|words| words.contains("talking to each other")).count();
+    assert_eq!(notices, 1);
+}
