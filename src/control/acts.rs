@@ -77,7 +77,8 @@ fn stop_turn(tx: &Tx<'_>, turn: &TurnOverview, rule: &str) -> store::Result<()> 
         actor: &turn.author,
         room: Some(&RoomId::new(turn.room.clone())),
         action: "stop turn",
-        allowed: false,
+        // An operator's own wish is no refusal; that somebody may no longer ask is.
+        allowed: rule == "operator",
         rule,
     })
 }

@@ -26,7 +26,7 @@ async fn a_turn_is_stopped_by_the_beginning_of_its_id_and_its_room_shows_it() {
     scene.shows(|messages| texts(messages, "!home") == ["Let me think\n\n(stopped)"]).await;
     assert!(!texts(&scene.network.messages(), "!other")[0].contains("stopped"));
     let audit = scene.prints(["audit", "--json"]).await;
-    assert!(audit.lines().any(|line| line.contains(r#""action":"stop turn""#)), "{audit}");
+    assert!(audit.lines().any(|line| line.contains(r#""action":"stop turn","allowed":true"#)), "{audit}");
 }
 
 #[tokio::test]
