@@ -101,7 +101,7 @@ impl<'a> Conversation<'a> {
             style,
             kept_at: Instant::now(),
             next_look: Instant::now(),
-            shown: fingerprint(""),
+            shown: fingerprint(style, ""),
             unshown_since: None,
             unshown_line: false,
             said: Said::default(),
@@ -232,7 +232,7 @@ impl<'a> Conversation<'a> {
 
     async fn show_now(&mut self, message: &mut Growing) -> store::Result<()> {
         let snapshot = self.reply.snapshot(self.style);
-        let fingerprint = fingerprint(&snapshot);
+        let fingerprint = fingerprint(self.style, &snapshot);
         if snapshot.trim().is_empty() || fingerprint == self.shown {
             if self.reply.text().len() > self.account.about().max_text {
                 // The message is full. What comes now is kept, and seen when the answer has ended.
@@ -277,8 +277,12 @@ fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<
     Some(Checkpoint { offset, text: new })
 }
 
-/// Tells two texts apart. Were it ever wrong, one edit would be left out; the final does not ask.
-fn fingerprint(text: &str) -> u64 {
+/// Tells two texts apart. Were it ever wrong, one edit would be left out; the final does not ask. Where text is only
+/// ever added, its length says as much, and costs nothing for each frame of a long answer.
+fn fingerprint(style: Style, text: &str) -> u64 {
+    if style == Style::Append {
+        return text.len() as u64;
+    }
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

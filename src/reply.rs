@@ -94,7 +94,11 @@ impl Reply {
     /// How many bytes of the text a snapshot shows, from its beginning: it may have been cut to the longest
     /// message, and something may have been added.
     pub fn shown_by(&self, snapshot: &str) -> usize {
-        let same = |text: &str| text.bytes().zip(snapshot.bytes()).take_while(|(a, b)| a == b).count();
+        let same = |text: &str| match text.starts_with(snapshot) {
+            // The usual case, and on a terminal the only one: looked at for each frame, so it must be cheap.
+            true => snapshot.len(),
+            false => text.bytes().zip(snapshot.bytes()).take_while(|(a, b)| a == b).count(),
+        };
         same(&self.answer.text).max(same(&self.floor.text))
     }
 
