@@ -186,6 +186,7 @@ fn the_audit_tells_actions_and_rules_apart() {
     ];
     insta::assert_snapshot!(rules.map(Rule::name).join(", "), @"owner, admin, listed, paired, everybody, pairing, violated, bot, left, untrusted, admins only, not listed");
     assert_eq!([true, false].map(Where::from), [Where::Direct, Where::Room]);
+    assert_eq!([Where::Direct, Where::Room].map(Where::name), ["direct", "room"]);
 }
 
 #[test]
