@@ -124,6 +124,7 @@ impl One<'_> {
                 tx.arrive(account, room, author)?;
                 Ok(Vec::new())
             }
+            EventKind::Unreadable => Ok(Vec::new()),
             EventKind::Missed { count } => {
                 // A room where nobody was ever answered is a room of strangers.
                 if tx.is_served(account, room)? {

@@ -108,6 +108,7 @@ fn question(room: usize) -> Event {
             name: None,
             trust: Trust::Verified,
             bot: false,
+            device: None,
         },
         secure: true,
         kind: EventKind::Message(Message::text("plan my week")),

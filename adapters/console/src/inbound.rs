@@ -180,7 +180,13 @@ fn event(room: RoomId, text: String) -> Event {
         place: Place { room, thread: None },
         room: Room { name: None, direct: true },
         // Whoever holds the terminal of this process could as well read its memory.
-        author: Author { id: UserId::from(OWNER), name: None, trust: Trust::Verified, bot: false },
+        author: Author {
+            id: UserId::from(OWNER),
+            name: None,
+            trust: Trust::Verified,
+            bot: false,
+            device: None,
+        },
         secure: true,
         kind: EventKind::Message(Message::text(text)),
     }

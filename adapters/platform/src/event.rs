@@ -54,6 +54,8 @@ pub enum EventKind {
     /// again, the adapter also sends this for everybody it finds there: while we were away nobody told us that
     /// somebody who had left is back, and until this comes they are not obeyed.
     Joined,
+    /// The author wrote something that we could not decrypt and no longer expect to: they are asked to send it again.
+    Unreadable,
     /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
     Missed {
         /// How many, as far as the adapter knows.
@@ -71,6 +73,9 @@ pub struct Message {
     pub addressed: bool,
     /// The message this one answers, where the network has replies.
     pub reply_to: Option<EventId>,
+    /// What that message says now, if it is of the same room and could be read: the agent needs it to know what
+    /// is talked about.
+    pub quote: Option<Quote>,
     /// What is attached.
     pub media: Vec<Media>,
 }
@@ -80,6 +85,15 @@ impl Message {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), addressed: true, ..Self::default() }
     }
+}
+
+/// What an earlier message says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// Who wrote it, as people see them; `None` if we did.
+    pub author: Option<String>,
+    /// Its text, cut where it is too long to repeat.
+    pub text: String,
 }
 
 /// A file in a message, described but not fetched.
@@ -122,6 +136,9 @@ pub struct Author {
     /// Whether the network marks the author, or the kind of message, as a program's. Programs are not
     /// answered: two of them would never end.
     pub bot: bool,
+    /// The device it was written on, where the network tells devices apart: so that a person can be told which of
+    /// theirs we do not trust.
+    pub device: Option<String>,
 }
 
 /// How sure an adapter is of an author. Ordered: more trust is greater.

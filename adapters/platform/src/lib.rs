@@ -50,7 +50,7 @@ mod platform;
 
 pub use body::{Body, BodyKind, File, Signal};
 pub use error::{Error, ErrorKind};
-pub use event::{Author, Event, EventKind, Invite, Media, MediaKind, Message, Room, Trust};
+pub use event::{Author, Event, EventKind, Invite, Media, MediaKind, Message, Quote, Room, Trust};
 pub use id::{AccountId, EventId, MediaId, MessageId, Place, RoomId, SendKey, ThreadId, UserId};
 pub use inbox::{Batch, Inbox, InboxError};
 pub use platform::{Capabilities, Platform, Rate, Show};

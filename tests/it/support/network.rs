@@ -107,6 +107,7 @@ impl Network {
                 name: Some(who.trim_start_matches('@').to_owned()),
                 trust: Trust::Network,
                 bot: false,
+                device: None,
             },
             secure: false,
             kind: EventKind::Message(Message::text(text)),

@@ -226,6 +226,7 @@ impl Room {
                 name: Some(who.trim_start_matches('@').to_owned()),
                 trust: Trust::Network,
                 bot: false,
+                device: None,
             },
             secure: false,
             kind,

@@ -182,7 +182,13 @@ impl Adapter {
                 id: EventId::new(id),
                 place: Place::room(room),
                 room: Room::default(),
-                author: Author { id: "@ann".into(), name: None, trust: Trust::Network, bot: false },
+                author: Author {
+                    id: "@ann".into(),
+                    name: None,
+                    trust: Trust::Network,
+                    bot: false,
+                    device: None,
+                },
                 secure: false,
                 kind: EventKind::Message(message),
             };

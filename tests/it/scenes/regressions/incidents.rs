@@ -23,8 +23,13 @@ fn people(ids: &[&str]) -> BTreeSet<UserId> {
 /// Somebody with this id and name writes.
 async fn writes(room: &Room, id: &str, name: &str, text: &str) {
     let mut event = room.event("@somebody", EventKind::Message(Message::text(text)));
-    event.author =
-        Author { id: UserId::from(id), name: Some(name.to_owned()), trust: Trust::Network, bot: false };
+    event.author = Author {
+        id: UserId::from(id),
+        name: Some(name.to_owned()),
+        trust: Trust::Network,
+        bot: false,
+        device: None,
+    };
     room.does(event).await;
 }
 

@@ -1,0 +1,38 @@
+//! The account while it is open: what reading, writing and its keys share.
+
+use std::sync::Arc;
+
+use matrix_sdk::Client;
+use matrix_sdk::ruma::OwnedUserId;
+use talaria_platform::Inbox;
+use tokio::sync::watch;
+
+use crate::login::Opened;
+use crate::rooms::Rooms;
+use crate::settings::Settings;
+
+/// An open account.
+pub(crate) struct Account {
+    /// The SDK's client, logged in.
+    pub client: Client,
+    /// Our own id.
+    pub own: OwnedUserId,
+    /// What the operator wants.
+    pub settings: Arc<Settings>,
+    /// The core, and what must survive a crash.
+    pub inbox: Arc<dyn Inbox>,
+    /// What must not be forgotten about rooms.
+    pub rooms: Rooms,
+    /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
+    pub synced: watch::Sender<bool>,
+    /// Holds the lock on the account's folder for as long as anybody uses the account.
+    _opened: Opened,
+}
+
+impl Account {
+    pub fn new(opened: Opened, inbox: Arc<dyn Inbox>, settings: Arc<Settings>) -> Self {
+        let (client, own) = (opened.client.clone(), opened.own.clone());
+        let rooms = Rooms::new(inbox.clone());
+        Self { client, own, settings, inbox, rooms, synced: watch::Sender::new(false), _opened: opened }
+    }
+}

@@ -1,0 +1,127 @@
+//! Matrix, end to end encrypted, as a platform.
+//!
+//! [`Settings`] say which account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the account
+//! and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
+//! `outbound` writes to them, `rooms` remembers what must not be forgotten about them, `media` moves files, and
+//! `error` says what a failure means for the core.
+//!
+//! matrix-sdk does the cryptography and keeps the keys. The position in the stream of events is ours: it is
+//! committed together with the events by the [`Inbox`], so that a crash loses nothing.
+
+#![allow(dead_code, reason = "the pieces arrive one by one; goes away with the last")]
+
+mod account;
+mod encryption;
+mod error;
+mod inbound;
+mod login;
+mod media;
+mod outbound;
+mod rooms;
+mod settings;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use talaria_platform::{
+    Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MediaId, MessageId, Place,
+    Platform, SendKey, Show, Signal,
+};
+
+pub use settings::{E2ee, Hearing, Login, Secret, Settings};
+
+use account::Account;
+
+/// An account on a Matrix homeserver.
+pub struct Matrix {
+    settings: Arc<Settings>,
+    /// The account while `run` has it open. Sends that come before are told to come again.
+    open: RwLock<Option<Arc<Account>>>,
+}
+
+impl Matrix {
+    /// The account that these settings name. Nothing is opened yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings: Arc::new(settings), open: RwLock::new(None) }
+    }
+
+    fn account(&self) -> Result<Arc<Account>, Error> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| ErrorKind::Retry { after: None }.into())
+    }
+
+    fn set_open(&self, account: Option<Arc<Account>>) {
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = account;
+    }
+}
+
+impl Platform for Matrix {
+    fn about(&self) -> Capabilities {
+        Capabilities {
+            show: Show::Edit { pause: self.settings.pause },
+            delete: true,
+            react: true,
+            threads: true,
+            media: true,
+            max_text: self.settings.max_text,
+            rate: Some(self.settings.rate),
+        }
+    }
+
+    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let opened = login::open(&self.settings).await?;
+            let account = Arc::new(Account::new(opened, inbox, self.settings.clone()));
+            // Sends may go on while the process drains, so the account stays open when reading has ended.
+            self.set_open(Some(account.clone()));
+            let read = tokio::select! {
+                read = inbound::read(&account, &stop) => read,
+                // Ends only with an error that reading cannot go on with.
+                kept = encryption::keep(&account, &stop) => kept,
+            };
+            if read.is_err() {
+                self.set_open(None);
+            }
+            read
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        Box::pin(async move { outbound::send(&*self.account()?, place, key, body).await })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        key: &'a SendKey,
+        body: &'a Body,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { outbound::edit(&*self.account()?, place, message, key, body).await })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        key: &'a SendKey,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { outbound::delete(&*self.account()?, place, message, key).await })
+    }
+
+    fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Ok(account) = self.account() {
+                outbound::signal(&account, place, signal).await;
+            }
+        })
+    }
+
+    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+        Box::pin(async move { media::fetch(&*self.account()?, media, limit).await })
+    }
+}

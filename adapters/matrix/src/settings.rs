@@ -1,0 +1,97 @@
+//! What an operator says about an account, resolved: the core has read and checked it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use talaria_platform::{Rate, RoomId, Trust};
+
+/// One account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The homeserver's address, `https://…`; the one that is asked, not the name in user ids.
+    pub homeserver: String,
+    /// The account's full id, `@bot:example.org`. Needed to log in by password; checked otherwise.
+    pub user: Option<String>,
+    /// How to log in when there is no session yet.
+    pub login: Login,
+    /// What people see as the name of our device.
+    pub device_name: String,
+    /// Everything of this account on disk: the session, the device's store and its key. Made with mode 0700.
+    pub folder: PathBuf,
+    /// The key of the device's store, 32 bytes; `None` keeps one in the folder, made on the first start.
+    pub store_key: Option<StoreKey>,
+    /// Opens the account's secret storage, so that our device is signed by its owner's identity.
+    pub recovery_key: Option<Secret>,
+    /// How sure we must be of a device that gets our keys. Who is heard is decided by the core, by the same word.
+    pub trust: Trust,
+    /// Whether rooms without encryption are served.
+    pub e2ee: E2ee,
+    /// In which rooms we feel addressed without being named; direct chats always.
+    pub hearing: Hearing,
+    /// Rooms where that is different.
+    pub rooms: HashMap<RoomId, Hearing>,
+    /// The shortest pause between two edits of one message.
+    pub pause: Duration,
+    /// The longest message in bytes of Markdown.
+    pub max_text: usize,
+    /// What the homeserver is believed to allow.
+    pub rate: Rate,
+}
+
+/// How to log in when there is no session yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// With a password, which makes a device of our own.
+    Password(Secret),
+    /// With an access token that somebody made for us, and the device that belongs to it.
+    Token(Secret),
+    /// Not at all: `talaria matrix login` was, or will be, called.
+    Stored,
+}
+
+/// Whether rooms without encryption are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum E2ee {
+    /// Only encrypted rooms; in others people are told why, and nothing else is ever said there.
+    #[default]
+    Required,
+    /// Those that were never encrypted, too. A room that once was never gets plain text either way.
+    Optional,
+}
+
+/// When we feel addressed in a room that is not a direct chat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hearing {
+    /// When we are named, replied to, or when it is said in a thread that we take part in.
+    #[default]
+    Mentioned,
+    /// Always.
+    Everything,
+}
+
+/// The 32 bytes that a device's store is encrypted with.
+pub type StoreKey = [u8; 32];
+
+/// A value that must not be seen. `Debug` shows that there is one, nothing more.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a secret as it is.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the place that uses it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
