@@ -32,6 +32,9 @@ pub struct Settings {
     pub hearing: Hearing,
     /// Rooms where that is different.
     pub rooms: HashMap<RoomId, Hearing>,
+    /// How long we wait for the key of a message that we cannot decrypt, before its author is asked to send it
+    /// again: ten minutes, except in tests.
+    pub unreadable_after: Duration,
     /// The shortest pause between two edits of one message.
     pub pause: Duration,
     /// The longest message in bytes of Markdown.
