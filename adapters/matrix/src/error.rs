@@ -2,25 +2,24 @@
 
 use std::time::{Duration, SystemTime};
 
-use matrix_sdk::HttpError;
+use matrix_sdk::encryption::OlmError;
 use matrix_sdk::ruma::api::error::{ErrorKind as Code, RetryAfter};
+use matrix_sdk::{HttpError, RefreshTokenError};
+use matrix_sdk_base::crypto::SessionRecipientCollectionError as NoRecipients;
 use talaria_platform::{Error, ErrorKind};
+use tracing::{error, warn};
 
 /// The longest pause a homeserver may ask for; a longer one is a mistake or malice.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// The pause after a rate limit that names none.
+const USUAL_PAUSE: Duration = Duration::from_secs(1);
+
+const RETRY: ErrorKind = ErrorKind::Retry { after: None };
+
 /// An error of the SDK for the core.
 pub(crate) fn from_sdk(error: matrix_sdk::Error) -> Error {
-    let kind = match &error {
-        matrix_sdk::Error::Http(http) => kind_of(http),
-        // The account is no longer logged in, or its store cannot be used.
-        matrix_sdk::Error::AuthenticationRequired
-        | matrix_sdk::Error::CryptoStoreError(_)
-        | matrix_sdk::Error::StateStore(_) => ErrorKind::Fatal,
-        // Everything else is about this one message.
-        _ => ErrorKind::Rejected,
-    };
-    Error::new(kind, error)
+    Error::new(kind_of_sdk(&error), error)
 }
 
 /// An error of a request for the core.
@@ -28,14 +27,77 @@ pub(crate) fn from_http(error: HttpError) -> Error {
     Error::new(kind_of(&error), error)
 }
 
+/// An error of writing to a room. Being forbidden to is as good as being gone: the room is no longer for us.
+pub(crate) fn from_write(error: matrix_sdk::Error) -> Error {
+    let forbidden = matches!(error.client_api_error_kind(), Some(Code::Forbidden));
+    let kind = if forbidden { ErrorKind::Gone } else { kind_of_sdk(&error) };
+    Error::new(kind, error)
+}
+
+fn kind_of_sdk(error: &matrix_sdk::Error) -> ErrorKind {
+    match error {
+        matrix_sdk::Error::Http(http) => kind_of(http),
+        // The account is no longer logged in, or its store cannot be used.
+        matrix_sdk::Error::AuthenticationRequired
+        | matrix_sdk::Error::CryptoStoreError(_)
+        | matrix_sdk::Error::StateStore(_) => ErrorKind::Fatal,
+        matrix_sdk::Error::OlmError(olm) => kind_of_olm(olm),
+        // We are not, or no longer, in the room.
+        matrix_sdk::Error::WrongRoomState(_) => ErrorKind::Gone,
+        // Two asked for the same thing and the one that did the work failed; or the SDK is still starting.
+        matrix_sdk::Error::ConcurrentRequestFailed
+        | matrix_sdk::Error::Timeout
+        | matrix_sdk::Error::InsufficientData
+        | matrix_sdk::Error::NoOlmMachine
+        | matrix_sdk::Error::CrossProcessLockError(_) => RETRY,
+        // Everything else is about this one message.
+        _ => ErrorKind::Rejected,
+    }
+}
+
+/// What a failed encryption means. Nothing was sent.
+fn kind_of_olm(error: &OlmError) -> ErrorKind {
+    match error {
+        OlmError::Store(_) => ErrorKind::Fatal,
+        OlmError::SessionRecipientCollectionError(NoRecipients::VerifiedUserChangedIdentity(users)) => {
+            error!(
+                ?users,
+                "somebody who was verified has a new identity: nothing is sent to rooms they are in. \
+                 Verify them again, or remove them from the room"
+            );
+            ErrorKind::Rejected
+        }
+        OlmError::SessionRecipientCollectionError(NoRecipients::VerifiedUserHasUnsignedDevice(devices)) => {
+            error!(?devices, "somebody who was verified has a device that is not signed: nothing is sent");
+            ErrorKind::Rejected
+        }
+        OlmError::SessionRecipientCollectionError(
+            NoRecipients::CrossSigningNotSetup | NoRecipients::SendingFromUnverifiedDevice,
+        ) => {
+            warn!(
+                "our own device is not signed yet, so nobody gets keys; `talaria matrix doctor` says how to mend it"
+            );
+            RETRY
+        }
+        // A session with some device broke; the next try makes another.
+        _ => RETRY,
+    }
+}
+
 /// What a failed request means.
 pub(crate) fn kind_of(error: &HttpError) -> ErrorKind {
-    let retry = ErrorKind::Retry { after: None };
     match error {
-        HttpError::Reqwest(_) => retry,
+        HttpError::Reqwest(_) => RETRY,
         HttpError::Cached(error) => kind_of(error),
-        // Either the network is away or the session is over; the request after the next login tells.
-        HttpError::RefreshToken(_) => ErrorKind::Fatal,
+        HttpError::RefreshToken(refresh) => match refresh {
+            // The homeserver could not be asked; the token may still be good.
+            RefreshTokenError::MatrixAuth(error) if matches!(kind_of(error), ErrorKind::Retry { .. }) => {
+                RETRY
+            }
+            RefreshTokenError::MatrixAuth(_)
+            | RefreshTokenError::OAuth(_)
+            | RefreshTokenError::RefreshTokenRequired => ErrorKind::Fatal,
+        },
         _ => match error.as_client_api_error() {
             Some(api) => match api.error_kind() {
                 Some(Code::LimitExceeded(limit)) => {
@@ -44,14 +106,24 @@ pub(crate) fn kind_of(error: &HttpError) -> ErrorKind {
                 Some(Code::UnknownToken(_) | Code::MissingToken | Code::UserDeactivated) => ErrorKind::Fatal,
                 Some(Code::NotFound) => ErrorKind::Gone,
                 Some(Code::Forbidden) => ErrorKind::Rejected,
-                _ if api.status_code.is_server_error() => retry,
-                // A proxy in between, not the homeserver.
-                _ if matches!(api.status_code.as_u16(), 408 | 425 | 429) => retry,
-                _ => ErrorKind::Rejected,
+                // The homeserver is full or the account is held; both end without us.
+                Some(Code::ResourceLimitExceeded(_) | Code::UserLocked) => RETRY,
+                _ => kind_of_status(api.status_code.as_u16()),
             },
             // An answer that no homeserver gives: something in between broke.
-            None => retry,
+            None => RETRY,
         },
+    }
+}
+
+/// What an HTTP status means that came without a reason that we know.
+pub(crate) fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        429 => ErrorKind::Retry { after: Some(USUAL_PAUSE) },
+        // A proxy in between, not the homeserver.
+        408 | 425 | 500.. => RETRY,
+        404 | 410 => ErrorKind::Gone,
+        _ => ErrorKind::Rejected,
     }
 }
 
@@ -59,7 +131,74 @@ fn pause(after: Option<&RetryAfter>) -> Duration {
     let pause = match after {
         Some(RetryAfter::Delay(delay)) => *delay,
         Some(RetryAfter::DateTime(time)) => time.duration_since(SystemTime::now()).unwrap_or_default(),
-        None => Duration::from_secs(1),
+        None => USUAL_PAUSE,
     };
     pause.min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::api::EndpointError as _;
+    use matrix_sdk::ruma::api::client::uiaa::UiaaResponse;
+    use matrix_sdk::ruma::api::error::FromHttpResponseError;
+    use matrix_sdk::ruma::exports::http;
+
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> HttpError {
+        let response = http::Response::builder().status(status).body(body.as_bytes().to_vec()).unwrap();
+        FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
+    }
+
+    fn retry(millis: u64) -> ErrorKind {
+        ErrorKind::Retry { after: Some(Duration::from_millis(millis)) }
+    }
+
+    #[test]
+    fn an_answer_means_what_would_help() {
+        use ErrorKind::{Fatal, Gone, Rejected};
+        for (status, body, reading, writing) in [
+            (
+                429,
+                r#"{"errcode":"M_LIMIT_EXCEEDED","error":"slow","retry_after_ms":2300}"#,
+                retry(2300),
+                retry(2300),
+            ),
+            (
+                429,
+                r#"{"errcode":"M_LIMIT_EXCEEDED","error":"slow","retry_after_ms":86400000}"#,
+                retry(300_000),
+                retry(300_000),
+            ),
+            (429, r#"{"errcode":"M_LIMIT_EXCEEDED","error":"slow"}"#, retry(1000), retry(1000)),
+            (429, "<html>slow down</html>", retry(1000), retry(1000)),
+            (403, r#"{"errcode":"M_FORBIDDEN","error":"not in room"}"#, Rejected, Gone),
+            (404, r#"{"errcode":"M_NOT_FOUND","error":"no"}"#, Gone, Gone),
+            (413, r#"{"errcode":"M_TOO_LARGE","error":"event too large"}"#, Rejected, Rejected),
+            (413, "too large", Rejected, Rejected),
+            (400, r#"{"errcode":"M_BAD_JSON","error":"no"}"#, Rejected, Rejected),
+            (418, r#"{"errcode":"ORG_EXAMPLE_TEAPOT","error":"no"}"#, Rejected, Rejected),
+            (401, r#"{"errcode":"M_UNKNOWN_TOKEN","error":"who?"}"#, Fatal, Fatal),
+            (401, r#"{"errcode":"M_MISSING_TOKEN","error":"who?"}"#, Fatal, Fatal),
+            (403, r#"{"errcode":"M_USER_DEACTIVATED","error":"gone"}"#, Fatal, Fatal),
+            (500, r#"{"errcode":"M_UNKNOWN","error":"Internal server error"}"#, RETRY, RETRY),
+            (502, "<html>bad gateway</html>", RETRY, RETRY),
+            (504, "", RETRY, RETRY),
+            (520, "cloud", RETRY, RETRY),
+        ] {
+            assert_eq!(from_http(answer(status, body)).kind(), reading, "{status} {body}");
+            assert_eq!(from_write(answer(status, body).into()).kind(), writing, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_for_want_of_keys() {
+        let olm = |error| {
+            let error = OlmError::SessionRecipientCollectionError(error);
+            from_write(matrix_sdk::Error::OlmError(Box::new(error))).kind()
+        };
+        assert_eq!(olm(NoRecipients::CrossSigningNotSetup), RETRY);
+        assert_eq!(olm(NoRecipients::SendingFromUnverifiedDevice), RETRY);
+        assert_eq!(olm(NoRecipients::VerifiedUserChangedIdentity(Vec::new())), ErrorKind::Rejected);
+    }
 }

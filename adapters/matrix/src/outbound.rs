@@ -1,8 +1,13 @@
 //! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
 
+mod recipients;
+
 use talaria_platform::{Body, Error, ErrorKind, MessageId, Place, SendKey, Signal};
 
 use crate::account::Account;
+
+#[allow(unused_imports, reason = "`login` builds the client with them")]
+pub(crate) use recipients::{decryption, recipients};
 
 pub(crate) async fn send(
     _account: &Account,
