@@ -48,6 +48,12 @@ impl Talaria {
         self
     }
 
+    /// From the next start on a variable has this value, or is not there.
+    pub fn sets(&mut self, name: &str, value: Option<&str>) {
+        self.vars.retain(|(known, _)| known != name);
+        self.vars.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    }
+
     /// With a configuration file in the state folder that nobody else can read.
     pub fn config(self, yaml: &str) -> Self {
         self.rewrites_config(yaml);
@@ -195,7 +201,8 @@ impl Process {
         ended
     }
 
-    fn so_far(&self) -> String {
+    /// What it has said so far.
+    pub fn so_far(&self) -> String {
         format!("standard output:\n{}\nstandard error:\n{}", text(&self.out), text(&self.err))
     }
 }

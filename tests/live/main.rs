@@ -1,0 +1,18 @@
+//! The real thing: a Synapse, clients that are not ours, the binary people run, and a scripted upstream.
+//!
+//! `tests/live/parts` installs what is needed; `tests/run` starts one Synapse for all of it and looks into its
+//! database at the end. A test that is run by itself starts one of its own. Every test has its own people, bot
+//! and rooms.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+
+#[path = "../it/support"]
+#[allow(dead_code, unused_imports, reason = "the other tests use the rest")]
+mod it {
+    pub mod agent_server;
+    pub mod binary;
+    pub mod upstream;
+}
+
+mod parts;
+mod support;
+mod talking;

@@ -1,0 +1,89 @@
+//! The real binary with a Matrix account, as people run it in a container: by environment variables alone.
+
+use rustix::process::Signal;
+
+use super::homeserver::{Account, Homeserver};
+use crate::it::binary::{Ended, Process, Talaria};
+
+/// A gateway. Its state folder stays while it dies and starts.
+pub struct Gateway {
+    /// How it is run.
+    pub talaria: Talaria,
+    /// While it runs.
+    running: Option<Process>,
+}
+
+impl Gateway {
+    /// One that is not started yet.
+    pub fn new(homeserver: &Homeserver, bot: &Account, upstream: &str, allowed: &[&str]) -> Self {
+        let talaria = Talaria::new()
+            .var("GATEWAY_PROXY_URL", upstream)
+            .var("MATRIX_HOMESERVER", &homeserver.url)
+            .var("MATRIX_USER_ID", &bot.id)
+            .var("MATRIX_PASSWORD", &bot.password)
+            .var("MATRIX_ALLOWED_USERS", &allowed.join(","))
+            .var("TALARIA_LOG", "info");
+        Self { talaria, running: None }
+    }
+
+    /// From the next start on a variable has this value.
+    pub fn sets(&mut self, name: &str, value: &str) {
+        self.talaria.sets(name, Some(value));
+    }
+
+    /// The next life ends by itself, when it gets to a failpoint for the nth time.
+    pub fn dies_at(&mut self, point: &str, time: u32) {
+        self.sets("TALARIA_FAILPOINT", &format!("{point}:{time}"));
+    }
+
+    /// No life after this one ends by itself.
+    pub fn lives_on(&mut self) {
+        self.talaria.sets("TALARIA_FAILPOINT", None);
+    }
+
+    /// Starts it.
+    pub fn starts(&mut self) {
+        assert!(self.running.is_none(), "it runs already");
+        self.running = Some(self.talaria.starts());
+    }
+
+    /// The process that runs.
+    pub fn process(&mut self) -> &mut Process {
+        self.running.as_mut().expect("it runs")
+    }
+
+    /// Ends in order.
+    pub async fn stops(&mut self) -> Ended {
+        let process = self.running.take().expect("it runs");
+        process.signal(Signal::TERM);
+        process.ended().await
+    }
+
+    /// Is killed in the middle of whatever it does.
+    pub async fn is_killed(&mut self) -> Ended {
+        let process = self.running.take().expect("it runs");
+        process.signal(Signal::KILL);
+        process.ended().await
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn ended(&mut self) -> Ended {
+        self.running.take().expect("it runs").ended().await
+    }
+
+    /// What it has logged in this life.
+    pub fn log(&self) -> String {
+        self.running.as_ref().map(Process::so_far).unwrap_or_default()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            #[expect(clippy::print_stderr, reason = "what the gateway says is half of what there is to know")]
+            {
+                eprintln!("{}", self.log());
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A program that speaks JSON, one object a line, both ways. It ends with its input, so also with this process.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::PATIENCE;
+
+/// The program.
+pub struct Lines {
+    name: String,
+    child: Mutex<Child>,
+    input: Mutex<Option<ChildStdin>>,
+    /// Everything it has said so far, and whether it may say more.
+    said: watch::Receiver<Said>,
+}
+
+/// What a program has said.
+#[derive(Default)]
+pub struct Said {
+    pub lines: Vec<Value>,
+    pub ended: bool,
+}
+
+impl Lines {
+    /// Starts it. Its errors go where the test's go.
+    pub fn start(name: &str, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (sender, said) = watch::channel(Said::default());
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // A library may print what it likes; we look at our own lines.
+                if let Ok(value) = serde_json::from_str(&line) {
+                    sender.send_modify(|said| said.lines.push(value));
+                }
+            }
+            sender.send_modify(|said| said.ended = true);
+        });
+        let input = Mutex::new(child.stdin.take());
+        Self { name: name.to_owned(), child: Mutex::new(child), input, said }
+    }
+
+    /// Says a line to it.
+    pub fn say(&self, line: &str) {
+        let mut input = self.input.lock().unwrap();
+        let input = input.as_mut().expect("its input is open");
+        writeln!(input, "{line}").unwrap_or_else(|error| panic!("{}: {error}", self.name));
+    }
+
+    /// Everything it has said so far.
+    pub fn said(&self) -> watch::Ref<'_, Said> {
+        self.said.borrow()
+    }
+
+    /// Waits until what it has said makes something of it. `what` says what was waited for.
+    pub async fn until<T>(
+        &self,
+        what: impl std::fmt::Display,
+        mut found: impl FnMut(&[Value]) -> Option<T>,
+    ) -> T {
+        let mut said = self.said.clone();
+        let mut result = None;
+        let waiting = said.wait_for(|said| {
+            result = found(&said.lines);
+            result.is_some() || said.ended
+        });
+        let in_time = tokio::time::timeout(PATIENCE, waiting).await.is_ok();
+        match result {
+            Some(result) => result,
+            None if in_time => panic!("{} has ended; waited for {what}", self.name),
+            None => panic!("{}: {what} should have come", self.name),
+        }
+    }
+}
+
+impl Drop for Lines {
+    /// A Synapse ends in order and says whether its database is as it must be; clients have nothing to lose.
+    fn drop(&mut self) {
+        drop(self.input.lock().unwrap().take());
+        let mut child = self.child.lock().unwrap();
+        if self.name != "synapse" {
+            let _ = child.kill();
+        }
+        let ended = child.wait().is_ok_and(|status| status.success());
+        if self.name == "synapse" && !std::thread::panicking() {
+            assert!(ended, "a bot wrote in the open in an encrypted room: {:?}", self.said().lines.last());
+        }
+    }
+}

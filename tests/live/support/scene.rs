@@ -1,0 +1,51 @@
+//! A bot and its gateway on a homeserver, with an upstream behind it.
+
+use std::sync::Arc;
+
+use super::gateway::Gateway;
+use super::homeserver::{Account, Homeserver};
+use super::person::{Person, With};
+use crate::it::upstream::Upstream;
+
+/// What most tests need.
+pub struct Scene {
+    pub homeserver: Arc<Homeserver>,
+    pub bot: Account,
+    pub upstream: Upstream,
+    pub gateway: Gateway,
+    /// Somebody who is allowed to talk to the bot.
+    pub ann: Person,
+}
+
+impl Scene {
+    /// A bot on the shared homeserver that listens to somebody, whatever device it is.
+    pub async fn with(client: With) -> Self {
+        let mut scene = Self::prepared(Homeserver::shared().await, client).await;
+        scene.gateway.sets("MATRIX_TRUST", "any");
+        scene.gateway.starts();
+        scene
+    }
+
+    /// The same, not started, with what is configured if nobody says otherwise.
+    pub async fn prepared(homeserver: Arc<Homeserver>, client: With) -> Self {
+        let (bot, ann, upstream) = tokio::join!(
+            homeserver.registers("bot"),
+            Person::new(&homeserver, "ann", client),
+            Upstream::idempotent(),
+        );
+        let gateway = Gateway::new(&homeserver, &bot, &upstream.url(), &[&ann.id]);
+        Self { homeserver, bot, upstream, gateway, ann }
+    }
+
+    /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.
+    pub fn ends(self) {
+        let said = "SELECT count(*) FROM events AS sent
+            JOIN (SELECT room_id, min(stream_ordering) AS since FROM events
+                  WHERE type = 'm.room.encryption' GROUP BY room_id) AS encrypted
+              ON encrypted.room_id = sent.room_id AND encrypted.since < sent.stream_ordering
+            WHERE sent.type = 'm.room.message' AND sent.sender = ?1";
+        let plain: usize =
+            self.homeserver.stored().query_row(said, [&self.bot.id], |row| row.get(0)).unwrap();
+        assert_eq!(plain, 0, "the bot wrote in the open in an encrypted room");
+    }
+}
