@@ -10,7 +10,7 @@ use talaria_platform::{Error, ErrorKind};
 use tracing::{error, warn};
 
 /// The longest pause a homeserver may ask for; a longer one is a mistake or malice.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The pause after a rate limit that names none.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);

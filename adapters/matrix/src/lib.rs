@@ -19,6 +19,7 @@ mod media;
 mod outbound;
 mod rooms;
 mod settings;
+mod trouble;
 
 use std::sync::{Arc, PoisonError, RwLock};
 

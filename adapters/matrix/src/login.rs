@@ -1,10 +1,46 @@
 //! Opens the account: its folder, the lock on it, the store and the session.
+//!
+//! A device is its keys, and those are in the store. So a session and its store belong together for good: a new
+//! login makes a new device with a new store, a session whose store is gone is refused, and a token whose device
+//! has shown keys that we do not have is refused too. The session is written last: whatever crashes before has
+//! uploaded nothing, and the next start asks for the same device again.
+
+mod client;
+pub(crate) mod door;
+pub(crate) mod folder;
+mod key;
+pub(crate) mod session;
+
+#[cfg(test)]
+use std::fs;
+use std::io;
+use std::sync::Arc;
 
 use matrix_sdk::Client;
-use matrix_sdk::ruma::OwnedUserId;
+use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
+use matrix_sdk::store::{RoomLoadSettings, StateStoreDataKey};
 use talaria_platform::{Error, ErrorKind};
 
-use crate::settings::Settings;
+use crate::error::{from_http, from_sdk};
+use crate::settings::{Login, Settings};
+use crate::trouble::{fatal, trouble};
+use client::{broken, build};
+use door::{Door, Failure, Refusal};
+use folder::Folder;
+use session::{Kept, Pending, Session};
+
+/// Where the store counts how often it was opened.
+const OPENED: &[u8] = b"talaria.opened";
+
+/// What the folders of stores are called, before a word of their own.
+const STORE: &str = "device-";
+
+/// What to do about a token that cannot be used.
+const NEW_TOKEN: &str =
+    "log in by password instead, or make a token with a new device that no other program has used";
+
+/// Letters of a device id, as homeservers choose them.
+const DEVICE: usize = 10;
 
 /// An account that is logged in. Nobody else has its folder open.
 pub(crate) struct Opened {
@@ -12,9 +48,326 @@ pub(crate) struct Opened {
     pub client: Client,
     /// Whose account it is.
     pub own: OwnedUserId,
+    /// Our device.
+    pub device: OwnedDeviceId,
+    /// The session, to be settled now and then.
+    pub session: Arc<Kept>,
+    /// Ours alone until nobody uses the account any more.
+    pub folder: Arc<Folder>,
 }
 
 /// Opens the session that is there, or logs in.
-pub(crate) async fn open(_settings: &Settings) -> Result<Opened, Error> {
-    Err(ErrorKind::Unsupported.into())
+pub(crate) async fn open(settings: &Settings) -> Result<Opened, Error> {
+    let folder = Arc::new(Folder::take(&settings.folder).await?);
+    let door = Door::find(&settings.homeserver).await?;
+    match Session::load(&settings.folder)? {
+        Some(session) => restore(settings, folder, &door, session).await,
+        None => log_in(settings, folder, &door).await,
+    }
+}
+
+/// Goes on with the device that is there.
+async fn restore(
+    settings: &Settings,
+    folder: Arc<Folder>,
+    door: &Door,
+    mut session: Session,
+) -> Result<Opened, Error> {
+    if settings.user.as_ref().is_some_and(|user| *user != session.user) {
+        return Err(fatal(
+            format!("the folder {} belongs to {}", settings.folder.display(), session.user),
+            "give each account an entry with a name of its own; or run `talaria matrix logout` to end the old one",
+        ));
+    }
+    settle(&folder, session::PENDING);
+    let store = folder.at(&session.store);
+    if !store.join(client::CRYPTO).is_file() {
+        return Err(broken(format!("the device's store {} is missing", store.display())));
+    }
+    let key = key::of_old(&folder, settings.store_key)?;
+    if let Some(token) = newer_token(settings, door, &session).await? {
+        session.access_token = token;
+        session.save(&folder).map_err(|error| unwritable(&folder, &error))?;
+    }
+    let client = build(door, &store, &key, settings.trust).await?;
+    count_opening(&client, &folder, &mut session).await?;
+    let opened = enter(client, folder, session).await?;
+    // Now rather than in the middle of something: a token that was revoked, a homeserver that is away.
+    let who = opened.client.whoami().await.map_err(from_http).map_err(revoked)?;
+    if who.user_id != opened.own || who.device_id.as_ref().is_some_and(|device| *device != opened.device) {
+        return Err(fatal(
+            format!("the homeserver takes our token for {} and not for {}", who.user_id, opened.own),
+            "is this still the same homeserver? Run `talaria matrix logout` to log in there anew",
+        ));
+    }
+    Ok(opened)
+}
+
+/// Makes a new device.
+async fn log_in(settings: &Settings, folder: Arc<Folder>, door: &Door) -> Result<Opened, Error> {
+    let pending = pending(&folder)?;
+    let key = key::of_new(&folder, settings.store_key)?;
+    let session = match &settings.login {
+        Login::Password(password) => {
+            let Some(user) = settings.user.as_deref() else {
+                return Err(fatal(
+                    "a password alone is no account",
+                    "set `user` to the full id, `@bot:example.org`",
+                ));
+            };
+            let name = &settings.device_name;
+            let logged = door.log_in(user, password.expose(), &pending.device, name).await;
+            let logged = logged.map_err(|failure| refused_login(failure, user))?;
+            Session {
+                user: logged.user_id,
+                device: logged.device_id,
+                access_token: logged.access_token,
+                refresh_token: logged.refresh_token,
+                store: pending.store,
+                fingerprint: String::new(),
+                opened: 0,
+            }
+        }
+        Login::Token(token) => {
+            let who = door.whoami(token.expose()).await.map_err(refused_token)?;
+            let device = who.device_id.ok_or_else(|| {
+                fatal("the access token has no device, so nothing can be encrypted", NEW_TOKEN)
+            })?;
+            Session {
+                user: who.user_id,
+                device,
+                access_token: token.expose().to_owned(),
+                refresh_token: None,
+                store: pending.store,
+                fingerprint: String::new(),
+                opened: 0,
+            }
+        }
+        Login::Stored => {
+            return Err(fatal(
+                format!("there is no Matrix session in {}", settings.folder.display()),
+                "set a password or an access token for this account, or run `talaria matrix login`",
+            ));
+        }
+    };
+    if settings.user.as_ref().is_some_and(|user| *user != session.user) {
+        return Err(fatal(
+            format!("the access token belongs to {}", session.user),
+            "set `user` to that id, or use a token of the account that is meant",
+        ));
+    }
+    let known = door.has_keys(&session.access_token, &session.user, &session.device).await;
+    if known.map_err(|failure| failure.into_error("looking for keys of our device"))? {
+        // Messages to it would be encrypted with keys that nobody has any more.
+        return Err(fatal(
+            format!(
+                "the device {} already has keys on the homeserver, and they are not in our store",
+                session.device
+            ),
+            NEW_TOKEN,
+        ));
+    }
+    let client = build(door, &folder.at(&session.store), &key, settings.trust).await?;
+    let opened = enter(client, folder, session).await?;
+    let fingerprint = fingerprint(&opened.client).await?;
+    opened.session.confirm(fingerprint).map_err(|error| unwritable(&opened.folder, &error))?;
+    settle(&opened.folder, session::PENDING);
+    tracing::info!(user = %opened.own, device = %opened.device, "logged in to Matrix with a new device");
+    Ok(opened)
+}
+
+/// Hands the session to the SDK.
+async fn enter(client: Client, folder: Arc<Folder>, session: Session) -> Result<Opened, Error> {
+    let (own, device, expected) = (session.user.clone(), session.device.clone(), session.fingerprint.clone());
+    let for_sdk = session.for_sdk();
+    let session = Arc::new(Kept::new(folder.clone(), session));
+    let (reload, save) = (session.clone(), session.clone());
+    // Called before the new token is used for anything, so that the file is never behind by more than one.
+    client
+        .set_session_callbacks(
+            Box::new(move |_| Ok(reload.now().for_sdk().tokens)),
+            Box::new(move |client| {
+                if let Some(tokens) = client.session_tokens() {
+                    save.renew(tokens);
+                }
+                Ok(())
+            }),
+        )
+        .map_err(from_sdk)?;
+    let restored = client.matrix_auth().restore_session(for_sdk, RoomLoadSettings::default()).await;
+    restored
+        .map_err(|error| broken(format!("the device's store does not belong to this session: {error}")))?;
+    if !expected.is_empty() && fingerprint(&client).await? != expected {
+        return Err(broken("the device's store has the keys of another device".to_owned()));
+    }
+    Ok(Opened { client, own, device, session, folder })
+}
+
+async fn fingerprint(client: &Client) -> Result<String, Error> {
+    let key = client.encryption().ed25519_key().await;
+    key.ok_or_else(|| broken("the device's store has no keys".to_owned()))
+}
+
+/// Notices a store that is an old copy of itself, and one that the homeserver knows more about than it does itself.
+async fn count_opening(client: &Client, folder: &Folder, session: &mut Session) -> Result<(), Error> {
+    let store = client.state_store();
+    let unreadable = |error| broken(format!("the device's store cannot be read: {error}"));
+    let count = store.get_custom_value(OPENED).await.map_err(unreadable)?;
+    let count = count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_be_bytes);
+    if count < session.opened {
+        return Err(broken(format!(
+            "the device's store is an old copy (opened {count} times, and the session {})",
+            session.opened
+        )));
+    }
+    let doubled =
+        store.get_kv_data(StateStoreDataKey::OneTimeKeyAlreadyUploaded).await.map_err(unreadable)?;
+    if doubled.is_some() {
+        return Err(rolled_back());
+    }
+    session.opened = count + 1;
+    let value = session.opened.to_be_bytes().to_vec();
+    store.set_custom_value_no_read(OPENED, value).await.map_err(unreadable)?;
+    session.save(folder).map_err(|error| unwritable(folder, &error))
+}
+
+/// The homeserver has keys of this device that the store does not know: the store is older than the device. What
+/// others encrypt with those keys can never be read.
+pub(crate) fn rolled_back() -> Error {
+    broken(
+        "the homeserver knows keys of our device that its store does not: the store is an old copy"
+            .to_owned(),
+    )
+}
+
+/// A token that the operator has put in the place of the one we have.
+async fn newer_token(settings: &Settings, door: &Door, session: &Session) -> Result<Option<String>, Error> {
+    let Login::Token(token) = &settings.login else { return Ok(None) };
+    // With a refresh token, ours has gone its own way since.
+    if token.expose() == session.access_token || session.refresh_token.is_some() {
+        return Ok(None);
+    }
+    match door.whoami(token.expose()).await {
+        Ok(who) if who.user_id == session.user && who.device_id.as_ref() == Some(&session.device) => {
+            tracing::info!(device = %session.device, "the configured access token takes the place of the old one");
+            Ok(Some(token.expose().to_owned()))
+        }
+        Ok(_) => {
+            tracing::warn!(
+                hint = "to change to its device run `talaria matrix logout` and start again",
+                "the configured access token is for another device and not used; the session from before goes on"
+            );
+            Ok(None)
+        }
+        Err(failure) if failure.is_unknown_token() => {
+            tracing::warn!(
+                hint = "take it out of the configuration, or put a valid one there",
+                "the configured access token is not valid and not used; the session from before goes on"
+            );
+            Ok(None)
+        }
+        Err(failure) => Err(failure.into_error("checking the access token")),
+    }
+}
+
+/// The login that a crash broke off, or a new one.
+fn pending(folder: &Folder) -> Result<Pending, Error> {
+    let unreadable = |error: &io::Error| unwritable(folder, error);
+    let content = folder.read(session::PENDING).map_err(|error| unreadable(&error))?;
+    let begun: Option<Pending> = content.and_then(|content| serde_json::from_slice(&content).ok());
+    // A name of our own making only: it is removed with all that is in it.
+    if let Some(begun) = begun.filter(|begun| is_store_name(&begun.store)) {
+        // What is in it was never shown to anybody.
+        folder.remove_folder(&begun.store).map_err(|error| unreadable(&error))?;
+        return Ok(begun);
+    }
+    let new = || -> io::Result<Pending> {
+        let word = key::random_word(DEVICE)?;
+        let pending = Pending { store: format!("{STORE}{word}"), device: word.into() };
+        folder.write(session::PENDING, &serde_json::to_vec(&pending)?)?;
+        Ok(pending)
+    };
+    new().map_err(|error| unwritable(folder, &error))
+}
+
+fn is_store_name(name: &str) -> bool {
+    name.strip_prefix(STORE)
+        .is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase()))
+}
+
+/// Takes a file away that is of no use any more. If that fails the next start does it.
+fn settle(folder: &Folder, name: &str) {
+    if let Err(error) = folder.remove(name) {
+        tracing::debug!(%error, name, "a file stays for now");
+    }
+}
+
+fn unwritable(folder: &Folder, error: &io::Error) -> Error {
+    fatal(
+        format!("the folder {} cannot be read or written: {error}", folder.at("").display()),
+        "check its rights and the free space",
+    )
+}
+
+fn refused_login(failure: Failure, user: &str) -> Error {
+    match &failure {
+        Failure::Refused(Refusal { status: 403, code, .. }) if !code.is_empty() => fatal(
+            format!("the homeserver does not let {user} in with this password ({code})"),
+            "check the user id and the password; with single sign-on only, use an access token instead",
+        ),
+        Failure::Away(_) | Failure::Refused(_) => failure.into_error("logging in"),
+    }
+}
+
+fn refused_token(failure: Failure) -> Error {
+    match failure.is_unknown_token() {
+        true => fatal("the homeserver does not know the access token", NEW_TOKEN),
+        false => failure.into_error("checking the access token"),
+    }
+}
+
+/// The session was ended elsewhere. The store stays: it may have keys that are nowhere else.
+fn revoked(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Fatal => fatal(
+            "the Matrix session is over: the token was revoked or the device removed",
+            "run `talaria matrix logout`, then start again with a password or a new token, and the recovery key",
+        ),
+        ErrorKind::Retry { after } => {
+            let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            let message = format!("the homeserver does not answer ({why})");
+            trouble(ErrorKind::Retry { after }, message, "check that it runs; it is tried again")
+        }
+        ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_login_that_was_broken_off_asks_for_the_same_device_and_leaves_no_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        let first = pending(&folder).unwrap();
+        assert_eq!(first.device.as_str().len(), DEVICE);
+        fs::create_dir(folder.at(&first.store)).unwrap();
+        fs::write(folder.at(&first.store).join(client::CRYPTO), "half made").unwrap();
+
+        let second = pending(&folder).unwrap();
+        assert_eq!(second, first);
+        assert!(!folder.at(&first.store).exists());
+    }
+
+    #[tokio::test]
+    async fn a_strange_name_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(&dir.path().join("bot")).await.unwrap();
+        let other = dir.path().join("device-OTHER");
+        fs::create_dir(&other).unwrap();
+        folder.write(session::PENDING, br#"{"device":"ABC","store":"../device-OTHER"}"#).unwrap();
+        pending(&folder).unwrap();
+        assert!(other.exists());
+    }
 }

@@ -1,0 +1,64 @@
+//! The SDK's client, built the one way we use it.
+
+use std::path::Path;
+
+use matrix_sdk::config::RequestConfig;
+use matrix_sdk::cross_process_lock::CrossProcessLockConfig;
+use matrix_sdk::encryption::{BackupDownloadStrategy, EncryptionSettings};
+use matrix_sdk::{Client, ClientBuildError, SqliteStoreConfig};
+use talaria_platform::{Error, Trust};
+
+use super::door::{Door, REQUEST};
+use crate::error::from_http;
+use crate::outbound;
+use crate::settings::StoreKey;
+use crate::trouble::fatal;
+
+/// The file without which a store has no device.
+pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";
+
+/// Opens a store, or makes it. The client is not logged in yet.
+pub(super) async fn build(door: &Door, store: &Path, key: &StoreKey, trust: Trust) -> Result<Client, Error> {
+    let config = SqliteStoreConfig::new(store).key(Some(key));
+    let client = Client::builder()
+        .http_client(door.http())
+        .homeserver_url(door.base().as_str())
+        // Or the answer to a login could send us elsewhere.
+        .respect_login_well_known(false)
+        // The core waits and tries again by what an error means; two waits would add up.
+        .request_config(RequestConfig::new().timeout(REQUEST).disable_retry())
+        .sqlite_store_with_config_and_cache_path(config, None::<&Path>)
+        // Our own lock keeps other processes away.
+        .cross_process_store_config(CrossProcessLockConfig::SingleProcess)
+        .handle_refresh_tokens()
+        .with_room_key_recipient_strategy(outbound::recipients(trust))
+        .with_decryption_settings(outbound::decryption())
+        // `encryption` does the rest itself, in an order that survives a crash.
+        .with_encryption_settings(EncryptionSettings {
+            auto_enable_cross_signing: false,
+            auto_enable_backups: false,
+            backup_download_strategy: BackupDownloadStrategy::AfterDecryptionFailure,
+        })
+        .build()
+        .await;
+    client.map_err(|error| match error {
+        ClientBuildError::Http(error) => from_http(error),
+        ClientBuildError::SqliteStore(error) => {
+            let why = format!("the device's store {} cannot be opened: {error}", store.display());
+            broken(why)
+        }
+        error => {
+            fatal(format!("the Matrix client cannot be made: {error}"), "check the homeserver's address")
+        }
+    })
+}
+
+/// The device cannot go on with what is on disk. Nothing was changed.
+pub(super) fn broken(why: String) -> Error {
+    fatal(
+        why,
+        "is `store_key` the one it was made with, is the disk full or damaged? Put the whole folder back from a \
+         backup only if nothing was sent or read since; otherwise run `talaria matrix logout` and start again \
+         with the recovery key, which makes a new device",
+    )
+}

@@ -1,0 +1,282 @@
+//! The few requests that come before there is a session, and those that must work without a store.
+//!
+//! The SDK would need a store for each of them. A new device's store is made only after the homeserver has let us
+//! in, and an account whose store is broken must still be able to log out.
+
+use std::time::Duration;
+
+use matrix_sdk::reqwest::{self, Method, Url, redirect};
+use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use talaria_platform::{Error, ErrorKind};
+
+use crate::error::LONGEST_PAUSE;
+use crate::trouble::{fatal, trouble};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long a request may take; also for the SDK's, which say more where they need more.
+pub(crate) const REQUEST: Duration = Duration::from_secs(30);
+
+/// How long nothing may come. Longer than any long poll of ours: this one ends what is dead.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// The longest answer. The keys of one device take a kilobyte.
+const LONGEST: usize = 1024 * 1024;
+
+/// A homeserver, before we are known there.
+pub(crate) struct Door {
+    http: reqwest::Client,
+    base: Url,
+}
+
+/// The homeserver said no.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// The status, such as 403.
+    pub status: u16,
+    /// Matrix' own word for it, such as `M_FORBIDDEN`; empty if it was no Matrix server that answered.
+    pub code: String,
+    /// How long it wants us to wait.
+    after: Option<Duration>,
+}
+
+/// Why a request came to nothing.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No answer, or none that a homeserver gives.
+    Away(String),
+    /// An answer that says no.
+    Refused(Refusal),
+}
+
+/// Who a token belongs to.
+#[derive(Deserialize)]
+pub(crate) struct Whoami {
+    pub user_id: OwnedUserId,
+    pub device_id: Option<OwnedDeviceId>,
+}
+
+/// A login, or the next tokens of one.
+#[derive(Deserialize)]
+pub(crate) struct LoggedIn {
+    pub user_id: OwnedUserId,
+    pub device_id: OwnedDeviceId,
+    pub access_token: String,
+    pub refresh_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Refreshed {
+    access_token: String,
+    refresh_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Complaint {
+    #[serde(default)]
+    errcode: String,
+    retry_after_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct WellKnown {
+    #[serde(rename = "m.homeserver")]
+    homeserver: WellKnownServer,
+}
+
+#[derive(Deserialize)]
+struct WellKnownServer {
+    base_url: String,
+}
+
+impl Door {
+    /// Finds the homeserver by its address, or by the name that user ids end with.
+    pub async fn find(homeserver: &str) -> Result<Self, Error> {
+        let bad = || {
+            fatal(
+                "the homeserver's address is not understood",
+                "write it as `https://matrix.example.org`, or as the name that user ids end with",
+            )
+        };
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("talaria/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .redirect(redirect::Policy::limited(3));
+        let http = builder.build().map_err(|error| trouble(ErrorKind::Fatal, error.to_string(), ""))?;
+        let asked = homeserver.trim().trim_end_matches('/');
+        if asked.contains("://") {
+            return Ok(Self { http, base: Url::parse(asked).map_err(|_| bad())? });
+        }
+        let named = Self { http, base: Url::parse(&format!("https://{asked}")).map_err(|_| bad())? };
+        let found = named.ask::<WellKnown>(Method::GET, ".well-known/matrix/client", None, None).await;
+        let base = match found {
+            Ok(found) => Url::parse(&found.homeserver.base_url).map_err(|_| bad())?,
+            // Nothing is said, so the name is the address.
+            Err(Failure::Refused(Refusal { status: 404, .. })) => return Ok(named),
+            Err(failure) => return Err(failure.into_error("finding the homeserver")),
+        };
+        // What anybody may answer on the way must not lead us to a place without encryption.
+        if base.scheme() != "https" {
+            return Err(bad());
+        }
+        Ok(Self { http: named.http, base })
+    }
+
+    /// Where it is, for the SDK.
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// What connects to it, for the SDK.
+    pub fn http(&self) -> reqwest::Client {
+        self.http.clone()
+    }
+
+    /// Logs in as a device of this id. Asked again with the same id it is the same device.
+    pub async fn log_in(
+        &self,
+        user: &str,
+        password: &str,
+        device: &OwnedDeviceId,
+        name: &str,
+    ) -> Result<LoggedIn, Failure> {
+        let question = json!({
+            "type": "m.login.password",
+            "identifier": { "type": "m.id.user", "user": user },
+            "password": password,
+            "device_id": device,
+            "initial_device_display_name": name,
+            "refresh_token": true,
+        });
+        self.ask(Method::POST, "_matrix/client/v3/login", None, Some(&question)).await
+    }
+
+    /// Who a token belongs to.
+    pub async fn whoami(&self, token: &str) -> Result<Whoami, Failure> {
+        self.ask(Method::GET, "_matrix/client/v3/account/whoami", Some(token), None).await
+    }
+
+    /// Whether a device has ever shown its keys to the homeserver.
+    pub async fn has_keys(
+        &self,
+        token: &str,
+        user: &OwnedUserId,
+        device: &OwnedDeviceId,
+    ) -> Result<bool, Failure> {
+        let question = json!({ "device_keys": { user.as_str(): [device] } });
+        let answer: serde_json::Value =
+            self.ask(Method::POST, "_matrix/client/v3/keys/query", Some(token), Some(&question)).await?;
+        let keys = answer.get("device_keys").and_then(|users| users.get(user.as_str()));
+        Ok(keys.and_then(|devices| devices.get(device.as_str())).is_some())
+    }
+
+    /// The next access token.
+    pub async fn refresh(&self, token: &str) -> Result<(String, Option<String>), Failure> {
+        let question = json!({ "refresh_token": token });
+        let refreshed: Refreshed =
+            self.ask(Method::POST, "_matrix/client/v3/refresh", None, Some(&question)).await?;
+        Ok((refreshed.access_token, refreshed.refresh_token))
+    }
+
+    /// Ends a device.
+    pub async fn log_out(&self, token: &str) -> Result<(), Failure> {
+        let question = json!({});
+        self.ask::<serde_json::Value>(Method::POST, "_matrix/client/v3/logout", Some(token), Some(&question))
+            .await
+            .map(|_| ())
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        question: Option<&serde_json::Value>,
+    ) -> Result<T, Failure> {
+        // A homeserver may live below a path.
+        let url = format!("{}/{path}", self.base.as_str().trim_end_matches('/'));
+        let mut request = self.http.request(method, url).timeout(REQUEST);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(question) = question {
+            let body = serde_json::to_vec(question).map_err(|error| Failure::Away(error.to_string()))?;
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let away = |error: reqwest::Error| Failure::Away(words(&error.without_url()));
+        let mut response = request.send().await.map_err(away)?;
+        let status = response.status();
+        let mut answer = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(away)? {
+            answer.extend_from_slice(&piece);
+            if answer.len() > LONGEST {
+                return Err(Failure::Away("the answer is far too long".to_owned()));
+            }
+        }
+        if status.is_success() {
+            // The parser's words may quote a token.
+            return serde_json::from_slice(&answer)
+                .map_err(|_| Failure::Away("the answer is not one of a Matrix homeserver".to_owned()));
+        }
+        let said: Option<Complaint> = serde_json::from_slice(&answer).ok();
+        let after = said.as_ref().and_then(|said| said.retry_after_ms).map(Duration::from_millis);
+        let code = said.map(|said| said.errcode).unwrap_or_default();
+        // It is shown to people: only what looks like a code.
+        let code =
+            code.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(60).collect();
+        Err(Failure::Refused(Refusal { status: status.as_u16(), code, after }))
+    }
+}
+
+impl Failure {
+    /// For failures that say nothing about what was asked: the homeserver is away, busy or broken. `doing` is what
+    /// was tried.
+    pub fn into_error(self, doing: &str) -> Error {
+        match self {
+            Self::Away(why) => trouble(
+                ErrorKind::Retry { after: None },
+                format!("{doing}: the homeserver does not answer ({why})"),
+                "check its address and that it runs; it is tried again",
+            ),
+            Self::Refused(Refusal { status: 429, after, .. }) => {
+                let after = after.unwrap_or(Duration::from_secs(5)).min(LONGEST_PAUSE);
+                trouble(
+                    ErrorKind::Retry { after: Some(after) },
+                    format!("{doing}: the homeserver asks to wait {} seconds", after.as_secs_f32().ceil()),
+                    "nothing; it is tried again",
+                )
+            }
+            Self::Refused(Refusal { status, code, .. }) if status >= 500 || code.is_empty() => trouble(
+                ErrorKind::Retry { after: None },
+                format!("{doing}: no homeserver answers there (status {status} {code})"),
+                "check the homeserver's address, and the proxy before it; it is tried again",
+            ),
+            Self::Refused(Refusal { status, code, .. }) => fatal(
+                format!("{doing}: the homeserver refuses (status {status} {code})"),
+                "look at the homeserver's log",
+            ),
+        }
+    }
+
+    /// Whether the token counts no more.
+    pub fn is_unknown_token(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { status: 401 | 403, code, .. })
+            if matches!(code.as_str(), "M_UNKNOWN_TOKEN" | "M_MISSING_TOKEN" | "M_FORBIDDEN"))
+    }
+}
+
+/// An error with its causes: reqwest's own words only say that something went wrong.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
+}

@@ -1,0 +1,217 @@
+//! The account's folder: private, of one process at a time, and written so that a crash leaves the old or the new.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use talaria_platform::{Error, ErrorKind};
+use tokio::time::Instant;
+
+use crate::trouble::{fatal, trouble};
+
+/// The lock's name. It holds the process that has it, for whoever asks.
+const LOCK: &str = "lock";
+
+/// How long a lock may be held before it is somebody's who stays: our own commands hold it for a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is tried meanwhile.
+const TRY: Duration = Duration::from_millis(50);
+
+/// The longest file of ours that is read. A session takes less than a kilobyte.
+const LONGEST: u64 = 64 * 1024;
+
+/// An account's folder, ours for as long as this lives.
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// Locked; the kernel lets it go when the process ends, however that happens.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder if there is none, closes it to others, and takes its lock.
+    pub async fn take(path: &Path) -> Result<Self, Error> {
+        make_private(path).map_err(|error| {
+            fatal(
+                format!("the folder {} cannot be used: {error}", path.display()),
+                "it must belong to the user that runs talaria, on a disk that can be written",
+            )
+        })?;
+        let mut file = open_lock(path).map_err(|error| {
+            fatal(
+                format!("the lock in {} cannot be opened: {error}", path.display()),
+                "check the rights of the folder and the free space",
+            )
+        })?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => tokio::time::sleep(TRY).await,
+                Err(TryLockError::WouldBlock) => return Err(taken(path, &mut file)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(fatal(
+                        format!("the folder {} cannot be locked: {error}", path.display()),
+                        "put the state folder on a file system that knows locks; some network file systems do not",
+                    ));
+                }
+            }
+        }
+        // Only words for others: a lock without a name locks all the same.
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let _ = write!(file, "{}", std::process::id());
+        Ok(Self { path: path.to_owned(), _lock: file })
+    }
+
+    /// Where something of ours is.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// A small file's content; `None` if there is none.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        read(&self.path, name)
+    }
+
+    /// Puts a small private file there: after a crash it is the old one or the new one, and when this returns it is
+    /// the new one.
+    pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let new = self.at(&format!("{name}.new"));
+        remove(&new)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&new, self.at(name))?;
+        self.sync()
+    }
+
+    /// Takes a file away, if it is there.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        remove(&self.at(name))?;
+        self.sync()
+    }
+
+    /// Takes a folder of ours away with all that is in it, if it is there.
+    pub fn remove_folder(&self, name: &str) -> io::Result<()> {
+        match fs::remove_dir_all(self.at(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => self.sync(),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// Reads a small file without holding the lock: what is there is always whole.
+pub(crate) fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(folder.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut content = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > LONGEST {
+        return Err(io::Error::other("the file is far too long"));
+    }
+    Ok(Some(content))
+}
+
+/// Makes a folder that is there ours alone, or makes one. What is in it are keys.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let about = fs::metadata(path)?;
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    if about.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+fn open_lock(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK))
+}
+
+/// Somebody has the lock: another process, or what is left of an earlier try of this one.
+fn taken(path: &Path, file: &mut File) -> Error {
+    let mut pid = String::new();
+    let _ = file.take(20).read_to_string(&mut pid);
+    if pid == std::process::id().to_string() {
+        let message = format!("the folder {} is still in use by an earlier try", path.display());
+        return trouble(ErrorKind::Retry { after: None }, message, "nothing; it is tried again");
+    }
+    fatal(
+        format!("the Matrix account in {} is used by another process ({pid})", path.display()),
+        "stop that one first; a second gateway needs an account entry, and a device, of its own",
+    )
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn the_folder_and_its_files_are_ours_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("matrix/bot");
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+
+        let folder = Folder::take(&path).await.unwrap();
+        folder.write("session.json", b"{}").unwrap();
+
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(&path.join("session.json")), 0o600);
+        assert_eq!(mode(&path.join("lock")), 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_replaced_as_a_whole_and_what_is_missing_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        assert_eq!(folder.read("a").unwrap(), None);
+        folder.write("a", b"one, long").unwrap();
+        fs::write(folder.at("a.new"), b"left by a crash").unwrap();
+        folder.write("a", b"two").unwrap();
+        assert_eq!(folder.read("a").unwrap().unwrap(), b"two");
+        folder.remove("a").unwrap();
+        folder.remove("a").unwrap();
+        folder.remove_folder("never there").unwrap();
+        assert_eq!(folder.read("a").unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_taker_is_turned_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Folder::take(dir.path()).await.unwrap();
+
+        // Our own earlier try may still be ending: that is worth another try.
+        let again = Folder::take(dir.path()).await.err().unwrap();
+        assert_eq!(again.kind(), ErrorKind::Retry { after: None });
+
+        // Another process stays.
+        fs::write(dir.path().join(LOCK), "1").unwrap();
+        let other = Folder::take(dir.path()).await.err().unwrap();
+        assert_eq!(other.kind(), ErrorKind::Fatal);
+        assert!(std::error::Error::source(&other).unwrap().to_string().contains("another process (1)"));
+
+        drop(first);
+        Folder::take(dir.path()).await.unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! The key of the device's store: given as a secret, or kept beside the store.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use talaria_platform::Error;
+
+use super::folder::Folder;
+use crate::settings::StoreKey;
+use crate::trouble::fatal;
+
+/// The key's name in the folder.
+pub(super) const NAME: &str = "store.key";
+
+/// The key of a store that is there. Nothing is made: another key would not open it.
+pub(super) fn of_old(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKey, Error> {
+    match given {
+        Some(key) => Ok(key),
+        None => stored(folder)?.ok_or_else(|| {
+            fatal(
+                format!("the device's store is there, but its key {} is not", folder.at(NAME).display()),
+                "put the key back, or give the one it was made with as `store_key`; if it is lost, run `talaria \
+                 matrix logout` and start again with the recovery key",
+            )
+        }),
+    }
+}
+
+/// The key for a store that is yet to be made.
+pub(super) fn of_new(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKey, Error> {
+    if let Some(key) = given {
+        return Ok(key);
+    }
+    if let Some(key) = stored(folder)? {
+        return Ok(key);
+    }
+    let mut key = StoreKey::default();
+    random(&mut key).and_then(|()| folder.write(NAME, &key)).map_err(|error| {
+        fatal(
+            format!("the store's key {} cannot be made: {error}", folder.at(NAME).display()),
+            "check the rights of the folder and the free space",
+        )
+    })?;
+    Ok(key)
+}
+
+fn stored(folder: &Folder) -> Result<Option<StoreKey>, Error> {
+    let bad = |why: String| {
+        fatal(
+            format!("the store's key {} cannot be used: {why}", folder.at(NAME).display()),
+            "put the right file back; talaria made it with 32 bytes and never changes it",
+        )
+    };
+    let Some(content) = folder.read(NAME).map_err(|error| bad(error.to_string()))? else { return Ok(None) };
+    let length = content.len();
+    let key = content.try_into().map_err(|_| bad(format!("it has {length} bytes instead of 32")))?;
+    Ok(Some(key))
+}
+
+/// Random bytes from the system.
+pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// A random word of upper case letters, such as device ids are.
+pub(super) fn random_word(letters: usize) -> io::Result<String> {
+    let mut bytes = vec![0; letters];
+    random(&mut bytes)?;
+    // Slightly uneven, which does not matter for something that only has to be new.
+    Ok(bytes.into_iter().map(|byte| char::from(b'A' + byte % 26)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use talaria_platform::ErrorKind;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_is_made_once_and_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        assert_eq!(of_old(&folder, None).unwrap_err().kind(), ErrorKind::Fatal);
+
+        let key = of_new(&folder, None).unwrap();
+        assert_ne!(key, StoreKey::default());
+        assert_eq!(of_new(&folder, None).unwrap(), key);
+        assert_eq!(of_old(&folder, None).unwrap(), key);
+        assert_eq!(of_old(&folder, Some([7; 32])).unwrap(), [7; 32]);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_key_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        folder.write(NAME, b"short").unwrap();
+        assert_eq!(of_new(&folder, None).unwrap_err().kind(), ErrorKind::Fatal);
+        assert_eq!(folder.read(NAME).unwrap().unwrap(), b"short");
+    }
+}

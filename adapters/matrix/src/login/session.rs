@@ -1,0 +1,194 @@
+//! What is kept of a login: who we are, which device, with which tokens, and where its store is.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use matrix_sdk::authentication::matrix::MatrixSession;
+use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
+use matrix_sdk::{SessionMeta, SessionTokens};
+use serde::{Deserialize, Serialize};
+use talaria_platform::Error;
+
+use super::folder::{self, Folder};
+use crate::trouble::fatal;
+
+/// The session's name in the folder.
+pub(super) const NAME: &str = "session.json";
+
+/// A login that is on its way, so that a crash leaves neither a second device nor a folder behind.
+pub(super) const PENDING: &str = "login.pending.json";
+
+/// A session as it is kept. Holds tokens, so it has no `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    /// Whose account.
+    pub user: OwnedUserId,
+    /// Our device.
+    pub device: OwnedDeviceId,
+    /// What requests are signed with.
+    pub access_token: String,
+    /// What gets the next one, where the homeserver gives tokens for a while only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// The folder of the device's store. A new device has a new one, so that two never mix.
+    pub store: String,
+    /// The device's public signing key: another one in the store means that the store is another one.
+    pub fingerprint: String,
+    /// How often the store was opened; the store has the same number. A smaller one there is an old copy.
+    #[serde(default)]
+    pub opened: u64,
+}
+
+/// A login that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pending {
+    /// The device we ask for: asked for again after a crash, it is the same device instead of one more.
+    pub device: OwnedDeviceId,
+    /// The store that is made for it.
+    pub store: String,
+}
+
+impl Session {
+    /// For the SDK.
+    pub fn for_sdk(&self) -> MatrixSession {
+        MatrixSession {
+            meta: SessionMeta { user_id: self.user.clone(), device_id: self.device.clone() },
+            tokens: SessionTokens {
+                access_token: self.access_token.clone(),
+                refresh_token: self.refresh_token.clone(),
+            },
+        }
+    }
+
+    /// The session in a folder; also without its lock, to look at.
+    pub fn load(path: &Path) -> Result<Option<Self>, Error> {
+        let bad = |why: String| {
+            fatal(
+                format!("the session {} cannot be read: {why}", path.join(NAME).display()),
+                "put the file back from a backup; if it is lost, remove the device on the homeserver, move the \
+                 folder away and log in again with the recovery key",
+            )
+        };
+        let content = folder::read(path, NAME).map_err(|error| bad(error.to_string()))?;
+        // The parser's words may quote what it read, and that is a token.
+        let parse = |content: Vec<u8>| {
+            serde_json::from_slice(&content)
+                .map_err(|error| bad(format!("it is damaged in line {}", error.line())))
+        };
+        content.map(parse).transpose()
+    }
+
+    /// Keeps the session.
+    pub fn save(&self, folder: &Folder) -> io::Result<()> {
+        folder.write(NAME, &serde_json::to_vec_pretty(self)?)
+    }
+}
+
+/// The session of an open account: written again whenever its tokens change.
+pub(crate) struct Kept {
+    folder: Arc<Folder>,
+    session: Mutex<(Session, Written)>,
+}
+
+/// Whether the file has what we have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Yes,
+    /// The disk did not take it. Tried again now and then: with the tokens from before the next start may fail.
+    No,
+}
+
+impl Kept {
+    /// A session that the file already has.
+    pub fn new(folder: Arc<Folder>, session: Session) -> Self {
+        Self { folder, session: Mutex::new((session, Written::Yes)) }
+    }
+
+    /// The session as it is now.
+    pub fn now(&self) -> Session {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The new device is there: from now on the session counts.
+    pub fn confirm(&self, fingerprint: String) -> io::Result<()> {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.0.fingerprint = fingerprint;
+        session.0.save(&self.folder)
+    }
+
+    /// The homeserver gave new tokens.
+    pub fn renew(&self, tokens: SessionTokens) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.0.access_token = tokens.access_token;
+        session.0.refresh_token = tokens.refresh_token;
+        session.1 = Written::No;
+        self.write(&mut session);
+    }
+
+    /// Writes what could not be written before.
+    pub fn settle(&self) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.1 == Written::No {
+            self.write(&mut session);
+        }
+    }
+
+    fn write(&self, session: &mut (Session, Written)) {
+        match session.0.save(&self.folder) {
+            Ok(()) => session.1 = Written::Yes,
+            Err(error) => tracing::error!(
+                %error,
+                hint = "make room on the disk; if talaria ends before, the account may have to be logged in again",
+                "the new Matrix session cannot be kept"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::{device_id, user_id};
+    use talaria_platform::ErrorKind;
+
+    use super::*;
+
+    fn session() -> Session {
+        Session {
+            user: user_id!("@bot:example.org").to_owned(),
+            device: device_id!("ABCDEFGHIJ").to_owned(),
+            access_token: "secret-token".to_owned(),
+            refresh_token: Some("secret-refresh".to_owned()),
+            store: "device-A".to_owned(),
+            fingerprint: "f".to_owned(),
+            opened: 3,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_is_kept_and_its_new_tokens_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::take(dir.path()).await.unwrap());
+        assert!(Session::load(dir.path()).unwrap().is_none());
+
+        session().save(&folder).unwrap();
+        assert!(Session::load(dir.path()).unwrap() == Some(session()));
+
+        let kept = Kept::new(folder, session());
+        kept.renew(SessionTokens { access_token: "next".to_owned(), refresh_token: None });
+        let loaded = Session::load(dir.path()).unwrap().unwrap();
+        assert_eq!((loaded.access_token.as_str(), loaded.refresh_token), ("next", None));
+        assert_eq!(loaded.opened, 3);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_session_is_refused_without_showing_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        folder.write(NAME, br#"{"user": "secret-token", "device": 1}"#).unwrap();
+        let error = Session::load(dir.path()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Fatal);
+        let words = std::error::Error::source(&error).unwrap().to_string();
+        assert!(words.contains("damaged in line 1") && !words.contains("secret"), "{words}");
+    }
+}
