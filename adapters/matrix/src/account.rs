@@ -8,6 +8,7 @@ use talaria_platform::Inbox;
 use tokio::sync::watch;
 
 use crate::login::Opened;
+use crate::outbound::Drafts;
 use crate::rooms::Rooms;
 use crate::settings::Settings;
 
@@ -23,6 +24,8 @@ pub(crate) struct Account {
     pub inbox: Arc<dyn Inbox>,
     /// What must not be forgotten about rooms.
     pub rooms: Rooms,
+    /// Answers that grow at present, as far as they are rendered.
+    pub drafts: Drafts,
     /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
     pub synced: watch::Sender<bool>,
     /// Holds the lock on the account's folder for as long as anybody uses the account.
@@ -33,6 +36,15 @@ impl Account {
     pub fn new(opened: Opened, inbox: Arc<dyn Inbox>, settings: Arc<Settings>) -> Self {
         let (client, own) = (opened.client.clone(), opened.own.clone());
         let rooms = Rooms::new(inbox.clone());
-        Self { client, own, settings, inbox, rooms, synced: watch::Sender::new(false), _opened: opened }
+        Self {
+            client,
+            own,
+            settings,
+            inbox,
+            rooms,
+            drafts: Drafts::default(),
+            synced: watch::Sender::new(false),
+            _opened: opened,
+        }
     }
 }

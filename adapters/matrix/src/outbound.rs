@@ -1,40 +1,224 @@
 //! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
+//!
+//! `content` says what a message says and `html` what its Markdown looks like, `draft` remembers the beginning of
+//! answers that grow, `files` uploads, `recipients` says who can read. Nothing is tried twice here and nothing waits
+//! for a rate limit: the core does that. A message is known by its [`SendKey`], which is the transaction id: for the
+//! same device, the homeserver answers the same key with the message that is there.
 
+mod content;
+mod draft;
+mod files;
+mod html;
+mod picture;
 mod recipients;
 
-use talaria_platform::{Body, Error, ErrorKind, MessageId, Place, SendKey, Signal};
+use std::time::Duration;
+
+use matrix_sdk::config::RequestConfig;
+use matrix_sdk::room::Receipts;
+use matrix_sdk::ruma::api::client::redact::redact_event;
+use matrix_sdk::ruma::serde::Raw;
+use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, TransactionId};
+use matrix_sdk::{Room, RoomState};
+use serde_json::value::RawValue;
+use talaria_platform::{Body, Error, ErrorKind, MessageId, Place, RoomId, SendKey, Signal};
+use tokio::time::timeout;
+use tracing::{debug, error};
 
 use crate::account::Account;
+use crate::error::from_write;
+use crate::rooms::Speech;
 
+pub(crate) use draft::Drafts;
 #[allow(unused_imports, reason = "`login` builds the client with them")]
 pub(crate) use recipients::{decryption, recipients};
 
+/// For one message, with everything that has to happen before it: keys are asked for and sent. A little less than
+/// the core waits, so that the log says what was late.
+const WRITE: Duration = Duration::from_secs(28);
+
+/// For something that is shown for a moment; later nobody wants it.
+const SIGNAL: Duration = Duration::from_secs(10);
+
+/// The longest mark, in bytes: an emoji with everything that may be joined to it.
+const LONGEST_MARK: usize = 32;
+
+/// Posts a message.
 pub(crate) async fn send(
-    _account: &Account,
-    _place: &Place,
-    _key: &SendKey,
-    _body: &Body,
+    account: &Account,
+    place: &Place,
+    key: &SendKey,
+    body: &Body,
 ) -> Result<MessageId, Error> {
-    Err(ErrorKind::Unsupported.into())
+    let room = joined(account, &place.room)?;
+    within(WRITE, async {
+        let speech = account.rooms.may_speak(&room, account.settings.e2ee, body.kind).await?;
+        let body = legible(body);
+        let html = html::render(&body.markdown);
+        let content = match body.files.as_slice() {
+            [] => content::message(place, &body, html),
+            [file] => {
+                let about = files::upload(account, file, speech).await?;
+                content::file(place, &body, html, &about)
+            }
+            // The core sends a message for each.
+            _ => return Err(Error::new(ErrorKind::Rejected, "more than one file in a message")),
+        };
+        post(&room, "m.room.message", key, content.map_err(rejected)?, speech).await
+    })
+    .await
 }
 
+/// Makes a message read differently.
 pub(crate) async fn edit(
-    _account: &Account,
-    _place: &Place,
-    _message: &MessageId,
-    _key: &SendKey,
-    _body: &Body,
+    account: &Account,
+    place: &Place,
+    message: &MessageId,
+    key: &SendKey,
+    body: &Body,
 ) -> Result<(), Error> {
-    Err(ErrorKind::Unsupported.into())
+    let room = joined(account, &place.room)?;
+    event_id(message)?;
+    within(WRITE, async {
+        let speech = account.rooms.may_speak(&room, account.settings.e2ee, body.kind).await?;
+        let body = legible(body);
+        let html = account.drafts.render(message, &body.markdown, body.done);
+        let content = content::edit(message, &body, html).map_err(rejected)?;
+        post(&room, "m.room.message", key, content, speech).await.map(drop)
+    })
+    .await
 }
 
+/// Takes a message back. Without a reason: it would be there for everybody to read.
 pub(crate) async fn delete(
-    _account: &Account,
-    _place: &Place,
-    _message: &MessageId,
-    _key: &SendKey,
+    account: &Account,
+    place: &Place,
+    message: &MessageId,
+    key: &SendKey,
 ) -> Result<(), Error> {
-    Err(ErrorKind::Unsupported.into())
+    let room = joined(account, &place.room)?;
+    let request =
+        redact_event::v3::Request::new(room.room_id().to_owned(), event_id(message)?, key.as_str().into());
+    within(WRITE, async {
+        let sent = account.client.send(request).with_request_config(once(WRITE)).await;
+        sent.map(drop).map_err(|error| from_write(error.into()))
+    })
+    .await
 }
 
-pub(crate) async fn signal(_account: &Account, _place: &Place, _signal: Signal) {}
+/// Shows something for a moment. What fails is not repeated; the next signal is not far.
+pub(crate) async fn signal(account: &Account, place: &Place, signal: Signal) {
+    let Ok(room) = joined(account, &place.room) else { return };
+    let shown = within(SIGNAL, async {
+        match signal {
+            Signal::Typing(typing) => room.typing_notice(typing).await.map_err(from_write),
+            Signal::Read(event) => {
+                let event = OwnedEventId::try_from(event.as_str()).map_err(rejected)?;
+                let receipts = Receipts::new().public_read_receipt(event.clone()).fully_read_marker(event);
+                room.send_multiple_receipts(receipts).await.map_err(from_write)
+            }
+            Signal::React(message, mark) => react(&room, &message, &mark).await,
+        }
+    });
+    if let Err(error) = shown.await {
+        debug!(room = %place.room, kind = ?error.kind(), "a signal was not shown");
+    }
+}
+
+/// Puts a mark on a message. Reactions are never encrypted, so nothing that could be text of a room is let through.
+async fn react(room: &Room, to: &MessageId, mark: &str) -> Result<(), Error> {
+    event_id(to)?;
+    if !is_mark(mark) {
+        return Err(Error::new(ErrorKind::Rejected, "a mark must be a sign, not text"));
+    }
+    let sent =
+        room.send_raw("m.reaction", content::reaction(to, mark)).with_request_config(once(SIGNAL)).await;
+    sent.map(drop).map_err(from_write)
+}
+
+fn is_mark(mark: &str) -> bool {
+    !mark.is_empty()
+        && mark.len() <= LONGEST_MARK
+        && !mark.chars().any(|c| c.is_alphanumeric() || c.is_control() || c.is_whitespace())
+}
+
+/// Sends content to a room, once.
+///
+/// The SDK encrypts it if it knows the room to be encrypted, and it never forgets that: see [`Rooms::may_speak`],
+/// which has asked just before.
+///
+/// [`Rooms::may_speak`]: crate::rooms::Rooms::may_speak
+async fn post(
+    room: &Room,
+    kind: &'static str,
+    key: &SendKey,
+    content: String,
+    speech: Speech,
+) -> Result<MessageId, Error> {
+    let content = Raw::from_json(RawValue::from_string(content).map_err(rejected)?);
+    let transaction = <&TransactionId>::from(key.as_str());
+    let sent = room.send_raw(kind, content).with_transaction_id(transaction).with_request_config(once(WRITE));
+    let sent = sent.await.map_err(from_write)?;
+    if speech == Speech::Encrypted && sent.encryption_info.is_none() {
+        // Cannot happen as things are; if it ever does, somebody must know.
+        error!(room = %room.room_id(), "a message to an encrypted room was not encrypted; stop the gateway and report this");
+    }
+    Ok(MessageId::new(sent.response.event_id.as_str()))
+}
+
+/// The room, if we are in it.
+fn joined(account: &Account, room: &RoomId) -> Result<Room, Error> {
+    let id = OwnedRoomId::try_from(room.as_str()).map_err(|_| ErrorKind::Gone)?;
+    match account.client.get_room(&id) {
+        Some(room) => match room.state() {
+            RoomState::Joined => Ok(room),
+            RoomState::Left | RoomState::Banned => Err(ErrorKind::Gone.into()),
+            // Somebody may yet let us in again, but what was to be said then is old.
+            RoomState::Invited | RoomState::Knocked => Err(ErrorKind::Gone.into()),
+        },
+        // Either the first sync is still to come, or we are not in any such room.
+        None if *account.synced.borrow() => Err(ErrorKind::Gone.into()),
+        None => Err(ErrorKind::Retry { after: None }.into()),
+    }
+}
+
+fn event_id(message: &MessageId) -> Result<OwnedEventId, Error> {
+    OwnedEventId::try_from(message.as_str()).map_err(rejected)
+}
+
+fn legible(body: &Body) -> std::borrow::Cow<'_, Body> {
+    use std::borrow::Cow;
+    match content::legible(&body.markdown) {
+        Cow::Borrowed(_) => Cow::Borrowed(body),
+        Cow::Owned(markdown) => Cow::Owned(Body { markdown, ..body.clone() }),
+    }
+}
+
+/// A request that is made once.
+fn once(time: Duration) -> RequestConfig {
+    RequestConfig::new().disable_retry().timeout(time)
+}
+
+async fn within<T>(time: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let late = |late| Err(Error::new(ErrorKind::Retry { after: None }, late));
+    timeout(time, work).await.unwrap_or_else(late)
+}
+
+fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Rejected, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_a_sign_and_never_text() {
+        for sign in ["👀", "✅", "❌", "👩‍💻", "❤️"] {
+            assert!(is_mark(sign), "{sign}");
+        }
+        for text in ["", "yes", "the password", "1", "👀 secret", &"👀".repeat(9)] {
+            assert!(!is_mark(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Uploads a file of ours, encrypted if the room is.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use matrix_sdk::ruma::OwnedMxcUri;
+use matrix_sdk::ruma::api::client::media::create_content;
+use matrix_sdk::ruma::events::room::EncryptedFile;
+use matrix_sdk_base::crypto::AttachmentEncryptor;
+use serde_json::{Value, json};
+use talaria_platform::{Error, ErrorKind, File};
+
+use super::content::FileContent;
+use super::{once, picture, rejected};
+use crate::account::Account;
+use crate::error::from_http;
+use crate::media::base_name;
+use crate::rooms::Speech;
+
+/// For one upload. The core gives up earlier if it wants to.
+const UPLOAD: Duration = Duration::from_secs(300);
+
+/// Uploads a file and says what a message has to say about it. If the message is then sent again, the file is uploaded
+/// again; what counts is the message, and that is there once.
+pub(super) async fn upload(
+    account: &Account,
+    file: &File,
+    speech: Speech,
+) -> Result<FileContent<'static>, Error> {
+    let mut info = json!({ "mimetype": file.mime, "size": file.content.len() });
+    let msgtype = msgtype(&file.mime);
+    if msgtype == "m.image"
+        && let Some((width, height)) = picture::size(&file.content)
+    {
+        info["w"] = width.into();
+        info["h"] = height.into();
+    }
+    let source = match speech {
+        Speech::Plain => {
+            let uri = put(account, file.content.clone(), &file.mime).await?;
+            ("url", Value::from(uri.as_str()))
+        }
+        Speech::Encrypted => {
+            let (sealed, keys) = seal(file.content.clone()).await?;
+            // Neither its type nor its name: the homeserver needs to know neither.
+            let uri = put(account, sealed, "application/octet-stream").await?;
+            let file = EncryptedFile::new(uri, keys.encryption_info, keys.hashes);
+            ("file", serde_json::to_value(file).map_err(rejected)?)
+        }
+    };
+    Ok(FileContent { msgtype, name: base_name(&file.name).into(), info, source })
+}
+
+/// Only what clients show as it is. Anything else, SVG above all, is a file to be opened by somebody's decision.
+fn msgtype(mime: &str) -> &'static str {
+    match mime.split_once('/') {
+        Some(("image", "png" | "jpeg" | "gif" | "webp")) => "m.image",
+        Some(("audio", _)) => "m.audio",
+        Some(("video", _)) => "m.video",
+        _ => "m.file",
+    }
+}
+
+async fn put(account: &Account, content: Vec<u8>, mime: &str) -> Result<OwnedMxcUri, Error> {
+    let mut request = create_content::v3::Request::new(content);
+    request.content_type = Some(mime.to_owned());
+    let sent = account.client.send(request).with_request_config(once(UPLOAD)).await;
+    sent.map(|response| response.content_uri).map_err(from_http)
+}
+
+async fn seal(content: Vec<u8>) -> Result<(Vec<u8>, matrix_sdk::encryption::MediaEncryptionInfo), Error> {
+    let sealing = tokio::task::spawn_blocking(move || {
+        let mut content = content.as_slice();
+        let mut sealed = Vec::with_capacity(content.len());
+        let mut encryptor = AttachmentEncryptor::new(&mut content);
+        encryptor.read_to_end(&mut sealed).map_err(rejected)?;
+        Ok((sealed, encryptor.finish()))
+    });
+    sealing.await.map_err(|broken| Error::new(ErrorKind::Retry { after: None }, broken))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pictures_that_clients_show_are_pictures() {
+        for (mime, kind) in [
+            ("image/png", "m.image"),
+            ("image/svg+xml", "m.file"),
+            ("audio/ogg", "m.audio"),
+            ("video/mp4", "m.video"),
+            ("text/html", "m.file"),
+            ("nonsense", "m.file"),
+        ] {
+            assert_eq!(msgtype(mime), kind, "{mime}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Markdown as the HTML that Matrix allows.
+//!
+//! The HTML is written here, tag by tag, from the parser's events: whatever is not written below cannot occur in it,
+//! and every piece of text and every address passes [`Writer::text`] or [`Writer::attribute`]. HTML that the model
+//! wrote is shown as the text it is. Pictures from elsewhere become links, because a client that loads them tells
+//! their owner who reads along. A link to a person is a link and no mention: whom a message mentions is said by
+//! `m.mentions` alone, which is always empty, so nobody's phone rings because of what a model wrote.
+//!
+//! Work and size are linear in the text, whatever it is: nesting is bounded, and so is the result.
+
+use std::ops::Range;
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag};
+
+/// Tags inside tags; what is nested deeper keeps its text and loses its tags. Clients stop at about a hundred.
+const DEEPEST: usize = 32;
+
+/// More HTML than this cannot be sent anyway. A table of many columns grows with the square of its source.
+const LARGEST: usize = 100_000;
+
+/// The longest name of a programming language.
+const LONGEST_LANGUAGE: usize = 32;
+
+/// Addresses that may be linked to; everything else is shown without its address.
+const SCHEMES: [&str; 4] = ["https://", "http://", "mailto:", "matrix:"];
+
+/// Some Markdown, rendered.
+#[derive(Debug, Default)]
+pub(super) struct Rendered {
+    /// The blocks, one after the other.
+    pub html: String,
+    /// Whether it shows anything that the Markdown as it is would not.
+    pub formatted: bool,
+    /// How many blocks there are, and whether they are paragraphs.
+    pub blocks: usize,
+    pub paragraphs: usize,
+    /// Where the last block begins, of those whose first line is complete: the beginning of a line says little
+    /// about what it will be. What is before it is as it will be, whatever text follows.
+    pub last: Option<Mark>,
+    /// It was too much, and the rest is missing.
+    pub overflown: bool,
+}
+
+/// A place between two blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// Where it is in the Markdown, and in the HTML.
+    pub markdown: usize,
+    pub html: usize,
+    /// What is before it.
+    pub blocks: usize,
+    pub paragraphs: usize,
+}
+
+/// The HTML of a whole text; `None` if it has no formatting, or too much.
+pub(super) fn render(markdown: &str) -> Option<String> {
+    finish(write(markdown))
+}
+
+/// The HTML of a rendered text, as it is sent.
+pub(super) fn finish(rendered: Rendered) -> Option<String> {
+    let Rendered { mut html, formatted, blocks, paragraphs, overflown, .. } = rendered;
+    if !formatted || overflown || html.is_empty() {
+        return None;
+    }
+    // A line is a line: in a paragraph of its own it would stand apart from the bubble around it.
+    if (blocks, paragraphs) == (1, 1)
+        && let Some(line) = html.strip_prefix("<p>").and_then(|html| html.strip_suffix("</p>"))
+    {
+        html = line.to_owned();
+    }
+    Some(html)
+}
+
+/// Renders Markdown, with what is needed to go on from the middle.
+pub(super) fn write(markdown: &str) -> Rendered {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let complete = markdown.rfind('\n').map_or(0, |end| end + 1);
+    let mut writer = Writer {
+        markdown,
+        complete,
+        out: Rendered {
+            html: String::with_capacity(markdown.len() + markdown.len() / 4),
+            ..Rendered::default()
+        },
+        open: Vec::new(),
+        links: 0,
+        head: false,
+    };
+    writer.out.formatted = has_escapes(markdown);
+    for (event, place) in Parser::new_ext(markdown, options).into_offset_iter() {
+        writer.event(event, place);
+        if writer.out.html.len() > LARGEST {
+            writer.out.overflown = true;
+            break;
+        }
+    }
+    writer.out
+}
+
+/// How something that is open ends.
+enum End {
+    Tag(&'static str),
+    /// It was nested too deeply for a tag of its own.
+    Nothing,
+    /// A link, and the word for it if it has none of its own.
+    Link(&'static str),
+    /// A link that could not be made one.
+    NoLink,
+}
+
+struct Writer<'a> {
+    markdown: &'a str,
+    /// Behind the last line end of the Markdown.
+    complete: usize,
+    out: Rendered,
+    /// What is open, and how it ends.
+    open: Vec<End>,
+    /// Links and pictures that are open. Only the outermost has a tag.
+    links: usize,
+    /// In the first row of a table.
+    head: bool,
+}
+
+impl Writer<'_> {
+    fn event(&mut self, event: Event<'_>, place: Range<usize>) {
+        if self.open.is_empty() {
+            self.block(&event, place.start);
+        }
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(_) => self.end(),
+            Event::Text(text) => self.text(&text),
+            Event::Html(html) => {
+                for line in html.split_inclusive('\n') {
+                    self.text(line.trim_end_matches('\n'));
+                    if line.ends_with('\n') {
+                        self.raw("<br>");
+                    }
+                }
+            }
+            // The one tag that models write for want of Markdown, in the cells of tables.
+            Event::InlineHtml(html) if is_line_break(&html) => self.formatting("<br>"),
+            Event::InlineHtml(html) => self.text(&html),
+            Event::Code(code) => {
+                self.formatting("<code>");
+                self.text(&code);
+                self.raw("</code>");
+            }
+            Event::SoftBreak => self.raw("<br>"),
+            Event::HardBreak => self.formatting("<br>"),
+            Event::Rule => self.formatting("<hr>"),
+            Event::TaskListMarker(done) => self.formatting(if done { "☑ " } else { "☐ " }),
+            // Not switched on.
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.text(&text)
+            }
+        }
+    }
+
+    /// Notes where a block begins.
+    fn block(&mut self, event: &Event<'_>, start: usize) {
+        let paragraph = match event {
+            Event::Start(tag) => *tag == Tag::Paragraph,
+            Event::Rule => false,
+            _ => return,
+        };
+        let Rendered { blocks, paragraphs, ref html, .. } = self.out;
+        // Its line may begin with blanks, which mean something.
+        let line = self.markdown.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+        if line < self.complete {
+            self.out.last = Some(Mark { markdown: line, html: html.len(), blocks, paragraphs });
+        }
+        self.out.blocks += 1;
+        self.out.paragraphs += usize::from(paragraph);
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        if !matches!(tag, Tag::Paragraph | Tag::HtmlBlock) {
+            self.out.formatted = true;
+        }
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => self.tag("<p>", "</p>"),
+            Tag::Heading { level, .. } => {
+                let (open, close) = match level {
+                    HeadingLevel::H1 => ("<h1>", "</h1>"),
+                    HeadingLevel::H2 => ("<h2>", "</h2>"),
+                    HeadingLevel::H3 => ("<h3>", "</h3>"),
+                    HeadingLevel::H4 => ("<h4>", "</h4>"),
+                    HeadingLevel::H5 => ("<h5>", "</h5>"),
+                    HeadingLevel::H6 => ("<h6>", "</h6>"),
+                };
+                self.tag(open, close);
+            }
+            Tag::BlockQuote(_) => self.tag("<blockquote>", "</blockquote>"),
+            Tag::CodeBlock(kind) => self.code_block(&kind),
+            Tag::List(None) => self.tag("<ul>", "</ul>"),
+            Tag::List(Some(1)) => self.tag("<ol>", "</ol>"),
+            Tag::List(Some(first)) => self.tag(&format!("<ol start=\"{first}\">"), "</ol>"),
+            Tag::Item => self.tag("<li>", "</li>"),
+            Tag::Table(_) => self.tag("<table>", "</tbody></table>"),
+            Tag::TableHead => {
+                self.head = true;
+                self.tag("<thead><tr>", "</tr></thead><tbody>");
+            }
+            Tag::TableRow => {
+                self.head = false;
+                self.tag("<tr>", "</tr>");
+            }
+            Tag::TableCell if self.head => self.tag("<th>", "</th>"),
+            Tag::TableCell => self.tag("<td>", "</td>"),
+            Tag::Emphasis => self.tag("<em>", "</em>"),
+            Tag::Strong => self.tag("<strong>", "</strong>"),
+            Tag::Strikethrough => self.tag("<del>", "</del>"),
+            Tag::Link { link_type: LinkType::Email, dest_url, .. } => {
+                self.link(&format!("mailto:{dest_url}"), "link");
+            }
+            Tag::Link { dest_url, .. } => self.link(&dest_url, "link"),
+            Tag::Image { dest_url, .. } => self.link(&dest_url, "image"),
+            // Not switched on.
+            Tag::FootnoteDefinition(_)
+            | Tag::DefinitionList
+            | Tag::DefinitionListTitle
+            | Tag::DefinitionListDefinition
+            | Tag::Superscript
+            | Tag::Subscript
+            | Tag::MetadataBlock(_) => self.tag("", ""),
+        }
+    }
+
+    fn end(&mut self) {
+        match self.open.pop() {
+            Some(End::Link(word)) => {
+                self.links -= 1;
+                // A picture without words is still to be seen, and a link without words cannot be followed.
+                if self.out.html.ends_with("\">") {
+                    self.raw(word);
+                }
+                self.raw("</a>");
+            }
+            Some(End::NoLink) => self.links -= 1,
+            Some(End::Tag(close)) => {
+                // What a block of HTML ends with.
+                if close == "</p>" && self.out.html.ends_with("<br>") {
+                    self.out.html.truncate(self.out.html.len() - "<br>".len());
+                }
+                self.raw(close);
+            }
+            Some(End::Nothing) | None => {}
+        }
+    }
+
+    fn code_block(&mut self, kind: &CodeBlockKind<'_>) {
+        let language = match kind {
+            CodeBlockKind::Fenced(info) => info.split([' ', ',', '{', '\t']).next().unwrap_or_default(),
+            CodeBlockKind::Indented => "",
+        };
+        let known = |c: char| c.is_ascii_alphanumeric() || "+#-_.".contains(c);
+        match !language.is_empty() && language.len() <= LONGEST_LANGUAGE && language.chars().all(known) {
+            true => self.tag(&format!("<pre><code class=\"language-{language}\">"), "</code></pre>"),
+            false => self.tag("<pre><code>", "</code></pre>"),
+        }
+    }
+
+    fn link(&mut self, address: &str, word: &'static str) {
+        let allowed = SCHEMES.iter().any(|scheme| {
+            address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        });
+        self.links += 1;
+        if allowed && self.links == 1 && self.open.len() < DEEPEST {
+            self.raw("<a href=\"");
+            self.attribute(address);
+            self.raw("\">");
+            self.open.push(End::Link(word));
+        } else {
+            self.open.push(End::NoLink);
+        }
+    }
+
+    fn tag(&mut self, open: &str, close: &'static str) {
+        if self.open.len() < DEEPEST {
+            self.raw(open);
+            self.open.push(End::Tag(close));
+        } else {
+            self.open.push(End::Nothing);
+        }
+    }
+
+    /// A tag that is formatting by itself.
+    fn formatting(&mut self, tag: &str) {
+        self.out.formatted = true;
+        self.raw(tag);
+    }
+
+    fn raw(&mut self, tag: &str) {
+        self.out.html.push_str(tag);
+    }
+
+    fn text(&mut self, text: &str) {
+        escape(&mut self.out.html, text, |byte| match byte {
+            b'<' => Some("&lt;"),
+            b'>' => Some("&gt;"),
+            b'&' => Some("&amp;"),
+            _ => None,
+        });
+    }
+
+    fn attribute(&mut self, text: &str) {
+        escape(&mut self.out.html, text, |byte| match byte {
+            b'<' => Some("&lt;"),
+            b'>' => Some("&gt;"),
+            b'&' => Some("&amp;"),
+            b'"' => Some("&quot;"),
+            b'\'' => Some("&#39;"),
+            _ => None,
+        });
+    }
+}
+
+fn escape(html: &mut String, text: &str, special: impl Fn(u8) -> Option<&'static str>) {
+    let mut copied = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if let Some(escaped) = special(byte) {
+            html.push_str(&text[copied..at]);
+            html.push_str(escaped);
+            copied = at + 1;
+        }
+    }
+    html.push_str(&text[copied..]);
+}
+
+fn is_line_break(html: &str) -> bool {
+    let name = html.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
+    name.eq_ignore_ascii_case("br")
+}
+
+/// Whether Markdown reads differently from what is written although nothing is marked: `\*`, `&amp;`.
+fn has_escapes(markdown: &str) -> bool {
+    markdown.as_bytes().windows(2).any(|pair| match pair[0] {
+        b'\\' => pair[1].is_ascii_punctuation(),
+        b'&' => pair[1].is_ascii_alphanumeric() || pair[1] == b'#',
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests;
