@@ -1,11 +1,152 @@
 //! Reads rooms: one sync after the other, each committed before the next.
+//!
+//! Our own position, committed together with what came, is the truth; the SDK's is not (see `start`). One response
+//! is one batch. What a response leaves out is read by `gap`; what cannot be decrypted waits in `parked`; invitations
+//! wait at the `doors`. `room` and `translate` turn the rest into events for the core, and the pure files beneath them
+//! (`wire`, `mention`, `text`, `trust`) read what people wrote, none of it trusted.
 
-use talaria_platform::{CancellationToken, Error};
+mod cursor;
+mod doors;
+mod filter;
+mod gap;
+mod lookup;
+mod mention;
+mod parked;
+mod patience;
+mod people;
+mod room;
+mod start;
+mod sync;
+mod text;
+mod translate;
+mod trust;
+mod update;
+mod wire;
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use matrix_sdk::ruma::{OwnedRoomId, RoomId};
+use matrix_sdk::sync::SyncResponse;
+use talaria_platform::{Batch, CancellationToken, Error, ErrorKind, InboxError};
 
 use crate::account::Account;
+use doors::Doors;
+use lookup::Lookup;
+use parked::Parked;
+use patience::Patience;
+use room::From;
+use sync::Failure;
 
 /// Reads until `stop`.
-pub(crate) async fn read(_account: &Account, stop: &CancellationToken) -> Result<(), Error> {
-    stop.cancelled().await;
-    Ok(())
+pub(crate) async fn read(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
+    let reader = Reader {
+        account,
+        lookup: Lookup::new(&account.own),
+        parked: Parked::new(account.settings.unreadable_after),
+        doors: Doors::default(),
+        plaintext: Warned::default(),
+    };
+    // Whatever is dropped here was not committed, and will be read again.
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        read = reader.read() => read,
+    }
+}
+
+/// One account being read.
+struct Reader<'a> {
+    account: &'a Account,
+    lookup: Lookup,
+    parked: Parked,
+    doors: Doors,
+    /// Encrypted rooms where somebody wrote in the clear.
+    plaintext: Warned,
+}
+
+impl Reader<'_> {
+    /// Ends only with an error.
+    async fn read(&self) -> Result<(), Error> {
+        let since = self.start().await?;
+        tokio::select! {
+            read = self.follow_stream(since) => read,
+            reopened = self.reopen() => reopened,
+            answered = self.answer_doors() => answered,
+        }
+    }
+
+    async fn follow_stream(&self, mut since: String) -> Result<(), Error> {
+        let mut patience = Patience::default();
+        // The first response after a pause brings what happened meanwhile, and must not wait for more.
+        let mut away = true;
+        loop {
+            let response = match sync::next(&self.account.client, &since, !away).await {
+                Ok(response) => response,
+                Err(Failure::Over(error)) => return Err(error),
+                Err(Failure::Away(after)) => {
+                    if !patience.is_tried() {
+                        tracing::warn!("the homeserver is away; it is asked again until it is back");
+                    }
+                    away = true;
+                    tokio::time::sleep(patience.next(after)).await;
+                    continue;
+                }
+                Err(Failure::Lost) => {
+                    let first = sync::first(&self.account.client).await?;
+                    self.give_up(&since, &first.next_batch).await?;
+                    since = first.next_batch;
+                    continue;
+                }
+            };
+            if patience.is_tried() {
+                tracing::info!("the homeserver is back");
+                patience.rest();
+            }
+            since = self.take(response, &since, away).await?;
+            away = false;
+        }
+    }
+
+    /// Takes one response over and gives the position after it.
+    async fn take(&self, response: SyncResponse, since: &str, away: bool) -> Result<String, Error> {
+        let SyncResponse { next_batch, rooms, .. } = response;
+        self.account.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+        if !rooms.invited.is_empty() {
+            self.doors.invited(rooms.invited.keys().cloned());
+        }
+        let news = self.news(update::processed(rooms), From { since: Some(since), away }).await?;
+        if next_batch != since {
+            self.commit(Batch { events: news.events, parked: news.parked, cursor: None }, &next_batch)
+                .await?;
+        }
+        Ok(next_batch)
+    }
+}
+
+/// Rooms that were warned of.
+#[derive(Default)]
+struct Warned(Mutex<HashSet<OwnedRoomId>>);
+
+impl Warned {
+    /// Rooms that are remembered; beyond that a room is simply not warned of.
+    const MOST: usize = 1_000;
+
+    /// Whether this is the first time for a room.
+    fn first_in(&self, room: &RoomId) -> bool {
+        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.len() < Self::MOST && rooms.insert(room.to_owned())
+    }
+}
+
+/// Nothing was taken: the next run reads it again from the cursor.
+fn store_failed(error: InboxError) -> Error {
+    Error::new(ErrorKind::Retry { after: None }, error)
+}
+
+/// Wall time in milliseconds. Only what must survive a restart is measured by it.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,176 @@
+//! Reads what a sync left out, back to where we were.
+//!
+//! A homeserver sends only the newest events of a room and says that there are more. Those are asked for page by
+//! page, backwards, until our own position: no further, or a room's whole history would be answered.
+
+use matrix_sdk::Room;
+use matrix_sdk::deserialized_responses::TimelineEvent;
+use matrix_sdk::ruma::api::client::message::get_message_events::v3::Request;
+use matrix_sdk::ruma::events::AnyTimelineEvent;
+use matrix_sdk::ruma::serde::Raw;
+use matrix_sdk::ruma::{UserId, uint};
+use talaria_platform::{Error, ErrorKind};
+
+use super::patience::{insist, once};
+use super::update::unseal;
+use super::wire::{self, Change, What};
+use crate::error::{from_http, kind_of};
+
+/// Events of one room that are read at most; whoever comes back later than that has other worries than an answer
+/// to each.
+const MOST: usize = 500;
+/// Pages that are read at most: those beyond `MOST` only to say how much was missed.
+const PAGES: usize = 25;
+
+/// What was in a gap.
+#[derive(Default)]
+pub(super) struct Gap {
+    /// The newest `MOST` events, oldest first.
+    pub events: Vec<TimelineEvent>,
+    /// Messages that were left out; at least so many.
+    pub missed: u64,
+    /// Whether the gap is not closed: what changed in there is not known.
+    pub open: bool,
+}
+
+/// Reads from `from` back to `to`, or to where we came into the room.
+pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Result<Gap, Error> {
+    let mut found = Found { newest: Vec::new(), missed: 0, arrived: false };
+    let mut from = from.to_owned();
+    let mut open = true;
+    for _ in 0..PAGES {
+        let mut request = Request::backward(room.room_id().to_owned()).from(from.clone());
+        request.to = Some(to.to_owned());
+        request.limit = uint!(100);
+        let ask = || async { room.client().send(request.clone()).with_request_config(once()).await };
+        let page = match insist("a page of history", ask).await {
+            Ok(page) => page,
+            Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(from_http(error)),
+            Err(error) => {
+                tracing::warn!(room = %room.room_id(), %error, "what happened in a room meanwhile cannot be read");
+                // How many there are nobody says; that there are some, the homeserver did.
+                found.missed = found.missed.max(1);
+                break;
+            }
+        };
+        for event in page.chunk {
+            found.take(own, event);
+        }
+        match page.end {
+            Some(end) if !found.arrived && end != from => from = end,
+            Some(_) | None => {
+                open = false;
+                break;
+            }
+        }
+    }
+    let Found { newest, mut missed, .. } = found;
+    if open {
+        missed = missed.max(1);
+    }
+    let mut events = Vec::with_capacity(newest.len());
+    for event in newest.into_iter().rev() {
+        events.push(unseal(room, event.cast()).await);
+    }
+    Ok(Gap { events, missed, open })
+}
+
+/// What was found so far, reading backwards.
+struct Found {
+    /// Newest first.
+    newest: Vec<Raw<AnyTimelineEvent>>,
+    missed: u64,
+    /// Our own arrival was found: what was before is none of our business.
+    arrived: bool,
+}
+
+impl Found {
+    fn take(&mut self, own: &UserId, event: Raw<AnyTimelineEvent>) {
+        if self.arrived {
+            return;
+        }
+        let json = event.json().get();
+        self.arrived = is_arrival_of(own, json);
+        if self.newest.len() < MOST || self.arrived {
+            self.newest.push(event);
+        } else if is_message_to(own, json) {
+            self.missed += 1;
+        }
+    }
+}
+
+/// Whether an event is our own coming into the room.
+pub(super) fn is_arrival_of(own: &UserId, json: &str) -> bool {
+    wire::read(json)
+        .is_some_and(|event| matches!(event.what, What::Member { who, change: Change::Came } if who == own))
+}
+
+/// Whether an event is something that somebody else said, as far as can be seen without decrypting it.
+pub(super) fn is_message_to(own: &UserId, json: &str) -> bool {
+    wire::read(json).is_some_and(|event| match event.what {
+        What::Said(_) | What::Sealed { edit: false, .. } => event.sender != own,
+        What::Edited { .. }
+        | What::Deleted { .. }
+        | What::Reacted { .. }
+        | What::Member { .. }
+        | What::Upgraded { .. }
+        | What::Sealed { edit: true, .. }
+        | What::Nothing => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::user_id;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found(events: impl IntoIterator<Item = Value>) -> Found {
+        let mut found = Found { newest: Vec::new(), missed: 0, arrived: false };
+        for event in events {
+            let event = Raw::from_json_string(event.to_string()).expect("JSON");
+            found.take(user_id!("@bot:example.org"), event);
+        }
+        found
+    }
+
+    fn said(id: usize, sender: &str) -> Value {
+        json!({"type": "m.room.encrypted", "event_id": format!("${id}"), "sender": sender, "content": {}})
+    }
+
+    fn joined(before: &str) -> Value {
+        json!({"type": "m.room.member", "event_id": "$join", "sender": "@bot:example.org",
+            "state_key": "@bot:example.org", "content": {"membership": "join"},
+            "unsigned": {"prev_content": {"membership": before}}})
+    }
+
+    #[test]
+    fn reading_back_ends_where_we_came_in() {
+        let history = [said(3, "@ann:example.org"), joined("invite"), said(2, "@ann:example.org")];
+        let found = found(history);
+
+        assert!(found.arrived);
+        assert_eq!(found.newest.len(), 2);
+        assert_eq!(found.missed, 0);
+    }
+
+    #[test]
+    fn a_new_name_of_ours_is_no_arrival() {
+        let found = found([said(3, "@ann:example.org"), joined("join"), said(2, "@ann:example.org")]);
+
+        assert!(!found.arrived);
+        assert_eq!(found.newest.len(), 3);
+    }
+
+    #[test]
+    fn beyond_the_bound_only_messages_of_others_are_counted() {
+        let many = (0..MOST).map(|id| said(id, "@ann:example.org"));
+        let beyond =
+            [said(1001, "@ann:example.org"), said(1002, "@bot:example.org"), joined("join"), json!("junk")];
+        let found = found(many.chain(beyond));
+
+        assert_eq!(found.newest.len(), MOST);
+        assert_eq!(found.missed, 1);
+    }
+}

@@ -1,0 +1,282 @@
+//! Earlier messages: what a reply is about, and whether a thread is one of ours.
+//!
+//! The homeserver is asked for them one by one, so both the asking and the remembering are bounded: a room full of
+//! replies must not stop the reading of the others.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use matrix_sdk::Room;
+use matrix_sdk::config::RequestConfig;
+use matrix_sdk::deserialized_responses::{
+    TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
+};
+use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, UserId};
+use serde_json::Value;
+use talaria_platform::Quote;
+
+use super::text;
+use super::wire::{self, What};
+
+/// The most that is repeated of an earlier message, in characters.
+const QUOTE: usize = 2_000;
+/// Events that may be asked for while one response is read.
+const ASKED: u32 = 200;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Events and threads that are remembered of each sort. A thousand conversations back is far enough; older ones are
+/// asked for.
+const REMEMBERED: usize = 2_000;
+
+/// What we know of earlier messages.
+pub(super) struct Lookup {
+    own: matrix_sdk::ruma::OwnedUserId,
+    /// Messages of ours.
+    ours: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
+    /// Threads that we take part in.
+    threads: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
+    /// Threads that we did not take part in when we asked.
+    others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
+    /// What may still be asked.
+    left: AtomicU32,
+}
+
+/// An earlier message.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    /// Whether we wrote it.
+    pub ours: bool,
+    pub quote: Option<Quote>,
+}
+
+impl Lookup {
+    pub fn new(own: &UserId) -> Self {
+        Self {
+            own: own.to_owned(),
+            ours: Mutex::default(),
+            threads: Mutex::default(),
+            others: Mutex::default(),
+            left: AtomicU32::new(ASKED),
+        }
+    }
+
+    /// Another response is read.
+    pub fn renew(&self) {
+        self.left.store(ASKED, Ordering::Relaxed);
+    }
+
+    /// Remembers a message of ours and the thread it is in.
+    pub fn wrote(&self, room: &Room, event: &EventId, thread: Option<&EventId>) {
+        insert(&self.ours, key(room, event));
+        if let Some(thread) = thread {
+            insert(&self.threads, key(room, thread));
+        }
+    }
+
+    /// Whether we take part in a thread, or began it.
+    pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> bool {
+        let key = key(room, root);
+        if has(&self.threads, &key) || has(&self.ours, &key) {
+            return true;
+        }
+        if has(&self.others, &key) {
+            return false;
+        }
+        let Some(event) = self.ask(room, root).await else { return false };
+        let ours = participates(&self.own, event.raw().json().get());
+        insert(if ours { &self.threads } else { &self.others }, key);
+        ours
+    }
+
+    /// The message that a reply is about. In an encrypted room only what was encrypted is repeated: the rest is
+    /// whatever the homeserver likes.
+    pub async fn earlier(&self, room: &Room, id: &EventId, encrypted: bool) -> Earlier {
+        let known = has(&self.ours, &key(room, id));
+        let Some(event) = self.ask(room, id).await else { return Earlier { ours: known, quote: None } };
+        let ours = known || event.sender().is_some_and(|sender| sender == self.own);
+        if ours {
+            insert(&self.ours, key(room, id));
+        }
+        let Some((sender, words)) = reads_now(&event, encrypted) else {
+            return Earlier { ours, quote: None };
+        };
+        let author = if sender == self.own { None } else { Some(called(room, &sender).await) };
+        Earlier { ours, quote: Some(Quote { author, text: text::beginning(&words, QUOTE) }) }
+    }
+
+    async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
+        let less = |left: u32| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
+            tracing::debug!(room = %room.room_id(), "too many replies at once: not all are looked up");
+            return None;
+        }
+        // Two attempts: a lost connection must not decide whether we are meant.
+        let config = RequestConfig::new().retry_limit(2).timeout(TIMEOUT);
+        let asked = tokio::time::timeout(TIMEOUT * 2, room.event(id, Some(config))).await;
+        match asked {
+            Ok(Ok(event)) => Some(event),
+            Ok(Err(error)) => {
+                tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// Who wrote an event and what it says by now.
+fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(matrix_sdk::ruma::OwnedUserId, String)> {
+    // A replacement of something encrypted counts only if it was encrypted as well.
+    let replaced = match &event.kind {
+        TimelineEventKind::Decrypted(decrypted) => decrypted
+            .unsigned_encryption_info
+            .as_ref()
+            .and_then(|parts| parts.get(&UnsignedEventLocation::RelationsReplace))
+            .is_some_and(|part| matches!(part, UnsignedDecryptionResult::Decrypted(_))),
+        TimelineEventKind::PlainText { .. } if encrypted => return None,
+        TimelineEventKind::PlainText { .. } => true,
+        TimelineEventKind::UnableToDecrypt { .. } => return None,
+    };
+    words(event.raw().json().get(), replaced)
+}
+
+fn words(json: &str, replaced: bool) -> Option<(matrix_sdk::ruma::OwnedUserId, String)> {
+    let happening = wire::read(json)?;
+    let What::Said(said) = happening.what else { return None };
+    let newest = if replaced { replacement(json, &happening.sender) } else { None };
+    let (message, is_reply) = match &newest {
+        Some(newest) => (&newest.message, false),
+        None => (&said.message, said.reply_to.is_some()),
+    };
+    // Notices are what we say ourselves about turns: they may be asked about.
+    let words = text::of(message, is_reply, happening.sender.localpart())
+        .unwrap_or_else(|| message.body().to_owned());
+    Some((happening.sender, words))
+}
+
+/// The newest replacement by the author, where the homeserver has put one into the event.
+fn replacement(json: &str, author: &UserId) -> Option<wire::Said> {
+    let event: Value = serde_json::from_str(json).ok()?;
+    let edit = event.get("unsigned")?.get("m.relations")?.get("m.replace")?;
+    let edit = wire::read(&edit.to_string())?;
+    match edit.what {
+        What::Edited { said, .. } if edit.sender == author => Some(said),
+        _ => None,
+    }
+}
+
+/// Whether the first event of a thread says that we take part, or is ours.
+fn participates(own: &UserId, json: &str) -> bool {
+    let Ok(event) = serde_json::from_str::<Value>(json) else { return false };
+    let thread = event.get("unsigned").and_then(|unsigned| unsigned.get("m.relations")?.get("m.thread"));
+    let takes_part = thread.and_then(|thread| thread.get("current_user_participated")?.as_bool());
+    takes_part == Some(true) || event.get("sender").and_then(Value::as_str) == Some(own.as_str())
+}
+
+/// What somebody is called in a room: their name, or the id if they have none.
+pub(super) async fn called(room: &Room, user: &UserId) -> String {
+    shown_name(room, user).await.unwrap_or_else(|| user.to_string())
+}
+
+/// The name somebody has in a room.
+pub(super) async fn shown_name(room: &Room, user: &UserId) -> Option<String> {
+    let member = room.get_member_no_sync(user).await.ok().flatten()?;
+    text::name(member.display_name()?)
+}
+
+fn key(room: &Room, event: &EventId) -> (OwnedRoomId, OwnedEventId) {
+    (room.room_id().to_owned(), event.to_owned())
+}
+
+fn has<T: Eq + Hash + Clone>(recent: &Mutex<Recent<T>>, value: &T) -> bool {
+    recent.lock().unwrap_or_else(PoisonError::into_inner).known.contains(value)
+}
+
+fn insert<T: Eq + Hash + Clone>(recent: &Mutex<Recent<T>>, value: T) {
+    recent.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+}
+
+/// The last `REMEMBERED` values.
+struct Recent<T> {
+    known: HashSet<T>,
+    order: VecDeque<T>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Eq + Hash + Clone> Recent<T> {
+    fn insert(&mut self, value: T) {
+        if !self.known.insert(value.clone()) {
+            return;
+        }
+        self.order.push_back(value);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::user_id;
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(edit_by: &str) -> String {
+        json!({"type": "m.room.message", "event_id": "$1", "sender": "@ann:example.org",
+            "content": {"msgtype": "m.text", "body": "old"},
+            "unsigned": {"m.relations": {"m.replace": {
+                "type": "m.room.message", "event_id": "$2", "sender": edit_by,
+                "content": {"msgtype": "m.text", "body": "* new", "m.new_content": {"msgtype": "m.text", "body": "new"},
+                    "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}}}}})
+        .to_string()
+    }
+
+    #[test]
+    fn a_message_reads_as_its_author_last_edited_it() {
+        let text = |json: &str, replaced| words(json, replaced).map(|(_, text)| text);
+
+        assert_eq!(text(&message("@ann:example.org"), true).as_deref(), Some("new"));
+        assert_eq!(text(&message("@ann:example.org"), false).as_deref(), Some("old"));
+        assert_eq!(text(&message("@eve:example.org"), true).as_deref(), Some("old"));
+        assert_eq!(text(r#"{"unsigned": 1}"#, true), None);
+    }
+
+    #[test]
+    fn a_thread_is_ours_if_we_began_it_or_wrote_in_it() {
+        let own = user_id!("@bot:example.org");
+        let thread = |participated: Value| {
+            json!({"sender": "@ann:example.org",
+                "unsigned": {"m.relations": {"m.thread": {"current_user_participated": participated}}}})
+            .to_string()
+        };
+
+        assert!(participates(own, &thread(json!(true))));
+        assert!(!participates(own, &thread(json!(false))));
+        assert!(!participates(own, &thread(json!("true"))));
+        assert!(participates(own, r#"{"sender": "@bot:example.org"}"#));
+        assert!(!participates(own, r#"{"sender": "@ann:example.org"}"#));
+        assert!(!participates(own, "[]"));
+    }
+
+    #[test]
+    fn only_so_much_is_remembered() {
+        let mut recent = Recent::default();
+        for number in 0..=REMEMBERED {
+            recent.insert(number);
+            recent.insert(number);
+        }
+        assert_eq!(recent.known.len(), REMEMBERED);
+        assert!(!recent.known.contains(&0) && recent.known.contains(&REMEMBERED));
+    }
+}

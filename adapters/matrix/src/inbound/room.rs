@@ -1,0 +1,148 @@
+//! The news of one room as events for the core.
+
+use std::collections::HashSet;
+
+use matrix_sdk::Room;
+use matrix_sdk::deserialized_responses::TimelineEvent;
+use matrix_sdk::ruma::OwnedRoomId;
+use matrix_sdk::ruma::events::direct::DirectEventContent;
+use talaria_platform::{Error, Event, EventId, EventKind};
+
+use super::gap::{self, is_arrival_of, is_message_to};
+use super::translate::{About, Outcome, moved};
+use super::update::Update;
+use super::wire::{self, Change, What};
+use super::{Reader, people, store_failed};
+
+/// Messages older than this are not answered when we come back: nobody waits for that any more.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What one response comes to.
+#[derive(Default)]
+pub(super) struct News {
+    pub events: Vec<Event>,
+    pub parked: Vec<(String, String)>,
+}
+
+/// Where a response continues.
+#[derive(Clone, Copy)]
+pub(super) struct From<'a> {
+    /// The position it was asked from; without one there is no gap that could be filled.
+    pub since: Option<&'a str>,
+    /// Whether we were away before, so that old messages may come.
+    pub away: bool,
+}
+
+impl Reader<'_> {
+    /// Reads the news of all rooms, in the order of the response.
+    pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<News, Error> {
+        self.lookup.renew();
+        let direct = if updates.is_empty() { HashSet::new() } else { self.direct_rooms().await };
+        let mut news = News::default();
+        for update in updates {
+            let Some(room) = self.account.client.get_room(&update.room) else { continue };
+            // A chat of two: whoever else was brought in did not see it begin.
+            let direct = direct.contains(&update.room) && room.active_members_count() <= 2;
+            let about = self.about(&room, direct).await.map_err(store_failed)?;
+            if update.joined {
+                self.joined(&room, &about, update, from, &mut news).await?;
+            } else {
+                news.events.extend(people::all_left(&room, &about, &self.account.own, &update).await);
+            }
+        }
+        Ok(news)
+    }
+
+    async fn joined(
+        &self,
+        room: &Room,
+        about: &About,
+        update: Update,
+        from: From<'_>,
+        news: &mut News,
+    ) -> Result<(), Error> {
+        let own = &self.account.own;
+        let Update { limited, before, mut events, state, .. } = update;
+        let is_arrival = |event: &TimelineEvent| is_arrival_of(own, event.raw().json().get());
+        let (mut missed, mut open) = (0, false);
+        if limited
+            && !events.iter().any(is_arrival)
+            && let (Some(before), Some(since)) = (&before, from.since)
+        {
+            let gap = gap::fill(room, own, before, since).await?;
+            (missed, open) = (gap.missed, gap.open);
+            events.splice(..0, gap.events);
+        }
+        // What was said before we came is not for us, and who is there has to be found out.
+        if let Some(arrival) = events.iter().rposition(is_arrival) {
+            let id = events.drain(..=arrival).next_back().and_then(|event| event.event_id());
+            (missed, open) = (0, false);
+            if let Some(id) = id {
+                news.events.extend(people::all_here(&self.account.client, room, about, id.as_str()).await?);
+            }
+        }
+        let mut old = 0;
+        if from.away || limited {
+            events.retain(|event| {
+                let is_old = is_old(event);
+                if is_old && is_message_to(own, event.raw().json().get()) {
+                    old += 1;
+                }
+                !is_old
+            });
+        }
+        if missed + old > 0 {
+            let first = events.first().and_then(TimelineEvent::event_id).map(|id| id.to_string());
+            let mark = before.or(first).or(from.since.map(str::to_owned)).unwrap_or_default();
+            news.events.push(self.missed(room, about, &mark, missed + old));
+        }
+        for event in &events {
+            match self.translate(room, about, event).await {
+                Outcome::Tell(event) => news.events.push(event),
+                Outcome::Park(happening) => news.parked.extend(self.parked.take_in(room, &happening, event)),
+                Outcome::Drop => {}
+            }
+        }
+        // Who left in a gap that stays open is seen only here.
+        if open {
+            news.events.extend(state.iter().filter_map(|json| gone(room, about, json)));
+        }
+        Ok(())
+    }
+
+    /// That messages of a room cannot be read any more. The id is made from where that was, so that a repetition
+    /// is known.
+    pub fn missed(&self, room: &Room, about: &About, mark: &str, count: u64) -> Event {
+        let id = EventId::new(format!("missed {mark}"));
+        moved(room, about, id, &self.account.own, EventKind::Missed { count })
+    }
+
+    /// The rooms that our own account marks as direct chats.
+    pub async fn direct_rooms(&self) -> HashSet<OwnedRoomId> {
+        let content = self.account.client.account().account_data::<DirectEventContent>().await;
+        let content = content.ok().flatten().and_then(|raw| raw.deserialize().ok()).unwrap_or_default();
+        content.0.into_values().flatten().collect()
+    }
+}
+
+/// Whether something was said, by the homeserver's clock, longer than a day ago. Who came and went and what was
+/// deleted stays true however long ago it was.
+fn is_old(event: &TimelineEvent) -> bool {
+    wire::read(event.raw().json().get()).is_some_and(|event| match event.what {
+        What::Said(_) | What::Edited { .. } | What::Reacted { .. } | What::Sealed { .. } => {
+            event.age.is_some_and(|age| age > DAY_MS)
+        }
+        What::Deleted { .. } | What::Member { .. } | What::Upgraded { .. } | What::Nothing => false,
+    })
+}
+
+/// Somebody who is no longer in the room, by a state event.
+fn gone(room: &Room, about: &About, json: &str) -> Option<Event> {
+    let event = wire::read(json)?;
+    match event.what {
+        What::Member { who, change: Change::Went } => {
+            Some(moved(room, about, EventId::new(event.id.as_str()), &who, EventKind::Left))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! The first steps: what an earlier process may have left unread.
+//!
+//! The SDK stores its position before we see a response. So a crash in between leaves our own position behind the
+//! SDK's, and asking from ours again through the SDK would give nothing: it drops a response that it has seen. The
+//! stretch between the two is therefore read past it.
+
+use matrix_sdk::ruma::api::client::sync::sync_events::v3::{Filter, Request};
+use matrix_sdk::store::StateStoreDataKey;
+use talaria_platform::{Batch, Error, ErrorKind};
+
+use super::cursor::Cursor;
+use super::patience::{insist, once};
+use super::room::From;
+use super::{Reader, filter, people, store_failed, sync, update};
+use crate::error::{from_http, from_sdk, kind_of};
+
+impl Reader<'_> {
+    /// Reads what was left unread and gives the position to go on from.
+    pub async fn start(&self) -> Result<String, Error> {
+        let kept = self.account.inbox.cursor().await.map_err(store_failed)?;
+        let cursor = kept.and_then(|kept| Cursor::read(&self.account.own, &kept));
+        let stored = self.account.client.state_store().get_kv_data(StateStoreDataKey::SyncToken).await;
+        let stored =
+            stored.map_err(|error| from_sdk(error.into()))?.and_then(|token| token.into_sync_token());
+        let token = match stored {
+            Some(token) => token,
+            None => self.arrive().await?,
+        };
+        match cursor {
+            Some(cursor) if cursor == token => {}
+            Some(cursor) => self.replay(&cursor, &token).await?,
+            // The first start: what was said before is not for us.
+            None => self.commit(Batch::default(), &token).await?,
+        }
+        Ok(token)
+    }
+
+    /// The first sync of a device. Nothing of it is answered; but who is where may have changed since another device
+    /// of ours looked.
+    async fn arrive(&self) -> Result<String, Error> {
+        let response = sync::first(&self.account.client).await?;
+        self.account.synced.send_replace(true);
+        let direct = self.direct_rooms().await;
+        for room in self.account.client.joined_rooms() {
+            let is_direct = direct.contains(room.room_id()) && room.active_members_count() <= 2;
+            let about = self.about(&room, is_direct).await.map_err(store_failed)?;
+            let here = people::all_here(&self.account.client, &room, &about, &response.next_batch).await?;
+            let batch = Batch { events: here, ..Batch::default() };
+            self.account.inbox.accept(batch).await.map_err(store_failed)?;
+        }
+        Ok(response.next_batch)
+    }
+
+    /// Reads what came after our own position, up to the SDK's and perhaps beyond; what comes again is known.
+    async fn replay(&self, cursor: &str, token: &str) -> Result<(), Error> {
+        tracing::info!("reading again what was not committed");
+        let client = &self.account.client;
+        let mut request = Request::new();
+        request.since = Some(cursor.to_owned());
+        request.filter = Some(Filter::FilterDefinition(filter::ours()));
+        let ask = || async { client.send(request.clone()).with_request_config(once()).await };
+        let response = match insist("what was not committed", ask).await {
+            Ok(response) => response,
+            Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(from_http(error)),
+            Err(error) => {
+                tracing::warn!(%error, "the homeserver does not know our position: what came since is missed");
+                return self.give_up(cursor, token).await;
+            }
+        };
+        let updates = update::unread(response.rooms, |room| client.get_room(room)).await;
+        let news = self.news(updates, From { since: Some(cursor), away: true }).await?;
+        let batch = Batch { events: news.events, parked: news.parked, cursor: None };
+        self.commit(batch, token).await
+    }
+
+    /// Goes on without what cannot be read, and says so wherever anybody may wait for an answer.
+    pub async fn give_up(&self, cursor: &str, token: &str) -> Result<(), Error> {
+        let mut events = Vec::new();
+        for room in self.account.client.joined_rooms() {
+            let about = self.about(&room, false).await.map_err(store_failed)?;
+            events.push(self.missed(&room, &about, cursor, 1));
+        }
+        self.commit(Batch { events, ..Batch::default() }, token).await
+    }
+
+    /// Hands a batch over together with our position after it.
+    pub async fn commit(&self, batch: Batch, token: &str) -> Result<(), Error> {
+        let cursor = Some(Cursor::write(&self.account.own, token));
+        self.account.inbox.accept(Batch { cursor, ..batch }).await.map_err(store_failed)
+    }
+}

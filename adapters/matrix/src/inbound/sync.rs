@@ -1,0 +1,91 @@
+//! One sync with the homeserver, by the SDK.
+
+use std::time::Duration;
+
+use matrix_sdk::Client;
+use matrix_sdk::config::{SyncSettings, SyncToken};
+use matrix_sdk::ruma::api::client::sync::sync_events::v3::Filter;
+use matrix_sdk::ruma::presence::PresenceState;
+use matrix_sdk::sync::SyncResponse;
+use talaria_platform::{Error, ErrorKind};
+
+use super::filter;
+use super::patience::Patience;
+use crate::error::{from_sdk, kind_of};
+
+/// How long the homeserver waits for news.
+const POLL: Duration = Duration::from_secs(30);
+/// What the first sync may take longer: it brings the state of all rooms.
+const FIRST: Duration = Duration::from_secs(180);
+
+/// Why there is no response.
+pub(super) enum Failure {
+    /// Waiting helps.
+    Away(Option<Duration>),
+    /// The homeserver does not know this position.
+    Lost,
+    /// Nothing helps.
+    Over(Error),
+}
+
+/// The news since `since`. With `wait` the homeserver waits for some.
+pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<SyncResponse, Failure> {
+    let poll = if wait { POLL } else { Duration::ZERO };
+    let settings =
+        settings(SyncToken::Specific(since.to_owned()), poll, Filter::FilterDefinition(filter::ours()));
+    client.sync_once(settings).await.map_err(failure)
+}
+
+/// The state of all rooms, without a position to start from. Repeated until the homeserver gives it.
+pub(super) async fn first(client: &Client) -> Result<SyncResponse, Error> {
+    let mut patience = Patience::default();
+    loop {
+        let filter = Filter::FilterDefinition(filter::first());
+        let after = match client.sync_once(settings(SyncToken::NoToken, FIRST, filter)).await.map_err(failure)
+        {
+            Ok(response) => return Ok(response),
+            Err(Failure::Over(error)) => return Err(error),
+            Err(Failure::Away(after)) => after,
+            Err(Failure::Lost) => None,
+        };
+        tokio::time::sleep(patience.next(after)).await;
+    }
+}
+
+fn settings(token: SyncToken, timeout: Duration, filter: Filter) -> SyncSettings {
+    SyncSettings::new().token(token).timeout(timeout).filter(filter).set_presence(PresenceState::Offline)
+}
+
+fn failure(error: matrix_sdk::Error) -> Failure {
+    let status = error.as_client_api_error().map(|error| error.status_code.as_u16());
+    let kind = match &error {
+        matrix_sdk::Error::Http(http) => Some(kind_of(http)),
+        _ => None,
+    };
+    if status == Some(400) {
+        tracing::warn!(%error, "the homeserver refuses our position");
+        return Failure::Lost;
+    }
+    match kind {
+        Some(ErrorKind::Fatal) => Failure::Over(from_sdk(error)),
+        Some(ErrorKind::Retry { after }) => {
+            tracing::debug!(%error, "the homeserver is away");
+            Failure::Away(after)
+        }
+        // A proxy that is being set up may say anything.
+        Some(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+            tracing::warn!(%error, "the homeserver refuses to sync");
+            Failure::Away(None)
+        }
+        None => {
+            let error = from_sdk(error);
+            match error.kind() {
+                ErrorKind::Fatal => Failure::Over(error),
+                ErrorKind::Retry { .. } | ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => {
+                    tracing::warn!(?error, "a response of the homeserver could not be read");
+                    Failure::Away(None)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One event of a room as an event for the core.
+
+use matrix_sdk::Room;
+use matrix_sdk::deserialized_responses::{
+    TimelineEvent, TimelineEventKind, UnableToDecryptReason, VerificationLevel,
+};
+use matrix_sdk::ruma::UserId as MatrixUserId;
+use talaria_platform::{
+    Author, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust, UserId,
+};
+
+use super::Reader;
+use super::doors::Upgrade;
+use super::lookup::{called, shown_name};
+use super::mention::Names;
+use super::text;
+use super::trust;
+use super::wire::{self, Change, Happening, Said, What};
+use crate::media;
+use crate::settings::Hearing;
+
+/// What is the same for all events of a room that came together.
+pub(super) struct About {
+    pub room: talaria_platform::Room,
+    /// What we are called there.
+    own_name: Option<String>,
+    /// Whether everything said there is meant for us.
+    hears_all: bool,
+    /// Whether the room is encrypted, or ever was.
+    encrypted: bool,
+}
+
+/// What becomes of an event.
+pub(super) enum Outcome {
+    /// The core is told.
+    Tell(Event),
+    /// It cannot be decrypted yet.
+    Park(Happening),
+    /// Nothing.
+    Drop,
+}
+
+/// How sure we are of whom an event is from.
+struct Proof {
+    secure: bool,
+    trust: Trust,
+    device: Option<String>,
+}
+
+impl Reader<'_> {
+    /// Looks a room up, once for all of its events.
+    pub async fn about(&self, room: &Room, direct: bool) -> Result<About, InboxError> {
+        let account = self.account;
+        let id = RoomId::new(room.room_id().as_str());
+        let hearing = account.settings.rooms.get(&id).unwrap_or(&account.settings.hearing);
+        if room.encryption_state().is_encrypted() {
+            account.rooms.saw_encrypted(room.room_id()).await?;
+        }
+        Ok(About {
+            room: talaria_platform::Room { name: room.name().as_deref().and_then(text::name), direct },
+            own_name: shown_name(room, &account.own).await,
+            hears_all: match hearing {
+                Hearing::Everything => true,
+                Hearing::Mentioned => false,
+            },
+            encrypted: account.rooms.was_encrypted(room.room_id()).await?,
+        })
+    }
+
+    /// What an event means for the core. Our own arrivals and departures are not seen here.
+    pub async fn translate(&self, room: &Room, about: &About, event: &TimelineEvent) -> Outcome {
+        let Some(happening) = wire::read(event.raw().json().get()) else { return Outcome::Drop };
+        if happening.sender == self.account.own {
+            self.own_event(room, &happening);
+            return Outcome::Drop;
+        }
+        let proof = proof(event, &happening.sender);
+        let place = || Place::room(room.room_id().as_str());
+        let id = EventId::new(happening.id.as_str());
+        let (place, kind) = match &happening.what {
+            What::Said(_) | What::Edited { .. } if about.encrypted && !proof.secure => {
+                self.warn_of_plaintext(room);
+                return Outcome::Drop;
+            }
+            What::Said(said) => match self.said(room, about, &happening.sender, said).await {
+                Some(message) => {
+                    let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
+                    (Place { thread, ..place() }, EventKind::Message(message))
+                }
+                None => return Outcome::Drop,
+            },
+            What::Edited { of, said } => {
+                let author = called(room, &happening.sender).await;
+                let Some(text) = text::of(&said.message, false, &author) else { return Outcome::Drop };
+                let text = about.names(&self.account.own).after(&text).unwrap_or(&text).to_owned();
+                (place(), EventKind::Edited { of: EventId::new(of.as_str()), text })
+            }
+            What::Deleted { of } => (place(), EventKind::Deleted { of: EventId::new(of.as_str()) }),
+            What::Reacted { to, mark } => {
+                (place(), EventKind::Reacted { to: MessageId::new(to.as_str()), mark: mark.clone() })
+            }
+            What::Member { who, change } => {
+                let kind = match change {
+                    Change::Came => EventKind::Joined,
+                    Change::Went => EventKind::Left,
+                    Change::Other => return Outcome::Drop,
+                };
+                return Outcome::Tell(moved(room, about, id, who, kind));
+            }
+            What::Upgraded { to } => {
+                self.doors.upgraded(Upgrade {
+                    event: id,
+                    to: to.clone(),
+                    by: happening.sender.clone(),
+                    about: about.room.clone(),
+                });
+                return Outcome::Drop;
+            }
+            What::Sealed { .. } if is_worth_waiting(event) => return Outcome::Park(happening),
+            What::Sealed { .. } | What::Nothing => return Outcome::Drop,
+        };
+        let author = Author {
+            id: UserId::new(happening.sender.as_str()),
+            name: shown_name(room, &happening.sender).await,
+            trust: proof.trust,
+            bot: false,
+            device: proof.device,
+        };
+        Outcome::Tell(Event { id, place, room: about.room.clone(), author, secure: proof.secure, kind })
+    }
+
+    /// A message; `None` if it is not for people to hear.
+    async fn said(&self, room: &Room, about: &About, sender: &MatrixUserId, said: &Said) -> Option<Message> {
+        let text = text::of(&said.message, said.reply_to.is_some(), &called(room, sender).await)?;
+        let names = about.names(&self.account.own);
+        let after = names.after(&text);
+        let mut addressed =
+            about.room.direct || about.hears_all || after.is_some() || names.are_mentioned(said);
+        let mut quote = None;
+        if let Some(reply_to) = &said.reply_to {
+            let earlier = self.lookup.earlier(room, reply_to, about.encrypted).await;
+            addressed |= earlier.ours;
+            quote = earlier.quote;
+        }
+        if !addressed && let Some(root) = &said.thread {
+            addressed = self.lookup.is_our_thread(room, root).await;
+        }
+        Some(Message {
+            text: after.map(str::to_owned).unwrap_or(text),
+            addressed,
+            reply_to: said.reply_to.as_ref().map(|id| EventId::new(id.as_str())),
+            // What is not meant for us need not be kept.
+            quote: quote.filter(|_| addressed),
+            media: media::of(&said.message).into_iter().collect(),
+        })
+    }
+
+    /// Nothing that we do ourselves is answered; but where we speak, we are spoken to.
+    fn own_event(&self, room: &Room, happening: &Happening) {
+        match &happening.what {
+            What::Said(said) => self.lookup.wrote(room, &happening.id, said.thread.as_deref()),
+            What::Edited { .. }
+            | What::Deleted { .. }
+            | What::Reacted { .. }
+            | What::Member { .. }
+            | What::Upgraded { .. }
+            | What::Sealed { .. }
+            | What::Nothing => {}
+        }
+    }
+
+    /// Anybody with a hand on the homeserver can write in the clear in anybody's name: never obeyed. Said once for
+    /// each room, for it may be a flood.
+    fn warn_of_plaintext(&self, room: &Room) {
+        if self.plaintext.first_in(room.room_id()) {
+            tracing::warn!(room = %room.room_id(), "a message in the clear in an encrypted room was ignored");
+        }
+    }
+}
+
+impl About {
+    fn names<'a>(&'a self, own: &'a MatrixUserId) -> Names<'a> {
+        Names { id: own, shown: self.own_name.as_deref() }
+    }
+}
+
+/// Somebody came or went; by the homeserver's word, which is all there is.
+pub(super) fn moved(room: &Room, about: &About, id: EventId, who: &MatrixUserId, kind: EventKind) -> Event {
+    let author =
+        Author { id: UserId::new(who.as_str()), name: None, trust: Trust::Network, bot: false, device: None };
+    let place = Place::room(room.room_id().as_str());
+    Event { id, place, room: about.room.clone(), author, secure: false, kind }
+}
+
+fn proof(event: &TimelineEvent, sender: &MatrixUserId) -> Proof {
+    match &event.kind {
+        TimelineEventKind::Decrypted(decrypted) => {
+            let info = &decrypted.encryption_info;
+            // The SDK says so itself where it knows; whoever is named twice must be named the same.
+            let trust =
+                if info.sender == sender { trust::of(&info.verification_state) } else { Trust::Violated };
+            let device = info.sender_device.as_ref().map(ToString::to_string);
+            Proof { secure: true, trust, device }
+        }
+        TimelineEventKind::UnableToDecrypt { .. } | TimelineEventKind::PlainText { .. } => {
+            Proof { secure: false, trust: Trust::Network, device: None }
+        }
+    }
+}
+
+/// Whether a key that comes later may help. What is malformed or forged stays so.
+fn is_worth_waiting(event: &TimelineEvent) -> bool {
+    match &event.kind {
+        TimelineEventKind::UnableToDecrypt { utd_info, .. } => match &utd_info.reason {
+            UnableToDecryptReason::MissingMegolmSession { .. }
+            | UnableToDecryptReason::UnknownMegolmMessageIndex
+            | UnableToDecryptReason::Unknown => true,
+            // The sender may sign the device yet.
+            UnableToDecryptReason::SenderIdentityNotTrusted(level) => match level {
+                VerificationLevel::UnverifiedIdentity
+                | VerificationLevel::UnsignedDevice
+                | VerificationLevel::None(_) => true,
+                VerificationLevel::VerificationViolation | VerificationLevel::MismatchedSender => false,
+            },
+            UnableToDecryptReason::MalformedEncryptedEvent
+            | UnableToDecryptReason::MegolmDecryptionFailure
+            | UnableToDecryptReason::PayloadDeserializationFailure
+            | UnableToDecryptReason::MismatchedIdentityKeys => false,
+        },
+        TimelineEventKind::Decrypted(_) | TimelineEventKind::PlainText { .. } => false,
+    }
+}

@@ -1,0 +1,179 @@
+//! What an event of a room says, read from its JSON.
+//!
+//! Pure, and forgiving: whoever may write to a room chooses every byte of it. What has the wrong shape says
+//! nothing; an event never fails a sync.
+
+use matrix_sdk::ruma::events::room::message::MessageType;
+use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The longest reaction that is passed on, in bytes. Emoji are shorter; the field takes any text.
+const LONGEST_MARK: usize = 64;
+
+/// An event as far as we understand it.
+#[derive(Debug)]
+pub(super) struct Happening {
+    pub id: OwnedEventId,
+    pub sender: OwnedUserId,
+    /// How old it is by the homeserver's clock, in milliseconds; not by ours, which may be wrong, and never a
+    /// ground for order.
+    pub age: Option<u64>,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    /// Somebody wrote something.
+    Said(Said),
+    /// An earlier message reads differently now.
+    Edited { of: OwnedEventId, said: Said },
+    /// An earlier event was taken back.
+    Deleted { of: OwnedEventId },
+    /// A reaction.
+    Reacted { to: OwnedEventId, mark: String },
+    /// Somebody's membership.
+    Member { who: OwnedUserId, change: Change },
+    /// The room goes on elsewhere.
+    Upgraded { to: OwnedRoomId },
+    /// Something encrypted: what it says comes out only by decrypting it. Events of this kind that are replacements
+    /// say so in the clear.
+    Sealed { session: Option<String>, edit: bool },
+    /// Nothing for us.
+    Nothing,
+}
+
+/// How a membership changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Into the room.
+    Came,
+    /// Out of it, by whoever's will.
+    Went,
+    /// Neither: a new name, an invitation.
+    Other,
+}
+
+/// The content of a message.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub message: MessageType,
+    /// The users it mentions; `None` if its client does not know mentions, which is not the same as nobody.
+    pub mentions: Option<Vec<OwnedUserId>>,
+    /// The HTML of it.
+    pub html: Option<String>,
+    /// The first event of the thread it is in.
+    pub thread: Option<OwnedEventId>,
+    /// The event it answers.
+    pub reply_to: Option<OwnedEventId>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(rename = "type")]
+    kind: String,
+    event_id: String,
+    sender: String,
+    #[serde(default)]
+    state_key: Option<String>,
+    #[serde(default)]
+    content: Value,
+    /// Where redactions name their target in rooms of older versions.
+    #[serde(default)]
+    redacts: Value,
+    #[serde(default)]
+    unsigned: Value,
+}
+
+/// Reads an event; `None` if it is none.
+pub(super) fn read(json: &str) -> Option<Happening> {
+    let wire: Wire = serde_json::from_str(json).ok()?;
+    let id = EventId::parse(&wire.event_id).ok()?;
+    let sender = UserId::parse(&wire.sender).ok()?;
+    let age = wire.unsigned.get("age").and_then(Value::as_u64);
+    Some(Happening { id, sender, age, what: wire.what().unwrap_or(What::Nothing) })
+}
+
+impl Wire {
+    fn what(&self) -> Option<What> {
+        let content = &self.content;
+        match (self.kind.as_str(), self.state_key.as_deref()) {
+            ("m.room.message", None) => message(content),
+            ("m.room.encrypted", None) => Some(What::Sealed {
+                session: text(content, "session_id").map(str::to_owned),
+                edit: relation(content, "m.replace").is_some(),
+            }),
+            ("m.room.redaction", None) => {
+                let of = content.get("redacts").or(Some(&self.redacts))?.as_str()?;
+                Some(What::Deleted { of: EventId::parse(of).ok()? })
+            }
+            ("m.reaction", None) => {
+                let relates = relation(content, "m.annotation")?;
+                let mark = text(relates, "key").filter(|mark| mark.len() <= LONGEST_MARK)?;
+                Some(What::Reacted { to: event_id(relates)?, mark: mark.to_owned() })
+            }
+            ("m.room.member", Some(who)) => {
+                let before = self.unsigned.get("prev_content").and_then(|before| text(before, "membership"));
+                let change = match text(content, "membership")? {
+                    "join" if before == Some("join") => Change::Other,
+                    "join" => Change::Came,
+                    // An invitation that is declined or taken back moves nobody.
+                    "leave" | "ban" if matches!(before, None | Some("join")) => Change::Went,
+                    _ => Change::Other,
+                };
+                Some(What::Member { who: UserId::parse(who).ok()?, change })
+            }
+            ("m.room.tombstone", Some("")) => {
+                Some(What::Upgraded { to: text(content, "replacement_room")?.try_into().ok()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn message(content: &Value) -> Option<What> {
+    match relation(content, "m.replace") {
+        Some(relates) => {
+            let said = said(content.get("m.new_content")?)?;
+            Some(What::Edited { of: event_id(relates)?, said })
+        }
+        None => Some(What::Said(said(content)?)),
+    }
+}
+
+fn said(content: &Value) -> Option<Said> {
+    let relates = content.get("m.relates_to");
+    let thread = relation(content, "m.thread").and_then(event_id);
+    // In a thread, a reply to its latest message is there for clients without threads; nobody chose it.
+    let falls_back = thread.is_some()
+        && relates.and_then(|relates| relates.get("is_falling_back")).and_then(Value::as_bool) == Some(true);
+    let reply_to = relates.and_then(|relates| relates.get("m.in_reply_to")).and_then(event_id);
+    Some(Said {
+        message: serde_json::from_value(content.clone()).ok()?,
+        mentions: content.get("m.mentions").filter(|mentions| mentions.is_object()).map(mentioned),
+        html: text(content, "formatted_body").map(str::to_owned),
+        thread,
+        reply_to: reply_to.filter(|_| !falls_back),
+    })
+}
+
+fn mentioned(mentions: &Value) -> Vec<OwnedUserId> {
+    let ids = mentions.get("user_ids").and_then(Value::as_array);
+    ids.into_iter().flatten().filter_map(Value::as_str).filter_map(|id| UserId::parse(id).ok()).collect()
+}
+
+fn relation<'a>(content: &'a Value, kind: &str) -> Option<&'a Value> {
+    content.get("m.relates_to").filter(|relates| text(relates, "rel_type") == Some(kind))
+}
+
+fn event_id(relates: &Value) -> Option<OwnedEventId> {
+    EventId::parse(text(relates, "event_id")?).ok()
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get(key)?.as_str()
+}
+
+#[cfg(test)]
+mod tests;

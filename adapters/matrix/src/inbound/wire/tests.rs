@@ -1,0 +1,179 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn event(kind: &str, content: Value) -> Value {
+    json!({ "type": kind, "event_id": "$1", "sender": "@ann:example.org", "content": content, "unsigned": {"age": 7} })
+}
+
+fn what(event: &Value) -> What {
+    read(&event.to_string()).expect("an event").what
+}
+
+fn said_in(event: &Value) -> Said {
+    match what(event) {
+        What::Said(said) => said,
+        other => panic!("no message: {other:?}"),
+    }
+}
+
+#[test]
+fn a_message_says_who_when_and_what() {
+    let happening = read(&event("m.room.message", json!({"msgtype": "m.text", "body": "hi"})).to_string());
+    let happening = happening.expect("an event");
+
+    assert_eq!(happening.id, "$1");
+    assert_eq!(happening.sender, "@ann:example.org");
+    assert_eq!(happening.age, Some(7));
+    let What::Said(said) = happening.what else { panic!("no message") };
+    assert_eq!(said.message.body(), "hi");
+    assert!(said.mentions.is_none() && said.thread.is_none() && said.reply_to.is_none());
+}
+
+#[test]
+fn a_reply_in_a_thread_counts_only_if_somebody_chose_it() {
+    let relates = |falling_back: bool| {
+        json!({"msgtype": "m.text", "body": "hi", "m.relates_to": {
+            "rel_type": "m.thread", "event_id": "$root", "is_falling_back": falling_back,
+            "m.in_reply_to": {"event_id": "$latest"}}})
+    };
+    let chosen = said_in(&event("m.room.message", relates(false)));
+    let fallen_back = said_in(&event("m.room.message", relates(true)));
+
+    assert_eq!(chosen.thread.as_deref().map(EventId::as_str), Some("$root"));
+    assert_eq!(chosen.reply_to.as_deref().map(EventId::as_str), Some("$latest"));
+    assert_eq!(fallen_back.reply_to, None);
+}
+
+#[test]
+fn a_replacement_brings_its_new_content() {
+    let edit = json!({"msgtype": "m.text", "body": "* new", "m.new_content": {"msgtype": "m.text", "body": "new"},
+        "m.relates_to": {"rel_type": "m.replace", "event_id": "$old"}});
+    let What::Edited { of, said } = what(&event("m.room.message", edit)) else { panic!("no edit") };
+
+    assert_eq!(of, "$old");
+    assert_eq!(said.message.body(), "new");
+}
+
+#[test]
+fn a_redaction_names_its_target_in_either_place() {
+    let mut old = event("m.room.redaction", json!({"reason": "oops"}));
+    old["redacts"] = json!("$gone");
+    let new = event("m.room.redaction", json!({"redacts": "$gone"}));
+
+    for event in [old, new] {
+        assert!(matches!(what(&event), What::Deleted { of } if of == "$gone"));
+    }
+}
+
+#[test]
+fn memberships_count_when_somebody_moves() {
+    let table = [
+        (json!("join"), json!(null), Change::Came),
+        (json!("join"), json!("invite"), Change::Came),
+        (json!("join"), json!("leave"), Change::Came),
+        (json!("join"), json!("join"), Change::Other),
+        (json!("leave"), json!("join"), Change::Went),
+        (json!("ban"), json!("join"), Change::Went),
+        (json!("leave"), json!(null), Change::Went),
+        (json!("leave"), json!("invite"), Change::Other),
+        (json!("leave"), json!("ban"), Change::Other),
+        (json!("invite"), json!(null), Change::Other),
+        (json!("knock"), json!(17), Change::Other),
+    ];
+    for (now, before, expected) in table {
+        let mut event = event("m.room.member", json!({"membership": now}));
+        event["state_key"] = json!("@bob:example.org");
+        event["unsigned"] = json!({"prev_content": {"membership": before}});
+        match what(&event) {
+            What::Member { who, change } => {
+                assert_eq!((who.as_str(), change), ("@bob:example.org", expected), "{now} after {before}");
+            }
+            other => panic!("no membership: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_ciphertext_says_its_session_and_whether_it_replaces() {
+    let sealed = event("m.room.encrypted", json!({"session_id": "S", "ciphertext": "…"}));
+    let edit = event(
+        "m.room.encrypted",
+        json!({"session_id": "S", "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}),
+    );
+
+    assert!(matches!(what(&sealed), What::Sealed { session: Some(session), edit: false } if session == "S"));
+    assert!(matches!(what(&edit), What::Sealed { edit: true, .. }));
+}
+
+#[test]
+fn what_has_the_wrong_shape_says_nothing() {
+    let text = |relates: Value| json!({"msgtype": "m.text", "body": "x", "m.relates_to": relates});
+    let nothing = [
+        event("m.room.message", json!({})),
+        event("m.room.message", json!({"msgtype": "m.text"})),
+        event("m.room.message", json!({"msgtype": "m.text", "body": 7})),
+        event("m.room.message", json!(["m.text"])),
+        event(
+            "m.room.message",
+            json!({"msgtype": "m.text", "body": "x",
+            "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}),
+        ),
+        event(
+            "m.room.message",
+            json!({"m.new_content": {"msgtype": "m.text", "body": "x"},
+            "m.relates_to": {"rel_type": "m.replace", "event_id": 9}}),
+        ),
+        event("m.room.redaction", json!({"redacts": 5})),
+        event("m.room.redaction", json!({})),
+        event("m.reaction", json!({"m.relates_to": {"rel_type": "m.annotation", "event_id": "$1"}})),
+        event(
+            "m.reaction",
+            json!({"m.relates_to": {"rel_type": "m.annotation", "event_id": "$1",
+            "key": "x".repeat(65)}}),
+        ),
+        event("m.reaction", json!({"m.relates_to": "m.annotation"})),
+        event("m.room.member", json!({"membership": "join"})),
+        event("m.room.tombstone", json!({"replacement_room": "!new:example.org"})),
+        event("org.example.unknown", json!({"body": "x"})),
+    ];
+    for event in nothing {
+        assert!(matches!(what(&event), What::Nothing), "{event}");
+    }
+    // Relations that make no sense are none; the message stays.
+    for relates in [
+        json!(null),
+        json!("m.thread"),
+        json!([1]),
+        json!({"rel_type": 1, "event_id": "$1"}),
+        json!({"rel_type": "m.thread"}),
+        json!({"m.in_reply_to": "$1"}),
+        json!({"m.in_reply_to": {"event_id": ""}}),
+    ] {
+        let said = said_in(&event("m.room.message", text(relates)));
+        assert!(said.thread.is_none() && said.reply_to.is_none());
+    }
+}
+
+#[test]
+fn what_is_no_event_is_not_read() {
+    for json in [
+        "",
+        "null",
+        "[]",
+        "{}",
+        r#"{"type": "m.room.message"}"#,
+        r#"{"type": "m.room.message", "event_id": "1", "sender": "@ann:example.org"}"#,
+        r#"{"type": "m.room.message", "event_id": "$1", "sender": "ann"}"#,
+    ] {
+        assert!(read(json).is_none(), "{json}");
+    }
+}
+
+#[test]
+fn messages_as_state_and_states_as_messages_say_nothing() {
+    let mut state = event("m.room.message", json!({"msgtype": "m.text", "body": "x"}));
+    state["state_key"] = json!("");
+
+    assert!(matches!(what(&state), What::Nothing));
+}
