@@ -9,7 +9,7 @@ mod sessions;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, Author, Event, UserId};
+use talaria_platform::{AccountId, Author, Event, EventId, UserId};
 
 use crate::access::{Action, Decision, Where};
 use crate::agent::AgentInfo;
@@ -202,7 +202,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             Some(last) => {
                 tx.take_back(&last)?;
                 tx.use_session(&session.id)?;
-                let turn = again(last, desk.event);
+                let turn = again(last, &desk.event.id, desk.event);
                 tx.add_turn(&turn)?;
                 Ok((vec![After::Run(turn.session, turn.id)], None))
             }
@@ -235,9 +235,9 @@ fn may_be_asked_again(desk: &Desk<'_>, last: &TurnRow) -> Result<bool> {
     Ok(desk.rules.access.authorize(actor, Where::from(room.direct), Action::Message).allowed)
 }
 
-/// The same question as another attempt: another turn, with another key, that answers the `/retry` of
-/// whoever sent it. It is theirs: they are answerable for it, and it ends when they may no longer ask.
-fn again(last: TurnRow, event: &Event) -> TurnRow {
+/// The same question as another attempt: another turn, with another key, that answers the message `to` of whoever
+/// sent `event`. It is theirs: they are answerable for it, and it ends when they may no longer ask.
+pub fn again(last: TurnRow, to: &EventId, event: &Event) -> TurnRow {
     let attempt = last.attempt + 1;
     let (account, room) = (&last.account, &last.place.room);
     let Author { id: author, name, .. } = &event.author;
@@ -247,9 +247,9 @@ fn again(last: TurnRow, event: &Event) -> TurnRow {
         speaker: Some(last.spoken_by()).filter(|speaker| speaker.id != author.as_str()),
         room_name: event.room.name.clone(),
         direct: event.room.direct,
-        id: TurnId::new(account, room, &event.id, attempt),
-        key: idempotency_key(account, room, &event.id, attempt),
-        event: event.id.clone(),
+        id: TurnId::new(account, room, to, attempt),
+        key: idempotency_key(account, room, to, attempt),
+        event: to.clone(),
         attempt,
         state: State::Queued,
         stop: false,

@@ -4,6 +4,7 @@
 //! turn, the effect of a command, or a notice that the room is told. There is no moment in which it is
 //! only in memory.
 
+mod deletions;
 mod edits;
 mod limits;
 pub mod pairing;
@@ -46,7 +47,7 @@ impl Hub {
             account: self.account.id().clone(),
             live: self.live.clone(),
             agent: self.turns.agent(),
-            max_text: self.account.about().max_text,
+            about: *self.account.about(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! bundled SQLite.
 
 mod actors;
+mod anchors;
 mod asks;
 mod audit;
 mod inbox;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::testing::with_lead;
 
+pub use anchors::Anchor;
 pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
 pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, Operated, Refused, room_hash};
 pub use look::look;

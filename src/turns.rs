@@ -275,13 +275,14 @@ impl Turns {
             Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?, tx.anchor(&wanted)?.is_some()))
         });
         let Ok((Some(turn), floor, anchored)) = kept.await else { return };
+        let edited = anchored;
         let turn = Arc::new(turn);
         if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
             return;
         }
         let words = Text::TurnBroken.with("turn", id.short());
         let log = TurnLog::new(self.settings.turn_bytes);
-        let before = Before { floor, anchored, history: 0, permitted: true };
+        let before = Before { floor, anchored, edited, history: 0, permitted: true };
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Show};
+use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, SendKey, Show};
 
 use super::{Account, REQUEST, now};
 use crate::pace::{EditPace, Next, Unshown};
@@ -16,8 +16,11 @@ pub struct Growing {
     account: Arc<Account>,
     turn: Arc<TurnRow>,
     pace: EditPace,
-    /// The message that shows the answer, once the platform has named it.
+    /// The message that shows the answer, once the platform has named it. At first it may be that of the attempt
+    /// before, which this one takes over.
     anchor: Option<MessageId>,
+    /// What the message is sent with, if it has to be.
+    key: SendKey,
     /// The end of an earlier turn has yet to arrive in this place. Until it has, nothing is shown: what
     /// is asked first is answered first. Cleared only by `released`.
     held: bool,
@@ -45,8 +48,11 @@ impl Growing {
         let row = turn.clone();
         let (anchor, held) =
             account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
-        let in_doubt = anchor == Some(None);
-        let anchor = anchor.flatten();
+        let in_doubt = anchor.as_ref().is_some_and(|anchor| anchor.message.is_none());
+        let key = anchor.as_ref().map_or_else(|| turn.id.send_key(0), |anchor| anchor.key.clone());
+        let anchor = anchor.and_then(|anchor| anchor.message);
+        // A message that this very turn has shown before is not in anybody's way.
+        let shown = anchor.is_some() && key == turn.id.send_key(0);
         let budget = match account.about.show {
             // What is printed leaves no history behind.
             Show::Append => u32::MAX,
@@ -57,8 +63,9 @@ impl Growing {
             account: account.clone(),
             turn: turn.clone(),
             pace: EditPace::new(pause, budget),
-            held: held && anchor.is_none(),
+            held: held && !shown,
             anchor,
+            key,
             revision: 0,
             uncertain: in_doubt,
             muted: false,
@@ -96,8 +103,17 @@ impl Growing {
             tokio::pin!(done);
             done.as_mut().enable();
             let row = self.turn.clone();
-            if !self.account.store.read(move |tx| tx.other_end_pending(&row)).await? {
+            let state = self
+                .account
+                .store
+                .read(move |tx| Ok((!tx.other_end_pending(&row)?).then_some(tx.anchor(&row.id)?)));
+            if let Some(anchor) = state.await? {
                 self.held = false;
+                // The end of the attempt before may have arrived meanwhile: its message is ours now.
+                if let Some(anchor) = anchor {
+                    self.uncertain |= anchor.message.is_none();
+                    (self.key, self.anchor) = (anchor.key, anchor.message);
+                }
                 return Ok(());
             }
             done.await;
@@ -124,15 +140,16 @@ impl Growing {
         let first = self.anchor.is_none();
         if first || checkpoint.is_some() {
             let id = self.turn.id.clone();
-            self.account
-                .store
-                .write(move |tx| {
-                    if first {
-                        tx.add_anchor(&id)?;
-                    }
-                    checkpoint.map_or(Ok(()), |kept| tx.checkpoint(&id, kept.offset, &kept.text))
-                })
-                .await?;
+            let wanted = self.account.store.write(move |tx| {
+                let wanted = !first || tx.add_anchor(&id)?;
+                checkpoint.map_or(Ok(()), |kept| tx.checkpoint(&id, kept.offset, &kept.text))?;
+                Ok(wanted)
+            });
+            // The question was deleted a moment ago, and what is to be taken back is settled.
+            if !wanted.await? {
+                self.muted = true;
+                return Ok(false);
+            }
             failpoint("checkpoint.committed");
         }
         let body = Body {
@@ -151,8 +168,7 @@ impl Growing {
                 outcome
             }
             None => {
-                let key = self.turn.id.send_key(0);
-                let send = self.account.platform.send(place, &key, &body);
+                let send = self.account.platform.send(place, &self.key, &body);
                 match self.account.request(ticket, send).await {
                     Ok(message) => {
                         failpoint("anchor.sent");

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Place};
+use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Place, Show};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -104,7 +104,7 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
         }
         match row.kind {
             OutboxKind::Notice => notice = notice.or(Some(index)),
-            OutboxKind::Final | OutboxKind::Again => {
+            OutboxKind::Final | OutboxKind::Again | OutboxKind::Removal => {
                 if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
                     break;
                 }
@@ -128,12 +128,23 @@ async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
-        OutboxKind::Again | OutboxKind::Notice => Class::Notice,
+        OutboxKind::Again | OutboxKind::Notice | OutboxKind::Removal => Class::Notice,
     };
     let mut backoff = BACKOFF.0;
     loop {
         failpoint("outbox.taken");
-        match send(account, &row, class).await? {
+        if !is_wanted(account, &row).await? {
+            return account.store.write(move |tx| tx.dropped(&row)).await;
+        }
+        let outcome = match row.kind {
+            OutboxKind::Removal => remove(account, &row, class).await?,
+            OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => send(account, &row, class).await?,
+        };
+        match outcome {
+            Ok(_) if row.kind == OutboxKind::Removal => {
+                failpoint("outbox.sent");
+                return account.store.write(move |tx| tx.removed(&row)).await;
+            }
             Ok(message) => {
                 failpoint("outbox.sent");
                 account.store.write(move |tx| tx.sent(&row, &message)).await?;
@@ -155,6 +166,62 @@ async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
             Err(ErrorKind::Fatal) => std::future::pending().await,
         }
     }
+}
+
+/// Whether a row is still to be sent: the end of a turn is not, once its question was deleted or edited.
+async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreError> {
+    match (row.kind, row.turn.clone()) {
+        (OutboxKind::Final | OutboxKind::Again, Some(turn)) => {
+            account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
+        }
+        (OutboxKind::Final | OutboxKind::Again, None) | (OutboxKind::Notice | OutboxKind::Removal, _) => {
+            Ok(true)
+        }
+    }
+}
+
+/// One try of taking back the message that shows a part of a turn. Where the platform cannot, the message says
+/// that it is void.
+async fn remove(
+    account: &Account,
+    row: &OutboxRow,
+    class: Class,
+) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+    let nothing = || Ok(Ok(MessageId::new("")));
+    let Some(turn) = row.turn.clone() else { return nothing() };
+    let part = row.part;
+    let shown = account.store.read(move |tx| match (tx.shown_part(&turn, part)?, part) {
+        (Some(message), _) => Ok(Some((turn.send_key(part), Some(message)))),
+        (None, 0) => Ok(tx.anchor(&turn)?.map(|anchor| (anchor.key, anchor.message))),
+        (None, _) => Ok(None),
+    });
+    let Some((key, message)) = shown.await? else { return nothing() };
+    let void =
+        Body::new(BodyKind::Notice, account.words(&Text::Removed.into()).unwrap_or_else(|| "…".to_owned()));
+    let message = match message {
+        Some(message) => message,
+        // Something may have been posted under this key: the platform names it, or posts what is taken back at once.
+        None => {
+            let ticket = account.permit(class).await;
+            match account.request(ticket, account.platform.send(&row.place, &key, &void)).await {
+                Ok(message) => message,
+                Err(kind) => return Ok(Err(kind)),
+            }
+        }
+    };
+    let ticket = account.permit(class).await;
+    let outcome = match (account.about.delete, account.about.show) {
+        (true, _) => account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await,
+        (false, Show::Edit { .. }) => {
+            account.request(ticket, account.platform.edit(&row.place, &message, &row.key, &void)).await
+        }
+        (false, Show::Append | Show::Once) => Ok(()),
+    };
+    Ok(match outcome {
+        // Somebody else took it away, or nobody can: there is nothing more to be done.
+        Ok(()) | Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(message),
+        Err(kind) => Err(kind),
+    })
 }
 
 /// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
@@ -190,7 +257,7 @@ async fn send(
             || row.key.clone(),
             |turn| match row.kind {
                 OutboxKind::Again => turn.send_key("again"),
-                OutboxKind::Final | OutboxKind::Notice => turn.send_key("final"),
+                OutboxKind::Final | OutboxKind::Notice | OutboxKind::Removal => turn.send_key("final"),
             },
         );
         let ticket = account.permit(class).await;
@@ -198,13 +265,14 @@ async fn send(
             account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
         outcome.map(|()| message)
     };
-    Ok(match (anchor, row.kind) {
-        (None, OutboxKind::Final | OutboxKind::Notice) => post(&row.key).await,
+    let again = row.kind == OutboxKind::Again;
+    Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
         // Whatever was uncertain, no message of ours is there to be shown again.
-        (None | Some(None), OutboxKind::Again) => Ok(MessageId::new("")),
-        (Some(Some(message)), OutboxKind::Again) => edit(message).await,
+        None | Some((_, None)) if again => Ok(MessageId::new("")),
+        None => post(&row.key).await,
+        Some((_, Some(message))) if again => edit(message).await,
         // Something may have been posted under this key: the platform names it, and then it is edited.
-        (Some(None), OutboxKind::Final | OutboxKind::Notice) => match post(&row.key).await {
+        Some((key, None)) => match post(&key).await {
             Ok(message) => {
                 let (turn, stored) = (row.turn.clone(), message.clone());
                 account
@@ -215,7 +283,7 @@ async fn send(
             }
             Err(kind) => Err(kind),
         },
-        (Some(Some(message)), OutboxKind::Final | OutboxKind::Notice) => match edit(message).await {
+        Some((_, Some(message))) => match edit(message).await {
             // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
             Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
                 let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));

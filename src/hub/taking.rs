@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use talaria_platform::{
-    AccountId, Batch, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
+    AccountId, Batch, Capabilities, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
 };
 
 use super::limits::{self, Hearing};
 use super::strangers::Stranger;
-use super::{edits, pairing};
+use super::{deletions, edits, pairing};
 use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
@@ -27,7 +27,7 @@ pub(super) struct Taking {
     /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
     pub live: Arc<Live>,
     pub agent: AgentInfo,
-    pub max_text: usize,
+    pub about: Capabilities,
 }
 
 /// What a transaction came to.
@@ -99,18 +99,8 @@ impl One<'_> {
         match &event.kind {
             EventKind::Message(message) if message.addressed => self.message(message, strangers),
             EventKind::Message(_) => Ok(Vec::new()),
-            // Only a question that still waits can change, and only by its author.
-            EventKind::Edited { of, text } => {
-                if let Some(turn) = self.waiting(of, Action::Edit)? {
-                    edits::take(self, of, &turn, text)?;
-                }
-                Ok(Vec::new())
-            }
-            EventKind::Deleted { of } => {
-                let Some(turn) = self.waiting(of, Action::Delete)? else { return Ok(Vec::new()) };
-                tx.ask_to_stop(&turn.id)?;
-                Ok(vec![After::StopTurn(turn.session, turn.id)])
-            }
+            EventKind::Edited { of, text } => edits::take(self, of, text),
+            EventKind::Deleted { of } => deletions::take(self, of),
             EventKind::Reacted { to, mark } => command::asks::reaction(self, to, mark),
             // What somebody asked who is gone must not be shown to those who stay.
             EventKind::Left => {
@@ -147,27 +137,17 @@ impl One<'_> {
         Ok(decision)
     }
 
-    fn decide(&self, action: Action) -> Result<Decision> {
+    pub(super) fn decide(&self, action: Action) -> Result<Decision> {
         let Event { author, room, place, .. } = self.event;
         let actor = self.tx.actor(self.account(), &place.room, author)?;
         Ok(self.rules.access.authorize(actor, Where::from(room.direct), action))
     }
 
     /// Keeps a decision.
-    fn audit(&self, action: Action, allowed: bool, rule: &str) -> Result<()> {
+    pub(super) fn audit(&self, action: Action, allowed: bool, rule: &str) -> Result<()> {
         let Event { author, room, place, .. } = self.event;
         let kind = Where::from(room.direct);
         self.tx.audit(self.account(), &author.id, &place.room, kind, action, allowed, rule)
-    }
-
-    /// The turn that the author of the event started with `of`, if nothing was sent for it yet and the author
-    /// may still change it.
-    fn waiting(&self, of: &EventId, action: Action) -> Result<Option<TurnRow>> {
-        let turn = self.tx.waiting_turn_of(self.account(), &self.event.place.room, of)?;
-        let Some(turn) = turn.filter(|turn| turn.author == self.event.author.id.as_str()) else {
-            return Ok(None);
-        };
-        Ok(self.authorize(action)?.allowed.then_some(turn))
     }
 
     fn message(&self, message: &Message, strangers: &mut Vec<Stranger>) -> Result<Vec<After>> {
@@ -316,6 +296,7 @@ impl One<'_> {
             account: account.clone(),
             place: event.place.clone(),
             event: event.id.clone(),
+            question: event.id.clone(),
             author: event.author.id.as_str().to_owned(),
             author_name: event.author.name.clone(),
             speaker: None,
@@ -343,7 +324,7 @@ impl One<'_> {
         let digest = digest.get(..32).unwrap_or(&digest);
         let key = SendKey::new(format!("{what}.{digest}"));
         let reply_to = Some(message);
-        Notice { key, account, place, reply_to, max_text: self.all.max_text }
+        Notice { key, account, place, reply_to, max_text: self.all.about.max_text }
             .tell(self.tx, self.words, phrase)
     }
 }

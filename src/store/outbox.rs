@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
-use talaria_platform::{AccountId, Body, MessageId, Place, RoomId, SendKey, ThreadId};
+use talaria_platform::{AccountId, Body, BodyKind, MessageId, Place, RoomId, SendKey, ThreadId};
 
 use super::{Result, TurnRow, Tx};
 use crate::session::TurnId;
@@ -37,6 +37,25 @@ pub enum OutboxKind {
     Again,
     /// The gateway's own words.
     Notice,
+    /// The message that shows this part of the turn is taken back.
+    Removal,
+}
+
+impl OutboxKind {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Final, "final"),
+        (Self::Again, "again"),
+        (Self::Notice, "notice"),
+        (Self::Removal, "removal"),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("notice", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Self {
+        Self::ALL.iter().find(|(_, known)| *known == name).map_or(Self::Notice, |(kind, _)| *kind)
+    }
 }
 
 impl Tx<'_> {
@@ -45,11 +64,6 @@ impl Tx<'_> {
         if crate::testing::broken("outbox") {
             return Ok(());
         }
-        let kind = match row.kind {
-            OutboxKind::Final => "final",
-            OutboxKind::Again => "again",
-            OutboxKind::Notice => "notice",
-        };
         self.conn
             .prepare_cached(
                 "INSERT OR IGNORE INTO outbox (key, account, room, thread, turn, kind, part, body, not_before)
@@ -61,7 +75,7 @@ impl Tx<'_> {
                 row.place.room.as_str(),
                 row.place.thread.as_ref().map(ThreadId::as_str),
                 row.turn.as_ref().map(|turn| &turn.0),
-                kind,
+                row.kind.name(),
                 row.part,
                 serde_json::to_string(&row.body)?,
                 row.not_before,
@@ -90,11 +104,7 @@ impl Tx<'_> {
                         thread: row.get::<_, Option<String>>(3)?.map(ThreadId::new),
                     },
                     turn: row.get::<_, Option<String>>(4)?.map(TurnId),
-                    kind: match kind.as_str() {
-                        "final" => OutboxKind::Final,
-                        "again" => OutboxKind::Again,
-                        _ => OutboxKind::Notice,
-                    },
+                    kind: OutboxKind::from_name(&kind),
                     part: row.get(6)?,
                     body: serde_json::from_str(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?)?,
                     not_before: row.get(8)?,
@@ -107,17 +117,52 @@ impl Tx<'_> {
 
     /// What the first part of a turn's end shows, if it has ended.
     pub fn first_part(&self, turn: &TurnId) -> Result<Option<Body>> {
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT body FROM outbox WHERE turn = ?1 AND part = 0 AND state = 'pending'")?;
+        let mut query = self.conn.prepare_cached(
+            "SELECT body FROM outbox WHERE turn = ?1 AND part = 0 AND state = 'pending'
+                 AND kind = 'final'",
+        )?;
         let body: Option<String> = query.query_row([&turn.0], |row| row.get(0)).optional()?;
         Ok(body.map(|body| serde_json::from_str(&body)).transpose()?)
+    }
+
+    /// Has the room show nothing more of a turn, from this part of its end on: what it shows is taken back when its
+    /// time comes, and what has yet to arrive will not.
+    pub fn remove_shown(&self, turn: &TurnRow, from: usize) -> Result<()> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT coalesce(max(part) + 1, 0) FROM outbox WHERE turn = ?1 AND kind = 'final'",
+        )?;
+        let parts: usize = query.query_row([&turn.id.0], |row| row.get(0))?;
+        // While it runs there is at most the message that shows it, and the outbox does not know of it.
+        for part in from..parts.max(1) {
+            self.add_outbox(&OutboxRow {
+                key: turn.id.send_key(format_args!("x{part}")),
+                account: turn.account.clone(),
+                place: turn.place.clone(),
+                turn: Some(turn.id.clone()),
+                kind: OutboxKind::Removal,
+                part,
+                body: Body::new(BodyKind::Notice, ""),
+                not_before: 0,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A message that showed a part of a turn is gone from the room, or never was there.
+    pub fn removed(&self, row: &OutboxRow) -> Result<()> {
+        if let (Some(turn), 0) = (&row.turn, row.part) {
+            self.forget_anchor(turn)?;
+        }
+        self.sent(row, &MessageId::new(""))
     }
 
     /// Has the first part of a turn's end shown once more at `not_before`, when any edit before it has run
     /// out of time.
     pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, not_before: i64) -> Result<()> {
         let Some(body) = first else { return Ok(()) };
+        if self.is_withdrawn(&turn.id)? {
+            return Ok(());
+        }
         self.add_outbox(&OutboxRow {
             key: turn.id.send_key("again"),
             account: turn.account.clone(),

@@ -170,4 +170,15 @@ CREATE TABLE grants (
 ) WITHOUT ROWID;
 CREATE INDEX grants_place ON grants (account, room, digest);
 ",
+    r"
+-- The message whose words are asked, if it is not `event` itself, which then is a /retry.
+ALTER TABLE turns ADD COLUMN question TEXT;
+CREATE INDEX turns_question ON turns (account, room, question) WHERE question IS NOT NULL;
+-- `turns.undone` is 2 once nothing of a turn is to stay in the room: its question was deleted, or was edited and
+-- the next attempt of the same event takes its messages over.
+
+-- The content of a file that must arrive; `body` only describes it.
+ALTER TABLE outbox ADD COLUMN file BLOB;
+CREATE INDEX outbox_message ON outbox (account, room, message) WHERE message IS NOT NULL;
+",
 ];

@@ -221,10 +221,17 @@ impl Tx<'_> {
         Ok(query.query_row([&session.0], |row| row.get(0))?)
     }
 
-    /// Takes back everything that a turn added.
-    pub fn forget_messages(&self, turn: &TurnId) -> Result<()> {
-        self.conn.prepare_cached("DELETE FROM messages WHERE turn = ?1")?.execute([&turn.0])?;
-        Ok(())
+    /// Takes back everything that a turn added. Whether that was anything.
+    pub fn forget_messages(&self, turn: &TurnId) -> Result<bool> {
+        let forgotten =
+            self.conn.prepare_cached("DELETE FROM messages WHERE turn = ?1")?.execute([&turn.0])?;
+        Ok(forgotten > 0)
+    }
+
+    /// Whether a session is the one that is talked in.
+    pub fn is_current(&self, id: &SessionId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT current FROM sessions WHERE id = ?1")?;
+        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Turns: their states, their text while they run, and their end.
 
 use rusqlite::{OptionalExtension as _, Row, params};
-use talaria_platform::{AccountId, Body, EventId, Media, MessageId, Place, RoomId, ThreadId};
+use talaria_platform::{AccountId, Body, EventId, Media, Place, RoomId, ThreadId};
 
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 use crate::agent::{Prepared, Role, Usage};
@@ -70,6 +70,8 @@ pub struct TurnRow {
     pub account: AccountId,
     pub place: Place,
     pub event: EventId,
+    /// The message whose words they are; not `event`, if that is a `/retry`.
+    pub question: EventId,
     pub author: String,
     pub author_name: Option<String>,
     /// Set if the author asks again what somebody else wrote.
@@ -133,7 +135,7 @@ pub struct Finish {
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
                        prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
-                       speaker_name";
+                       speaker_name, coalesce(question, event)";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -141,8 +143,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
-                     direct, prompt, media, attempt, key, state, created, speaker, speaker_name)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                     direct, prompt, media, attempt, key, state, created, speaker, speaker_name, question)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             )?
             .execute(params![
                 turn.id.0,
@@ -163,6 +165,7 @@ impl Tx<'_> {
                 unix_now(),
                 turn.speaker.as_ref().map(|speaker| &speaker.id),
                 turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
+                Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
             ])?;
         Ok(())
     }
@@ -172,7 +175,7 @@ impl Tx<'_> {
         self.one_turn("id = ?1", [&id.0])
     }
 
-    /// The turn that an event started, if it still waits to run.
+    /// The turn that an event started, or whose words it is, if that still waits to run.
     pub fn waiting_turn_of(
         &self,
         account: &AccountId,
@@ -180,9 +183,24 @@ impl Tx<'_> {
         event: &EventId,
     ) -> Result<Option<TurnRow>> {
         self.one_turn(
-            "account = ?1 AND room = ?2 AND event = ?3 AND state = 'queued' AND undone = 0",
+            "account = ?1 AND room = ?2 AND (event = ?3 OR question = ?3) AND state = 'queued' AND undone = 0
+             ORDER BY seq DESC LIMIT 1",
             params![account.as_str(), room.as_str(), event.as_str()],
         )
+    }
+
+    /// Every turn that an event started, or whose words it is, and of which something may stay in the room.
+    pub fn turns_about(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<Vec<TurnRow>> {
+        self.turns_where(
+            "account = ?1 AND room = ?2 AND (event = ?3 OR question = ?3) AND undone < 2 ORDER BY seq",
+            params![account.as_str(), room.as_str(), event.as_str()],
+        )
+    }
+
+    /// Whether nothing of a turn is to stay in the room.
+    pub fn is_withdrawn(&self, id: &TurnId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT undone = 2 FROM turns WHERE id = ?1")?;
+        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
     }
 
     /// The last turn of a session that ran and was not taken back.
@@ -271,6 +289,13 @@ impl Tx<'_> {
         self.fork_session(&turn.session)
     }
 
+    /// Nothing of the turn is to stay in the room, and nothing more of it will come there, whatever it still
+    /// does. Whether anything of it was remembered here.
+    pub fn withdraw(&self, turn: &TurnRow) -> Result<bool> {
+        self.conn.prepare_cached("UPDATE turns SET undone = 2 WHERE id = ?1")?.execute([&turn.id.0])?;
+        self.forget_messages(&turn.id)
+    }
+
     /// Keeps text that people are about to see; `offset` is the length of what was kept before.
     pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
         self.conn
@@ -294,35 +319,13 @@ impl Tx<'_> {
         Ok(text)
     }
 
-    /// A message that shows the turn is about to be sent.
-    pub fn add_anchor(&self, id: &TurnId) -> Result<()> {
-        self.conn
-            .prepare_cached("INSERT OR IGNORE INTO anchors (turn, message) VALUES (?1, NULL)")?
-            .execute([&id.0])?;
-        Ok(())
-    }
-
-    /// The message that shows the turn is there.
-    pub fn set_anchor(&self, id: &TurnId, message: &MessageId) -> Result<()> {
-        self.conn
-            .prepare_cached("INSERT OR REPLACE INTO anchors (turn, message) VALUES (?1, ?2)")?
-            .execute(params![id.0, message.as_str()])?;
-        Ok(())
-    }
-
-    /// `None`: nothing was sent. `Some(None)`: something may have been. `Some(Some(id))`: this.
-    pub fn anchor(&self, id: &TurnId) -> Result<Option<Option<MessageId>>> {
-        let mut query = self.conn.prepare_cached("SELECT message FROM anchors WHERE turn = ?1")?;
-        let message = query
-            .query_row([&id.0], |row| Ok(row.get::<_, Option<String>>(0)?.map(MessageId::new)))
-            .optional()?;
-        Ok(message)
-    }
-
     /// Stores the end of a turn together with everything the room must show of it.
     pub fn finish(&self, turn: &TurnRow, finish: &Finish) -> Result<()> {
+        // The question is gone, or another attempt takes the place of this one.
+        let withdrawn = self.is_withdrawn(&turn.id)?;
         // Without parts (a caller that is no room) nothing is left to wait for.
-        let state = if finish.parts.is_empty() { State::after(&finish.outcome) } else { State::Finalizing };
+        let nothing_to_show = withdrawn || finish.parts.is_empty();
+        let state = if nothing_to_show { State::after(&finish.outcome) } else { State::Finalizing };
         self.conn
             .prepare_cached(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
@@ -340,6 +343,10 @@ impl Tx<'_> {
                 i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
                 unix_now(),
             ])?;
+        self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
+        if withdrawn {
+            return Ok(());
+        }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, Role::User, said)?;
             self.record(&turn.session, &turn.id, Role::Assistant, finish.text.trim())?;
@@ -356,7 +363,6 @@ impl Tx<'_> {
                 not_before: 0,
             })?;
         }
-        self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         Ok(())
     }
 
@@ -401,7 +407,10 @@ impl Tx<'_> {
             self.conn
                 .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
                 .execute(params![id.0, State::after(&finish.outcome).name()])?;
-            self.conn.prepare_cached("DELETE FROM anchors WHERE turn = ?1")?.execute([&id.0])?;
+            // Of what was withdrawn the anchor is still needed, to be taken over or taken back.
+            if !self.is_withdrawn(id)? {
+                self.forget_anchor(id)?;
+            }
         }
         Ok(())
     }
@@ -434,6 +443,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
             thread: row.get::<_, Option<String>>(4)?.map(ThreadId::new),
         },
         event: EventId::new(row.get::<_, String>(5)?),
+        question: EventId::new(row.get::<_, String>(21)?),
         author: row.get(6)?,
         author_name: row.get(7)?,
         speaker: speaker.map(|id| Person { id, name }),

@@ -31,7 +31,7 @@ impl Turns {
         outcome: Outcome,
     ) -> store::Result<()> {
         let Summary { text, tools, usage, shown } = log.take_summary();
-        let (anchored, history) = (before.anchored, before.history);
+        let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
         let (text, outcome) = match now.permitted {
             true => (longer(text, before.floor, &outcome), outcome),
@@ -44,7 +44,7 @@ impl Turns {
         // The process before this one may have died with an edit under way, which could still arrive after
         // the final: then the final is shown once more when that time has passed.
         let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
-        let again = anchored && edits;
+        let again = edited && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let words = &self.live.now().words;
         let shown = match blank && outcome == Outcome::Done && self.agent.about().is_model() {

@@ -19,8 +19,10 @@ use crate::{conversation, media};
 pub(super) struct Before {
     /// Text that people could already read.
     pub floor: String,
-    /// A message that shows the turn was sent, or may have been.
+    /// A message that shows the turn was sent, or may have been; or it takes one over.
     pub anchored: bool,
+    /// An edit of that message may still be under way.
+    pub edited: bool,
     /// How many messages of history go along.
     pub history: usize,
     /// Whether whoever asked for it may still ask.
@@ -111,6 +113,7 @@ impl Turns {
                 let before = Before {
                     floor: tx.checkpointed(&id)?,
                     anchored: tx.anchor(&id)?.is_some(),
+                    edited: tx.may_be_edited(&id)?,
                     history: history.len(),
                     permitted: permitted(tx, &live.now(), &turn)?,
                 };

@@ -114,6 +114,7 @@ mod tests {
             account: "test".into(),
             place: Place::room("!all"),
             event: "$1".into(),
+            question: "$1".into(),
             author: "@ann:test".to_owned(),
             author_name: name.map(str::to_owned),
             speaker: None,

@@ -66,6 +66,9 @@ texts! {
     LoopGuard "loop_guard" Notice ["minutes"]
     AdminsOnly "admins_only" Notice ["command"]
     EditUnheard "edit_unheard" Notice []
+    Removed "removed" Part []
+    EditTooLate "edit_too_late" Notice []
+    DeletedRemembered "deleted_remembered" Notice []
 
     // Commands.
     Help "help" Part []

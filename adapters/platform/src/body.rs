@@ -18,7 +18,7 @@ pub struct Body {
     pub kind: BodyKind,
     /// Whether this is the last word: `false` while an answer still grows.
     pub done: bool,
-    /// Files to go with it.
+    /// Files to go with it. The core sends each file as a message of its own: one file, and no text.
     pub files: Vec<File>,
 }
 
@@ -47,8 +47,24 @@ pub struct File {
     pub name: String,
     /// Found by looking at the content.
     pub mime: String,
-    /// The content.
+    /// The content. Written as base64, because as a list of numbers it would be four times as long.
+    #[serde(with = "base64_text")]
     pub content: Vec<u8>,
+}
+
+/// Bytes as base64.
+mod base64_text {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(content: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64_STANDARD.encode(content))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }
 
 /// Something that is shown for a moment. Best effort: never retried, its failure never shown.
@@ -58,6 +74,6 @@ pub enum Signal {
     Typing(bool),
     /// Everything up to this event was taken up.
     Read(EventId),
-    /// A mark on a message.
+    /// A mark on a message: one of ours, or a person's by the text of its [`EventId`].
     React(MessageId, String),
 }

@@ -29,16 +29,22 @@ pub struct Event {
 pub enum EventKind {
     /// Somebody wrote something.
     Message(Message),
-    /// An earlier message now reads differently.
+    /// An earlier message now reads differently. Only of an edit by the message's own author; the adapter drops
+    /// every other one.
     Edited {
-        /// The message that was edited.
+        /// The message that was edited: its first id, however often it was edited before.
         of: EventId,
         /// Its whole new text.
         text: String,
     },
-    /// An earlier message was taken back.
+    /// An earlier message is gone for everybody: its author took it back, or somebody did whom the network lets
+    /// remove the words of others. The author of the event is whoever did that. Sent only when the network itself
+    /// carried it out, because the core asks nobody else: a deletion is binding whoever did it. It only ever
+    /// removes (what was asked is no longer asked, what was answered is taken back), so the worst that a hostile
+    /// moderator comes to is what the network gave them already.
     Deleted {
-        /// The message that is gone.
+        /// The message that is gone: a person's, or one of ours by the text of its [`MessageId`]. What we took back
+        /// ourselves may be left out.
         of: EventId,
     },
     /// A reaction to a message, usually one of ours.
