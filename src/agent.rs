@@ -124,6 +124,8 @@ pub struct Turn {
     pub prompt: String,
     /// Pictures that go with it.
     pub images: Vec<Image>,
+    /// Other files that go with it.
+    pub files: Vec<Attachment>,
     /// The same for every repeat of this turn, another one for `/retry`.
     pub key: String,
     /// Who asks and where, for upstreams that are told.
@@ -137,6 +139,17 @@ pub struct Turn {
 /// A picture, checked and within the caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
+    /// Found by looking at the content.
+    pub mime: &'static str,
+    /// The file.
+    pub content: Vec<u8>,
+}
+
+/// A file other than a picture, within the caps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The sender's name for it, cleaned.
+    pub name: String,
     /// Found by looking at the content.
     pub mime: &'static str,
     /// The file.

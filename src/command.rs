@@ -9,7 +9,7 @@ mod sessions;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, Author, Event, EventId, UserId};
+use talaria_platform::{AccountId, Author, Event, EventId, Place, UserId};
 
 use crate::access::{Action, Decision, Where};
 use crate::agent::AgentInfo;
@@ -107,6 +107,8 @@ pub enum After {
     Run(SessionId, TurnId),
     /// This turn was asked to stop.
     StopTurn(SessionId, TurnId),
+    /// The message that the transaction was about was taken up.
+    Read(Place, EventId),
     /// This question was answered.
     Answered(AskId),
     /// A stranger is to be given a code, which is kept nowhere else.

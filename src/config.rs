@@ -154,6 +154,8 @@ pub struct TurnConfig {
     pub context_prompt: String,
     /// Whether the agent is told there where it is and with whom.
     pub names: bool,
+    /// Whether it is given files that are neither text nor pictures.
+    pub files: bool,
     /// How many earlier messages are sent, at most.
     pub history_messages: usize,
     /// How many bytes of earlier messages are sent, at most.
@@ -169,6 +171,8 @@ pub struct DisplayConfig {
     pub steps: Steps,
     /// How often one answer is edited while it grows, at most.
     pub edits: usize,
+    /// Whether a mark on each question says how it goes.
+    pub reactions: bool,
 }
 
 /// The state folder by itself: for commands that must work whatever the configuration file says.

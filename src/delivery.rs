@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria_platform::{
-    AccountId, Body, BodyKind, Capabilities, Error, ErrorKind, Place, Platform, Rate, SendKey, Show, Signal,
+    AccountId, Body, BodyKind, Capabilities, Error, ErrorKind, EventId, MessageId, Place, Platform, Rate,
+    SendKey, Show, Signal,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -88,6 +89,8 @@ pub struct Display {
     pub steps: bool,
     /// The most edits of one growing answer, the final not counted.
     pub edits: u32,
+    /// Whether a mark on each question says how it goes.
+    pub reactions: bool,
 }
 
 impl Delivery {
@@ -202,6 +205,22 @@ impl Account {
         let (account, place) = (self.clone(), place.clone());
         tokio::spawn(async move {
             let _ = tokio::time::timeout(SIGNAL, account.platform.signal(&place, signal)).await;
+        });
+    }
+
+    /// Puts a mark on a person's message, if the operator wants marks. Best effort, but within the rate: networks
+    /// count a mark as a message.
+    pub fn mark(self: &Arc<Self>, place: &Place, event: &EventId, mark: &'static str) {
+        if !self.display.reactions || !self.about.react {
+            return;
+        }
+        let signal = Signal::React(MessageId::new(event.as_str()), mark.to_owned());
+        let (account, place) = (self.clone(), place.clone());
+        tokio::spawn(async move {
+            // Whoever must wait so long is no longer asked for a mark.
+            if tokio::time::timeout(REQUEST, account.permit(Class::Notice)).await.is_ok() {
+                account.signal(&place, signal);
+            }
         });
     }
 

@@ -123,6 +123,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         display: Display {
             steps: config.display.steps == Steps::Line,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
+            reactions: config.display.reactions,
         },
         live: live.clone(),
     };
@@ -390,6 +391,7 @@ fn settings(config: &Config) -> Settings {
     Settings {
         context: config.turns.context_prompt.clone(),
         names: config.turns.names,
+        files: config.turns.files,
         history_messages: config.turns.history_messages,
         history_bytes: config.turns.history_bytes,
         retry_for: config.turns.retry_for,

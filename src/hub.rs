@@ -11,9 +11,10 @@ pub mod pairing;
 mod strangers;
 mod taking;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use talaria_platform::{Batch, BoxFuture, Inbox, InboxError, Invite};
+use talaria_platform::{Batch, BoxFuture, Inbox, InboxError, Invite, Signal};
 
 use crate::command::After;
 use crate::delivery::Account;
@@ -61,8 +62,11 @@ impl Hub {
             failpoint("accept.received");
             let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;
             failpoint("accept.committed");
+            // One for each place: it speaks for everything before it too.
+            let mut read = HashMap::new();
             for step in taken.after {
                 match step {
+                    After::Read(place, event) => drop(read.insert(place, event)),
                     After::Run(session, turn) => turns.enqueue(&session, turn),
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
                     After::Answered(ask) => turns.answered(&ask),
@@ -71,6 +75,9 @@ impl Hub {
                         tokio::spawn(delivery);
                     }
                 }
+            }
+            for (place, event) in read {
+                account.signal(&place, Signal::Read(event));
             }
             for stranger in taken.strangers {
                 strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);

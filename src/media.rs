@@ -1,20 +1,29 @@
-//! What people attach: which files reach an agent as pictures, and what is said of the rest.
+//! What people attach: what reaches an agent and how, and what is said of the rest.
 //!
 //! A file is judged by its content, never by its name or by what the sender says. Nothing is written
 //! to disk, and no path ever reaches an agent.
 
+pub mod kind;
+
 use std::time::Duration;
 
-use talaria_platform::{Media, MediaKind, Platform};
+use talaria_platform::{ErrorKind, Media, MediaKind, Platform};
 
-use crate::agent::Image;
-use crate::reply::one_line;
+use self::kind::Kind;
+use crate::agent::{Attachment, Image};
+use crate::reply::{fenced, one_line};
 
-/// Pictures of one message that are forwarded, in bytes together.
-const PICTURES: u64 = 6_000_000;
+/// Pictures and files of one message that are forwarded, in bytes together.
+const FORWARDED: u64 = 6_000_000;
+
+/// Text of one message's files that is put into the prompt, in bytes together.
+const TEXT: u64 = 256 * 1024;
 
 /// Files of one message that are looked at; the others are only named.
 const FILES: usize = 5;
+
+/// Characters of a file's name that an agent is told.
+const NAME: usize = 80;
 
 /// How long fetching one file may take.
 const FETCH: Duration = Duration::from_secs(60);
@@ -24,61 +33,99 @@ const FETCH: Duration = Duration::from_secs(60);
 pub struct Fetched {
     /// Pictures for the agent.
     pub images: Vec<Image>,
-    /// A line for each file that is not forwarded, to be put after the person's own words.
+    /// Other files for the agent.
+    pub files: Vec<Attachment>,
+    /// What is put after the person's own words: the text files, and a line for each file that is not forwarded.
     pub notes: String,
 }
 
-/// Fetches the pictures of a message within the caps and notes everything else.
-pub async fn fetch(platform: &dyn Platform, media: &[Media]) -> Fetched {
+/// What is left of the caps while the files of one message are gone through.
+struct Caps {
+    forwarded: u64,
+    text: u64,
+}
+
+/// Fetches the files of a message within the caps and notes what stays behind. `files`: the agent takes more than
+/// text and pictures.
+pub async fn fetch(platform: &dyn Platform, media: &[Media], files: bool) -> Fetched {
     let mut fetched = Fetched::default();
-    let mut room = PICTURES;
+    let mut caps = Caps { forwarded: FORWARDED, text: TEXT };
     for (index, file) in media.iter().enumerate() {
-        let reason = if file.kind != MediaKind::Image {
-            "this kind of file is not forwarded"
-        } else if index >= FILES {
-            "too many files in one message"
-        } else {
-            let content = tokio::time::timeout(FETCH, platform.fetch(&file.id, room)).await;
-            match content {
-                Ok(Ok(content)) => match picture_type(&content) {
-                    Some(mime) => {
-                        room = room.saturating_sub(content.len() as u64);
-                        fetched.images.push(Image { mime, content });
-                        continue;
-                    }
-                    None => "it is not a picture this gateway knows",
-                },
-                Ok(Err(_)) => "it is too large or could not be fetched",
-                Err(_) => "it could not be fetched in time",
-            }
+        let name = name(file);
+        let outcome = match () {
+            () if index >= FILES => Err("too many files in one message"),
+            () => one(platform, file, files, &caps).await,
         };
-        fetched.notes.push_str(&format!("\n[attached file \"{}\": {reason}]", one_line(&file.name, 80)));
+        match outcome.and_then(|content| take(&mut fetched, &mut caps, &name, content, files)) {
+            Ok(()) => {}
+            Err(reason) => fetched.notes.push_str(&format!("\n[attached file \"{name}\": {reason}]")),
+        }
     }
     fetched
 }
 
-/// The MIME type of a picture that models take, by its first bytes.
-fn picture_type(content: &[u8]) -> Option<&'static str> {
-    match content {
-        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
+/// A name that fits into the quotes around it.
+fn name(file: &Media) -> String {
+    let name = one_line(&file.name, NAME).replace(['"', '/', '\\'], "_");
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// The content of one file, if it can be of any use.
+async fn one(
+    platform: &dyn Platform,
+    file: &Media,
+    files: bool,
+    caps: &Caps,
+) -> Result<Vec<u8>, &'static str> {
+    // What may be a picture may be as large as one; anything else can only be text, unless the agent takes files.
+    let limit = match file.kind {
+        MediaKind::Image => caps.forwarded,
+        MediaKind::Audio if !files => return Err("a voice message or other sound, which is not forwarded"),
+        MediaKind::Video if !files => return Err("a film, which is not forwarded"),
+        MediaKind::File if !files => caps.text,
+        MediaKind::Audio | MediaKind::Video | MediaKind::File => caps.forwarded,
+    };
+    match tokio::time::timeout(FETCH, platform.fetch(&file.id, limit)).await {
+        Ok(Ok(content)) => Ok(content),
+        Ok(Err(error)) if error.kind() == ErrorKind::Rejected && file.kind == MediaKind::File && !files => {
+            Err("not forwarded: of files other than pictures only text is, up to 256 KB in one message")
+        }
+        Ok(Err(error)) if error.kind() == ErrorKind::Rejected => Err("it is too large, or was refused"),
+        Ok(Err(_)) => Err("it could not be fetched"),
+        Err(_) => Err("it could not be fetched in time"),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pictures_are_known_by_their_content() {
-        assert_eq!(picture_type(b"\x89PNG\r\n\x1a\n...."), Some("image/png"));
-        assert_eq!(picture_type(b"\xff\xd8\xff\xe0"), Some("image/jpeg"));
-        assert_eq!(picture_type(b"GIF89a"), Some("image/gif"));
-        assert_eq!(picture_type(b"RIFF\0\0\0\0WEBPVP8 "), Some("image/webp"));
-        assert_eq!(picture_type(b"<svg onload=alert(1)>"), None);
-        assert_eq!(picture_type(b""), None);
+/// Puts a file where it belongs.
+fn take(
+    fetched: &mut Fetched,
+    caps: &mut Caps,
+    name: &str,
+    content: Vec<u8>,
+    files: bool,
+) -> Result<(), &'static str> {
+    let size = content.len() as u64;
+    match Kind::of(&content) {
+        Kind::Picture(mime) => {
+            caps.forwarded = caps.forwarded.saturating_sub(size);
+            fetched.images.push(Image { mime, content });
+        }
+        Kind::Text if size <= caps.text => {
+            caps.text -= size;
+            let text = String::from_utf8(content).map_err(|_| "it is no text")?;
+            let text = text.trim_start_matches('\u{feff}');
+            fetched.notes.push_str(&format!("\n[attached file \"{name}\", as it reads:]\n{}", fenced(text)));
+        }
+        Kind::Text if !files => {
+            return Err("its text is too long: up to 256 KB are forwarded in one message");
+        }
+        Kind::Empty => return Err("it is empty"),
+        kind if files => {
+            caps.forwarded = caps.forwarded.saturating_sub(size);
+            fetched.files.push(Attachment { name: name.to_owned(), mime: kind.mime(), content });
+        }
+        Kind::Sound(_) => return Err("a voice message or other sound, which is not forwarded"),
+        Kind::Text | Kind::Film(_) | Kind::Other(_) => return Err("this kind of file is not forwarded"),
     }
+    Ok(())
 }

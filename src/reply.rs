@@ -21,7 +21,7 @@ use crate::words::{Phrase, Text, Words};
 use self::fence::{Fence, FenceTracker};
 pub use self::split::{into_parts, split};
 pub use self::think::{Part, ThinkFilter};
-pub use self::verbatim::{code_block, code_span};
+pub use self::verbatim::{code_block, code_span, fenced};
 
 /// Tools that are looked at as running at once; more could not be shown anyway.
 const STEPS: usize = 16;

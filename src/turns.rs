@@ -73,6 +73,8 @@ pub struct Settings {
     pub context: String,
     /// Whether the agent is told there where it is and with whom.
     pub names: bool,
+    /// Whether it is given files that are neither text nor pictures.
+    pub files: bool,
     /// The most messages of history that are forwarded.
     pub history_messages: usize,
     /// The most bytes of history that are forwarded.

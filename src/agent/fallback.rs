@@ -241,6 +241,7 @@ mod tests {
             history: Vec::new(),
             prompt: "hi".into(),
             images: Vec::new(),
+            files: Vec::new(),
             key: "k".into(),
             origin: Origin::default(),
             attempt,

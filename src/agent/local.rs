@@ -40,6 +40,7 @@ impl Agent for Local {
             &turn.history,
             &turn.prompt,
             &turn.images,
+            &turn.files,
             true,
         );
         Box::pin(async move { Ok(Prepared { request, resumable: false, stand_in: false }) })

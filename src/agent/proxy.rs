@@ -272,6 +272,7 @@ impl Agent for Proxy {
                 &turn.history,
                 &turn.prompt,
                 &turn.images,
+                &turn.files,
                 abilities.answered,
             );
             Ok(Prepared { request, resumable: abilities.idempotent, stand_in: false })

@@ -113,6 +113,9 @@ pub struct Agent {
     pub context_prompt: Option<String>,
     /// Whether the system message also says where the agent is and with whom. Default: `true`.
     pub names: Option<bool>,
+    /// Whether attached files that are neither text nor pictures go to the agent, here and through the proxy.
+    /// Default: `false`.
+    pub files: Option<bool>,
 }
 
 /// `platforms.<name>:` as far as all kinds share it. The rest is read when the kind is known, which
@@ -132,6 +135,8 @@ pub struct Display {
     pub steps: Option<Steps>,
     /// How often one answer is edited while it grows, at most. Default: 200.
     pub edits: Option<Whole<1, 1000>>,
+    /// Whether a mark on each question says how it goes. Default: `false`.
+    pub reactions: Option<bool>,
 }
 
 /// `display.steps`: how running tools are shown.

@@ -60,6 +60,7 @@ pub(super) fn resolve(
             .filter(|text| !text.trim().is_empty())
             .unwrap_or_default(),
         names: file.agent.names.unwrap_or(true),
+        files: file.agent.files.unwrap_or(false),
         history_messages: file.gateway.history_messages.map_or(100, |count| count.0),
         history_bytes: file.gateway.history_bytes.map_or(262_144, |bytes| bytes.0),
         retry_for: file.gateway.retry_for.map_or(Duration::from_secs(10 * 60), |span| span.0),
@@ -67,6 +68,7 @@ pub(super) fn resolve(
     let display = DisplayConfig {
         steps: file.display.steps.unwrap_or_default(),
         edits: file.display.edits.map_or(200, |edits| edits.0),
+        reactions: file.display.reactions.unwrap_or(false),
     };
     let agent = resolver.agent(file.gateway, file.agent);
     let mut rules = Rules::default();

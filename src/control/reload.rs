@@ -57,15 +57,18 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
         (AgentChoice::Local(old), AgentChoice::Local(new)) => keys.restart("agent", old != new),
         (old, new) => keys.restart("gateway and agent", old != new),
     }
-    let TurnConfig { context_prompt, names, history_messages, history_bytes, retry_for } = &started.turns;
+    let TurnConfig { context_prompt, names, files, history_messages, history_bytes, retry_for } =
+        &started.turns;
     keys.restart("agent.context_prompt", *context_prompt != new.turns.context_prompt);
     keys.restart("agent.names", *names != new.turns.names);
+    keys.restart("agent.files", *files != new.turns.files);
     keys.restart("gateway.history_messages", *history_messages != new.turns.history_messages);
     keys.restart("gateway.history_bytes", *history_bytes != new.turns.history_bytes);
     keys.restart("gateway.retry_for", *retry_for != new.turns.retry_for);
-    let DisplayConfig { steps, edits } = started.display;
+    let DisplayConfig { steps, edits, reactions } = started.display;
     keys.restart("display.steps", steps != new.display.steps);
     keys.restart("display.edits", edits != new.display.edits);
+    keys.restart("display.reactions", reactions != new.display.reactions);
     keys.restart("log.level", started.log != new.log);
     keys.0
 }

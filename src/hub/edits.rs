@@ -26,11 +26,10 @@ pub(super) fn take(one: &One<'_>, of: &EventId, text: &str) -> Result<Vec<After>
         return Ok(Vec::new());
     }
     let Some(turn) = last(one, of)? else { return Ok(Vec::new()) };
-    if !is_theirs(one, of, &turn) || !one.decide(Action::Edit)?.allowed {
-        one.authorize(Action::Edit)?;
-        return Ok(Vec::new());
+    match is_theirs(one, of, &turn) && one.authorize(Action::Edit)?.allowed {
+        true => ask_again(one, of, turn, text),
+        false => Ok(Vec::new()),
     }
-    ask_again(one, of, turn, text)
 }
 
 /// Whether whoever edits wrote that message: the words that are asked, or the `/retry` of them.

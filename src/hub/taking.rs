@@ -177,6 +177,19 @@ impl One<'_> {
         if !decision.allowed {
             return if answered { self.refuse(decision.rule, &parsed, strangers) } else { Ok(Vec::new()) };
         }
+        let mut after = vec![After::Read(self.event.place.clone(), self.event.id.clone())];
+        after.extend(self.obey(message, parsed, decision, answered)?);
+        Ok(after)
+    }
+
+    /// Does what somebody wants who may want it. `answered`: says so, too.
+    fn obey(
+        &self,
+        message: &Message,
+        parsed: Parsed,
+        decision: Decision,
+        answered: bool,
+    ) -> Result<Vec<After>> {
         match parsed {
             Parsed::Prompt => self.prompt(message),
             Parsed::Unknown(words) => {

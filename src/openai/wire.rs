@@ -38,6 +38,7 @@ pub fn chat_request(
     history: &[agent::Message],
     prompt: &str,
     images: &[agent::Image],
+    files: &[agent::Attachment],
     include_usage: bool,
 ) -> Vec<u8> {
     let mut messages = Vec::with_capacity(history.len() + 2);
@@ -52,9 +53,9 @@ pub fn chat_request(
             agent::Role::Tool => {}
         }
     }
-    messages.push(match images {
-        [] => message("user", prompt),
-        images => json!({ "role": "user", "content": parts(prompt, images) }),
+    messages.push(match (images, files) {
+        ([], []) => message("user", prompt),
+        (images, files) => json!({ "role": "user", "content": parts(prompt, images, files) }),
     });
 
     let mut request = json!({ "model": model, "messages": messages, "stream": true });
@@ -69,15 +70,29 @@ fn message(role: &str, content: &str) -> Value {
     json!({ "role": role, "content": content })
 }
 
-/// Text and pictures as one message. The pictures travel inside the request: an address on this machine
-/// would mean nothing at the other end.
-fn parts(prompt: &str, images: &[agent::Image]) -> Vec<Value> {
+/// Text, pictures and files as one message. They travel inside the request: an address on this machine would mean
+/// nothing at the other end.
+fn parts(prompt: &str, images: &[agent::Image], files: &[agent::Attachment]) -> Vec<Value> {
     let text = (!is_blank(prompt)).then(|| json!({ "type": "text", "text": prompt }));
     let pictures = images.iter().map(|image| {
         let url = format!("data:{};base64,{}", image.mime, BASE64_STANDARD.encode(&image.content));
         json!({ "type": "image_url", "image_url": { "url": url } })
     });
-    text.into_iter().chain(pictures).collect()
+    text.into_iter().chain(pictures).chain(files.iter().map(file)).collect()
+}
+
+/// One file. The two kinds of sound that the protocol knows have a form of their own.
+fn file(file: &agent::Attachment) -> Value {
+    let data = BASE64_STANDARD.encode(&file.content);
+    let sound = |format| json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } });
+    match file.mime {
+        "audio/wav" => sound("wav"),
+        "audio/mpeg" => sound("mp3"),
+        mime => {
+            let data = format!("data:{mime};base64,{data}");
+            json!({ "type": "file", "file": { "filename": file.name, "file_data": data } })
+        }
+    }
 }
 
 fn is_blank(text: &str) -> bool {

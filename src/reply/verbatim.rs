@@ -16,6 +16,13 @@ pub fn code_block(text: &str) -> String {
     format!("{fence}\n{text}\n{fence}")
 }
 
+/// Text as a code block for a model to read: every character as it is, and nothing in it closes the block.
+pub fn fenced(text: &str) -> String {
+    let fence = "`".repeat(FENCE.max(longest_run(text) + 1));
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}")
+}
+
 /// Text as code within a line, with every unseen character shown; at most `chars` characters, after which it
 /// says that there was more.
 pub fn code_span(text: &str, chars: usize) -> String {

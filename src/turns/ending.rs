@@ -68,7 +68,12 @@ impl Turns {
             said,
             parts,
         };
-        self.keep_end(turn.clone(), Arc::new(finish), again).await
+        let mark = (now.permitted).then(|| mark(&finish.outcome)).flatten();
+        self.keep_end(turn.clone(), Arc::new(finish), again).await?;
+        if let (Some(mark), Some(account)) = (mark, self.delivery.account(&turn.account)) {
+            account.mark(&turn.place, &turn.event, mark);
+        }
+        Ok(())
     }
 
     /// How things are now that the answer is there. While the store cannot say, the answer waits here rather
@@ -125,6 +130,18 @@ impl Turns {
                 written => return written,
             }
         }
+    }
+}
+
+/// The mark on a question that has come to its end. Whoever stopped it knows.
+fn mark(outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Done | Outcome::Limit => Some("✅"),
+        Outcome::CutShort { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Interrupted
+        | Outcome::Unknown { .. } => Some("❌"),
+        Outcome::Stopped | Outcome::Cancelled { .. } => None,
     }
 }
 

@@ -15,6 +15,9 @@ use crate::testing::failpoint;
 use crate::words::Text;
 use crate::{conversation, media};
 
+/// The mark on a question that is taken up.
+const TAKEN_UP: &str = "👀";
+
 /// What there was of a turn before this process took it up.
 pub(super) struct Before {
     /// Text that people could already read.
@@ -56,6 +59,9 @@ impl Turns {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         };
+        if before.permitted && turn.state == State::Queued && !turn.stop {
+            account.mark(&turn.place, &turn.event, TAKEN_UP);
+        }
         let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
         // A task of its own, so that a delta does not wake it; it ends with the log.
         let shown = conversation::show(account.clone(), turn.clone(), log.clone(), before.floor.clone());
@@ -167,6 +173,7 @@ impl Turns {
             history,
             prompt: told::spoken(row),
             images: Vec::new(),
+            files: Vec::new(),
             key: row.key.clone(),
             origin: Origin {
                 user_id: Some(row.author.clone()),
@@ -181,7 +188,8 @@ impl Turns {
         }
     }
 
-    /// Fetches what is attached: pictures go along, everything else becomes a line of text.
+    /// Fetches what is attached: pictures and files go along, text becomes a part of the prompt, and of what stays
+    /// behind a line says why.
     pub(super) async fn fetch_media(
         &self,
         row: &TurnRow,
@@ -194,11 +202,12 @@ impl Turns {
         }
         let Some(account) = self.delivery.account(&row.account) else { return };
         let fetched = tokio::select! {
-            fetched = media::fetch(account.platform(), &row.media) => fetched,
+            fetched = media::fetch(account.platform(), &row.media, self.settings.files) => fetched,
             // The next try sees at once that it is not wanted.
             () = self.interrupted(running, sink) => return,
         };
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
+        turn.files = fetched.files;
     }
 }

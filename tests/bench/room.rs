@@ -130,6 +130,7 @@ pub async fn gateway(
         settings: Settings {
             context: String::new(),
             names: false,
+            files: false,
             history_messages: 50,
             history_bytes: 1 << 20,
             retry_for: Duration::ZERO,
@@ -137,7 +138,7 @@ pub async fn gateway(
             stop_grace: Duration::from_secs(1),
             ask_for: Duration::from_secs(300),
         },
-        display: Display { steps: true, edits: EDITS },
+        display: Display { steps: true, edits: EDITS, reactions: false },
         live: Live::new(Rules {
             accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
             ..Rules::default()

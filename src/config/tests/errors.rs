@@ -21,7 +21,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_likely_word() {
     insta::assert_snapshot!(errors("display:\n  colour: red\n"), @"
     error: unknown key `colour` in `display` (talaria.yaml, line 2)
 
-    hint: the keys here are `steps`, `edits`
+    hint: the keys here are `steps`, `edits`, `reactions`
     ");
     insta::assert_snapshot!(errors("log:\n  Some Words: red\n"), @"
     error: there is an unknown key in `log` (talaria.yaml, line 2)

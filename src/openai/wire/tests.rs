@@ -10,14 +10,14 @@ fn said(role: Role, content: &str) -> Message {
 }
 
 fn messages(context: &str, history: &[Message], prompt: &str) -> Value {
-    let request = chat_request("m", context, history, prompt, &[], false);
+    let request = chat_request("m", context, history, prompt, &[], &[], false);
     serde_json::from_slice::<Value>(&request).unwrap()["messages"].take()
 }
 
 #[test]
 fn a_request_has_model_messages_and_asks_for_a_stream() {
     let request: Value =
-        serde_json::from_slice(&chat_request("hermes-agent", "", &[], "hi", &[], true)).unwrap();
+        serde_json::from_slice(&chat_request("hermes-agent", "", &[], "hi", &[], &[], true)).unwrap();
     assert_eq!(
         request,
         json!({
@@ -31,15 +31,15 @@ fn a_request_has_model_messages_and_asks_for_a_stream() {
 
 #[test]
 fn usage_is_not_mentioned_unless_asked_for() {
-    let request: Value = serde_json::from_slice(&chat_request("m", "", &[], "hi", &[], false)).unwrap();
+    let request: Value = serde_json::from_slice(&chat_request("m", "", &[], "hi", &[], &[], false)).unwrap();
     assert_eq!(request.get("stream_options"), None);
 }
 
 #[test]
 fn the_same_request_is_the_same_bytes() {
     let history = [said(Role::User, "a"), said(Role::Assistant, "b")];
-    let once = chat_request("m", "be kind", &history, "c", &[], true);
-    assert_eq!(once, chat_request("m", "be kind", &history, "c", &[], true));
+    let once = chat_request("m", "be kind", &history, "c", &[], &[], true);
+    assert_eq!(once, chat_request("m", "be kind", &history, "c", &[], &[], true));
 }
 
 #[test]

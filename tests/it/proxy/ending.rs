@@ -115,6 +115,7 @@ fn turn() -> Turn {
         history: Vec::new(),
         prompt: "hi".into(),
         images: Vec::new(),
+        files: Vec::new(),
         key: "k".into(),
         origin: Origin::default(),
         attempt: Attempt::First,

@@ -37,6 +37,14 @@ pub struct Setup {
     pub rate: Option<Rate>,
     /// The limit that the network really has.
     pub limit: Option<Rate>,
+    /// Whether messages of ours can be taken back.
+    pub delete: bool,
+    /// Whether files can be sent and fetched.
+    pub media: bool,
+    /// Whether questions are marked.
+    pub reactions: bool,
+    /// Whether the agent takes files that are neither text nor pictures.
+    pub files: bool,
     /// The edits of one growing answer.
     pub edits: u32,
     pub retry_for: Duration,
@@ -69,6 +77,10 @@ impl Default for Setup {
             max_text: 4000,
             rate: None,
             limit: None,
+            delete: true,
+            media: true,
+            reactions: false,
+            files: false,
             edits: EDITS,
             retry_for: Duration::from_secs(600),
             turn_bytes: 16 * 1024 * 1024,
@@ -137,10 +149,10 @@ impl TestGateway {
     pub async fn with(setup: Setup) -> Self {
         let about = Capabilities {
             show: setup.show,
-            delete: true,
-            react: false,
+            delete: setup.delete,
+            react: true,
             threads: false,
-            media: true,
+            media: setup.media,
             max_text: setup.max_text,
             rate: setup.rate,
         };
@@ -312,6 +324,7 @@ impl TestGateway {
             settings: Settings {
                 context: self.setup.context.clone(),
                 names: self.setup.names,
+                files: self.setup.files,
                 history_messages: 100,
                 history_bytes: 100_000,
                 retry_for: self.setup.retry_for,
@@ -319,7 +332,7 @@ impl TestGateway {
                 stop_grace: Duration::from_secs(4),
                 ask_for: Duration::from_secs(300),
             },
-            display: Display { steps: true, edits: self.setup.edits },
+            display: Display { steps: true, edits: self.setup.edits, reactions: self.setup.reactions },
             live: self.live.clone(),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Image, Message, Origin, Out,
-    Prepared, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attachment, Attempt, Choice, Image, Message, Origin,
+    Out, Prepared, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -84,6 +84,7 @@ pub struct Heard {
     pub session: String,
     pub key: String,
     pub images: Vec<Image>,
+    pub files: Vec<Attachment>,
     pub origin: Origin,
     pub resumed: bool,
     /// The stored bytes: they say how many requests were made before this one.
@@ -431,6 +432,7 @@ impl Agent for Scripted {
                 session: turn.session.0.clone(),
                 key: turn.key.clone(),
                 images: turn.images.clone(),
+                files: turn.files.clone(),
                 origin: turn.origin.clone(),
                 resumed: turn.attempt == Attempt::Resume,
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),

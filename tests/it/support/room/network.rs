@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use talaria_platform::{
-    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey,
+    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey, Signal,
 };
 use tokio::sync::watch;
 
@@ -42,7 +42,11 @@ pub(super) struct State {
     pub bucket: Option<Bucket>,
     pub files: HashMap<MediaId, Vec<u8>>,
     pub typing: HashMap<String, bool>,
+    /// What was shown for a moment, but that we type.
+    pub signals: Vec<Signal>,
     pub violations: Vec<String>,
+    /// Taking a message back fails so often, each time like this.
+    pub deletion_fails: VecDeque<ErrorKind>,
     /// The life of the gateway that may still do something.
     pub life: u64,
     /// Reading fails so often, each time like this.
@@ -59,6 +63,8 @@ pub(super) struct Posted {
     pub body: Body,
     pub revisions: Vec<String>,
     pub deleted: bool,
+    /// We took it back ourselves, so whatever we do with it later is wrong.
+    pub taken_back: bool,
 }
 
 impl Chat {
@@ -83,6 +89,11 @@ impl Chat {
         self.state().faults.push_back((false, fault));
     }
 
+    /// Taking a message back fails like this, one time more.
+    pub fn deletion_fails(&self, kind: ErrorKind) {
+        self.state().deletion_fails.push_back(kind);
+    }
+
     /// Reading breaks off like this, one time more.
     pub fn reading_fails(&self, kind: ErrorKind) {
         self.state().reading_fails.push_back(kind);
@@ -102,6 +113,11 @@ impl Chat {
     /// Every request so far.
     pub fn requests(&self) -> Vec<Request> {
         self.state().requests.clone()
+    }
+
+    /// What was shown for a moment, but that we type.
+    pub fn signals(&self) -> Vec<Signal> {
+        self.state().signals.clone()
     }
 
     /// Whether "is typing" is shown.
@@ -189,7 +205,15 @@ impl Chat {
             BodyKind::Notice => "note",
             BodyKind::Ask => "ask",
         };
-        let text = if message.deleted { "(deleted)".to_owned() } else { message.body.markdown.clone() };
+        let text = match message.body.files.as_slice() {
+            _ if message.deleted => "(deleted)".to_owned(),
+            [] => message.body.markdown.clone(),
+            files => files
+                .iter()
+                .map(|file| format!("[{}, {}, {} bytes]", file.name, file.mime, file.content.len()))
+                .collect::<Vec<_>>()
+                .join(" "),
+        };
         (who.to_owned(), text)
     }
 

@@ -64,7 +64,18 @@ impl Platform for Chat {
         _key: &'a SendKey,
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            self.state().find(message)?.deleted = true;
+            if self.state().life != self.life {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(LATENCY).await;
+            let fault = self.state().deletion_fails.pop_front();
+            if let Some(kind) = fault {
+                return Err(kind.into());
+            }
+            let mut state = self.state();
+            let message = state.find(message)?;
+            (message.deleted, message.taken_back) = (true, true);
+            drop(state);
             self.changed();
             Ok(())
         })
@@ -72,8 +83,12 @@ impl Platform for Chat {
 
     fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            if let Signal::Typing(on) = signal {
-                self.state().typing.insert(place.room.as_str().to_owned(), on);
+            let mut state = self.state();
+            match signal {
+                Signal::Typing(on) => {
+                    state.typing.insert(place.room.as_str().to_owned(), on);
+                }
+                signal @ (Signal::Read(_) | Signal::React(..)) => state.signals.push(signal),
             }
         })
     }
@@ -181,7 +196,9 @@ impl State {
 
     fn apply(&mut self, request: &Request, about: &Capabilities) -> Result<MessageId, Error> {
         let body = &request.body;
-        if body.markdown.len() > about.max_text || body.markdown.trim().is_empty() {
+        let blank = body.markdown.trim().is_empty();
+        let (one_file, odd) = (body.files.len() == 1 && blank, !body.files.is_empty() && !about.media);
+        if body.markdown.len() > about.max_text || (blank && !one_file) || odd {
             self.violations.push(format!("a text of {} bytes", body.markdown.len()));
             return Err(ErrorKind::Rejected.into());
         }
@@ -198,6 +215,7 @@ impl State {
                             body: body.clone(),
                             revisions,
                             deleted: false,
+                            taken_back: false,
                         });
                         self.keys.insert(request.key.clone(), number);
                         self.timelines.entry(room).or_default().push(Line::Ours(number));
@@ -207,6 +225,9 @@ impl State {
                 Ok(MessageId::new(format!("m{number}")))
             }
             What::Edit(id) => {
+                if self.is_taken_back(id) {
+                    self.violations.push(format!("an edit of {id}, which we took back"));
+                }
                 let message = self.find(id)?;
                 let before = std::mem::replace(&mut message.body, body.clone());
                 message.revisions.push(body.markdown.clone());
@@ -218,6 +239,11 @@ impl State {
                 Ok(id.clone())
             }
         }
+    }
+
+    fn is_taken_back(&self, id: &MessageId) -> bool {
+        let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
+        number.and_then(|number| self.messages.get(number)).is_some_and(|message| message.taken_back)
     }
 
     fn find(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
