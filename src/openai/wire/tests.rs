@@ -215,3 +215,25 @@ fn tool_progress_may_lack_everything() {
         .unwrap();
     assert_eq!(odd, ToolProgress { call_id: Some("7".into()), ..ToolProgress::default() });
 }
+
+#[test]
+fn files_are_parts_of_the_message_and_sound_has_a_form_of_its_own() {
+    let file = |name: &str, mime, content: &[u8]| agent::Attachment {
+        name: name.to_owned(),
+        mime,
+        content: content.to_vec(),
+    };
+    let files = [file("a.pdf", "application/pdf", b"%PDF-"), file("b", "audio/wav", b"RIFF")];
+    let request = chat_request("m", "", &[], "hi", &[], &files, false);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&request).unwrap()["messages"][0]["content"],
+        json!([
+            { "type": "text", "text": "hi" },
+            {
+                "type": "file",
+                "file": { "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0=" }
+            },
+            { "type": "input_audio", "input_audio": { "data": "UklGRg==", "format": "wav" } },
+        ])
+    );
+}

@@ -165,5 +165,5 @@ async fn whoever_sent_a_retry_can_delete_it_while_it_waits() {
     room.deletes("@bob", &sent).await;
 
     let shown = room.settled().await;
-    assert!(shown.ends_with("(stopped)\n"), "{shown}");
+    assert!(shown.ends_with("(deleted)\n"), "{shown}");
 }

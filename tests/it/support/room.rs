@@ -146,6 +146,11 @@ impl Room {
         self.chat.is_read().await;
     }
 
+    /// A person takes an earlier message back, whether anybody reads it or not.
+    pub fn takes_back(&self, who: &str, of: &EventId) {
+        self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));
+    }
+
     /// A person takes an earlier message back.
     pub async fn deletes(&self, who: &str, of: &EventId) {
         self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));

@@ -147,7 +147,7 @@ async fn a_question_that_is_deleted_while_it_is_tried_again_is_not_asked() {
 
     assert_snapshot!(room.settled().await, @r"
     @ann  what is my salary?
-    note  (stopped)
+    bot…  (deleted)
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
 }

@@ -1,0 +1,179 @@
+//! Deleting a question ends it and takes its answer back, whoever deleted it.
+
+use insta::assert_snapshot;
+use talaria_platform::ErrorKind;
+
+use crate::support::gateway::{Setup, TestGateway};
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_deleted_question_is_taken_back_and_forgotten() {
+    let gateway = TestGateway::with(Setup { max_text: 200, ..Setup::default() }).await;
+    let room = gateway.room();
+    gateway.agent().says([&*"word ".repeat(60)]);
+    let asked = room.says("@ann", "my secret is tea").await;
+    room.settled().await;
+    room.says("@ann", "hello").await;
+    room.settled().await;
+
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  my secret is tea
+    bot   (deleted)
+    bot   (deleted)
+    @ann  hello
+    bot   ok
+    ");
+    room.says("@ann", "what do you know?").await;
+    room.settled().await;
+    let heard = gateway.agent_itself().heard();
+    let history: Vec<_> = heard[2].history.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(history, ["hello", "ok"]);
+    assert_ne!(heard[2].session, heard[1].session, "the agent is told another history");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_grows_ends_with_its_question() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    let asked = room.says("@ann", "my secret is tea").await;
+    agent.is_hanging().await;
+    room.settled().await;
+
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  my secret is tea
+    bot…  (deleted)
+    ");
+    assert!(agent.was_told_to_stop());
+    room.says("@ann", "hello").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard()[1].history, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_the_network_lets_delete_a_question_may() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    let mut event = room.event("@mod", talaria_platform::EventKind::Deleted { of: asked });
+    event.author.bot = true;
+    room.does(event).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot   (deleted)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_tried_until_it_is_done_also_after_a_crash() {
+    let mut gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    for _ in 0..3 {
+        gateway.chat().deletion_fails(ErrorKind::Retry { after: None });
+    }
+    room.deletes("@ann", &asked).await;
+    gateway.kill().await;
+    gateway.restart().await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  one
+    bot   (deleted)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_what_an_earlier_process_was_answering_holds() {
+    let mut gateway = TestGateway::with(Setup { resumable: true, ..Setup::default() }).await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    let asked = room.says("@ann", "my secret is tea").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    gateway.kill().await;
+    let room = gateway.room();
+    room.takes_back("@ann", &asked);
+    gateway.restart().await;
+
+    let shown = gateway.room().settled().await;
+    assert!(shown.ends_with("(deleted)\n"), "{shown}");
+    assert!(gateway.room().ours().is_empty(), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_question_is_deleted_with_the_one_message_that_answers_it() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    let agent = gateway.agent().then_hangs();
+    room.edits("@ann", &asked, "two").await;
+    agent.is_hanging().await;
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot   (deleted)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_a_moderator_takes_away_while_it_grows_ends() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    room.says("@ann", "one").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    room.loses_our_first_message();
+    room.deletes("@mod", &"m0".into()).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot…  (deleted)
+    ");
+    assert!(agent.was_told_to_stop());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_cannot_forget_is_owned_up_to() {
+    let gateway = TestGateway::with(Setup { rewind: false, ..Setup::default() }).await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot   (deleted)
+    note  The answer is taken back here, but this agent cannot forget what it was asked. /new begins a new conversation.
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_can_be_taken_back_a_deletion_only_stops() {
+    let gateway = TestGateway::with(Setup { delete: false, ..Setup::default() }).await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    room.deletes("@ann", &asked).await;
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    let asked = room.says("@ann", "two").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot   ok
+    @ann  two
+    bot   Let me think about that for a while
+          (stopped)
+    ");
+}

@@ -1,0 +1,53 @@
+//! What is shown for a moment: that a message was read, and marks on it where the operator wants them.
+
+use talaria::access::Lists;
+use talaria::agent::AgentErrorKind;
+use talaria::rules::AccountRules;
+use talaria_platform::{MessageId, Signal, UserId};
+
+use crate::support::gateway::{Setup, TestGateway};
+
+fn marked(event: &talaria_platform::EventId, mark: &str) -> Signal {
+    Signal::React(MessageId::new(event.as_str()), mark.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_up_is_marked_as_read_and_nothing_more_without_the_setting() {
+    let gateway = TestGateway::start().await;
+    let asked = gateway.room().says("@ann", "hello").await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.chat().signals(), [Signal::Read(asked)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_learns_nothing_by_a_receipt() {
+    let people = [UserId::from("@ann:test")].into();
+    let rules = AccountRules::listed(Lists { people, ..Lists::default() });
+    let gateway = TestGateway::with(Setup { rules, reactions: true, ..Setup::default() }).await;
+    gateway.room().says("@eve", "hello").await;
+    gateway.room().says("@eve", "/help").await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.chat().signals(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_say_how_a_question_goes() {
+    let gateway = TestGateway::with(Setup { reactions: true, ..Setup::default() }).await;
+    let room = gateway.room();
+    let one = room.says("@ann", "one").await;
+    room.settled().await;
+    gateway.agent().then_fails(AgentErrorKind::Refused, "No.");
+    let two = room.says("@ann", "two").await;
+    room.settled().await;
+    assert_eq!(
+        gateway.chat().signals(),
+        [
+            Signal::Read(one.clone()),
+            marked(&one, "👀"),
+            marked(&one, "✅"),
+            Signal::Read(two.clone()),
+            marked(&two, "👀"),
+            marked(&two, "❌"),
+        ]
+    );
+}
