@@ -15,9 +15,14 @@ mod error;
 mod explain;
 mod file;
 mod hint;
+mod keys;
 mod locate;
+#[cfg(feature = "matrix")]
+mod matrix;
+#[cfg(feature = "matrix")]
+mod matrix_id;
 #[cfg_attr(
-    not(feature = "testing"),
+    not(any(feature = "testing", feature = "matrix")),
     allow(dead_code, reason = "the console has an owner; the first network with lists is Matrix")
 )]
 mod people;
@@ -199,8 +204,10 @@ impl Config {
                 return Err(errors);
             }
         };
+        // Without one there is an error already, and nobody sees what is resolved.
+        let folder = home.clone().unwrap_or_default();
         let resolved =
-            resolve::resolve(file, document.as_ref(), env).map_err(|more| errors.extend(more)).ok();
+            resolve::resolve(file, document.as_ref(), env, &folder).map_err(|more| errors.extend(more)).ok();
         match (home, resolved) {
             (Some(home), Some(resolved)) => Ok(Self {
                 file: document.map(|document| document.path().to_owned()),

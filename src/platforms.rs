@@ -10,6 +10,7 @@ use crate::config::{Config, PlatformConfig};
 use crate::words::{Text, Words};
 
 /// The platforms of this process.
+#[derive(Default)]
 pub struct Platforms {
     /// Each with the name of its entry.
     pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
@@ -19,12 +20,14 @@ pub struct Platforms {
     pub owned: Vec<AccountId>,
     /// Consoles that have nothing to read.
     pub deaf: Vec<AccountId>,
+    /// The Matrix accounts among them once more, for what only their operator does.
+    #[cfg(feature = "matrix")]
+    pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
 /// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
 pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
-    let mut platforms =
-        Platforms { accounts: Vec::new(), terminal: false, owned: Vec::new(), deaf: Vec::new() };
+    let mut platforms = Platforms::default();
     if chat || config.platforms.is_empty() {
         platforms.add_console("console".into(), &config.rules.words)?;
         return Ok(platforms);
@@ -32,6 +35,12 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
     for (name, entry) in &config.platforms {
         match entry {
             PlatformConfig::Console => platforms.add_console(name.clone(), &config.rules.words)?,
+            #[cfg(feature = "matrix")]
+            PlatformConfig::Matrix(settings) => {
+                let matrix = Arc::new(talaria_matrix::Matrix::new((**settings).clone()));
+                platforms.accounts.push((name.clone(), matrix.clone()));
+                platforms.matrix.push((name.clone(), matrix));
+            }
             #[cfg(feature = "testing")]
             PlatformConfig::Test(test) => {
                 let network = crate::testing::network::Network::new(test.clone());

@@ -127,7 +127,7 @@ impl Reply {
         } else {
             closed(text, longer.fences.open())
         };
-        if line.is_empty() { body } else { Cow::Owned(body.into_owned() + BLANK_LINE + &line) }
+        if line.is_empty() { body } else { Cow::Owned(body.into_owned() + BLANK_LINE + line.as_str()) }
     }
 
     /// The answer as it grows. As long as it has not caught up with the floor, or if it turned out
@@ -234,7 +234,7 @@ pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
     }
     let mut fences = FenceTracker::default();
     fences.push(text);
-    closed(text, fences.open()).into_owned() + BLANK_LINE + &line
+    closed(text, fences.open()).into_owned() + BLANK_LINE + line.as_str()
 }
 
 /// Words without a sign before them and without their full stop, to be put into a sentence.

@@ -79,7 +79,17 @@ impl AuditArgs {
             for row in decisions {
                 let AuditRow { account, actor, room, place, action, rule, .. } = row;
                 let digest = row.digest.as_deref().unwrap_or_default();
-                text += &csv([&exact(row.at), account, actor, room, place, action, word(row), rule, digest]);
+                text.push_str(&csv([
+                    &exact(row.at),
+                    account,
+                    actor,
+                    room,
+                    place,
+                    action,
+                    word(row),
+                    rule,
+                    digest,
+                ]));
             }
             return Ok(text);
         }

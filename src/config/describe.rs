@@ -18,10 +18,11 @@ impl Config {
             ("state folder", self.home.display().to_string()),
             ("agent", self.agent.to_string()),
             ("platforms", self.describe_platforms()),
-            ("log", self.log.clone()),
         ] {
             text.push_str(&format!("{name:13}  {value}\n"));
         }
+        text.push_str(&self.describe_accounts());
+        text.push_str(&format!("{:13}  {}\n", "log", self.log));
         let (words, reworded) = (&self.rules.words, self.rules.words.reworded().len());
         if words.language() != DEFAULT_LANGUAGE || reworded > 0 {
             let changed = if reworded > 0 { format!(", reworded: {reworded}") } else { String::new() };
@@ -42,6 +43,21 @@ impl Config {
             if name.as_str() == kind { kind.to_owned() } else { format!("{name} ({kind})") }
         };
         self.platforms.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is worth knowing about each account, in a line of its own.
+    fn describe_accounts(&self) -> String {
+        let one = |(name, platform): (&talaria_platform::AccountId, &super::PlatformConfig)| match platform {
+            super::PlatformConfig::Console => None,
+            #[cfg(feature = "matrix")]
+            super::PlatformConfig::Matrix(settings) => {
+                let account = super::matrix::describe(settings, &self.rules.account(name));
+                Some(format!("{:13}  {account}\n", name.as_str()))
+            }
+            #[cfg(feature = "testing")]
+            super::PlatformConfig::Test(_) => None,
+        };
+        self.platforms.iter().filter_map(one).collect()
     }
 }
 

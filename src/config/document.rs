@@ -68,6 +68,16 @@ impl Document {
         Ok(Some(Self { path: path.to_owned(), name, text, access }))
     }
 
+    /// Stands for the file where there is none: nothing is written in it.
+    pub(super) fn absent() -> Self {
+        Self {
+            path: PathBuf::new(),
+            name: "no configuration file".to_owned(),
+            text: String::new(),
+            access: Access::Private,
+        }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -98,6 +98,19 @@ const TABLE: &[Var] = &[
     API_KEY,
     API_KEY_FILE,
     MODEL,
+    MATRIX_HOMESERVER,
+    MATRIX_USER_ID,
+    MATRIX_PASSWORD,
+    MATRIX_PASSWORD_FILE,
+    MATRIX_ACCESS_TOKEN,
+    MATRIX_ACCESS_TOKEN_FILE,
+    MATRIX_RECOVERY_KEY,
+    MATRIX_RECOVERY_KEY_FILE,
+    MATRIX_STORE_KEY,
+    MATRIX_STORE_KEY_FILE,
+    MATRIX_ALLOWED_USERS,
+    MATRIX_TRUST,
+    MATRIX_E2EE,
     TALARIA_HOME,
     TALARIA_CONFIG,
     XDG_STATE_HOME,
@@ -158,6 +171,127 @@ pub(super) const MODEL: Var = Var {
     category: Category::Model,
     meaning: "the model that answers when there is no remote agent server",
     default: "agent.model",
+    secret: false,
+};
+
+/// Those that configure the platform entry called `matrix`, so that a container needs no file at all.
+pub(super) const MATRIX: &[Var] = &[
+    MATRIX_HOMESERVER,
+    MATRIX_USER_ID,
+    MATRIX_PASSWORD,
+    MATRIX_PASSWORD_FILE,
+    MATRIX_ACCESS_TOKEN,
+    MATRIX_ACCESS_TOKEN_FILE,
+    MATRIX_RECOVERY_KEY,
+    MATRIX_RECOVERY_KEY_FILE,
+    MATRIX_STORE_KEY,
+    MATRIX_STORE_KEY_FILE,
+    MATRIX_ALLOWED_USERS,
+    MATRIX_TRUST,
+    MATRIX_E2EE,
+];
+
+pub(super) const MATRIX_HOMESERVER: Var = Var {
+    name: "MATRIX_HOMESERVER",
+    category: Category::Messaging,
+    meaning: "address of the homeserver, such as https://matrix.example.org",
+    default: "platforms.matrix.homeserver",
+    secret: false,
+};
+
+pub(super) const MATRIX_USER_ID: Var = Var {
+    name: "MATRIX_USER_ID",
+    category: Category::Messaging,
+    meaning: "full id of the account that answers, such as @bot:example.org",
+    default: "platforms.matrix.user_id",
+    secret: false,
+};
+
+pub(super) const MATRIX_PASSWORD: Var = Var {
+    name: "MATRIX_PASSWORD",
+    category: Category::Messaging,
+    meaning: "its password, for the first login",
+    default: "platforms.matrix.password",
+    secret: true,
+};
+
+pub(super) const MATRIX_PASSWORD_FILE: Var = Var {
+    name: "MATRIX_PASSWORD_FILE",
+    category: Category::Messaging,
+    meaning: "a file that holds MATRIX_PASSWORD, such as a Docker secret",
+    default: "platforms.matrix.password_file",
+    secret: false,
+};
+
+pub(super) const MATRIX_ACCESS_TOKEN: Var = Var {
+    name: "MATRIX_ACCESS_TOKEN",
+    category: Category::Messaging,
+    meaning: "an access token, instead of the password",
+    default: "platforms.matrix.access_token",
+    secret: true,
+};
+
+pub(super) const MATRIX_ACCESS_TOKEN_FILE: Var = Var {
+    name: "MATRIX_ACCESS_TOKEN_FILE",
+    category: Category::Messaging,
+    meaning: "a file that holds MATRIX_ACCESS_TOKEN, such as a Docker secret",
+    default: "platforms.matrix.access_token_file",
+    secret: false,
+};
+
+pub(super) const MATRIX_RECOVERY_KEY: Var = Var {
+    name: "MATRIX_RECOVERY_KEY",
+    category: Category::Messaging,
+    meaning: "recovery key of the account, which makes our device a trusted one",
+    default: "platforms.matrix.recovery_key",
+    secret: true,
+};
+
+pub(super) const MATRIX_RECOVERY_KEY_FILE: Var = Var {
+    name: "MATRIX_RECOVERY_KEY_FILE",
+    category: Category::Messaging,
+    meaning: "a file that holds MATRIX_RECOVERY_KEY, such as a Docker secret",
+    default: "platforms.matrix.recovery_key_file",
+    secret: false,
+};
+
+pub(super) const MATRIX_STORE_KEY: Var = Var {
+    name: "MATRIX_STORE_KEY",
+    category: Category::Messaging,
+    meaning: "key that the store of our device is encrypted with: 32 bytes as hex or base64",
+    default: "platforms.matrix.store_key, else a file there",
+    secret: true,
+};
+
+pub(super) const MATRIX_STORE_KEY_FILE: Var = Var {
+    name: "MATRIX_STORE_KEY_FILE",
+    category: Category::Messaging,
+    meaning: "a file that holds MATRIX_STORE_KEY, such as a Docker secret",
+    default: "platforms.matrix.store_key_file",
+    secret: false,
+};
+
+pub(super) const MATRIX_ALLOWED_USERS: Var = Var {
+    name: "MATRIX_ALLOWED_USERS",
+    category: Category::Messaging,
+    meaning: "who may talk to the agent: full ids with commas between them",
+    default: "platforms.matrix.access.people",
+    secret: false,
+};
+
+pub(super) const MATRIX_TRUST: Var = Var {
+    name: "MATRIX_TRUST",
+    category: Category::Messaging,
+    meaning: "which devices are heard and get keys: any, cross_signed or verified",
+    default: "platforms.matrix.trust, else cross_signed",
+    secret: false,
+};
+
+pub(super) const MATRIX_E2EE: Var = Var {
+    name: "MATRIX_E2EE",
+    category: Category::Messaging,
+    meaning: "whether only encrypted rooms are served: required or optional",
+    default: "platforms.matrix.e2ee, else required",
     secret: false,
 };
 

@@ -98,18 +98,22 @@ pub(super) struct WrittenLimits {
     per_hour: Option<Whole<1, 100_000>>,
 }
 
-/// Reads what `platforms.<name>` says about people. `is_id` knows a full, immutable id of this network.
-pub(super) fn read(
-    document: &Document,
-    name: &str,
-    is_id: fn(&str) -> bool,
-) -> Result<AccountRules, ConfigError> {
+/// What is different about people from one chat network to another.
+pub(super) struct Network {
+    /// Knows a full, immutable id.
+    pub(super) is_id: fn(&str) -> bool,
+    /// The variable that wins over `access.people`, where this entry has one, and the ids in it.
+    pub(super) variable: Option<(&'static str, Option<Vec<String>>)>,
+}
+
+/// Reads what `platforms.<name>` says about people.
+pub(super) fn read(document: &Document, name: &str, network: Network) -> Result<AccountRules, ConfigError> {
     let path = ["platforms", name];
     let written: Written = document.parse_at(&path)?;
     let Keys(limits) = written.limits.unwrap_or_default();
     let standard = Limits::default();
     Ok(AccountRules {
-        access: Policy::Listed(access(document, name, written.access, is_id)?),
+        access: Policy::Listed(access(document, name, written.access, network)?),
         session: session(written.session.unwrap_or_default().0),
         busy: written.busy.map_or(Busy::Queue, Busy::from),
         places: places(written.places),
@@ -124,9 +128,21 @@ fn access(
     document: &Document,
     name: &str,
     written: Option<Keys<Access>>,
-    is_id: fn(&str) -> bool,
+    network: Network,
 ) -> Result<Lists, ConfigError> {
-    let Keys(written) = written.unwrap_or_default();
+    let Keys(mut written) = written.unwrap_or_default();
+    let Network { is_id, variable } = network;
+    let name_of_variable = variable.as_ref().map(|(name, _)| *name);
+    if let Some((variable, Some(people))) = variable {
+        if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
+            let wrong = crate::reply::one_line(wrong, 60);
+            return Err(ConfigError::new(format!("`{variable}` holds `{wrong}`, which is not a full id"))
+                .hint(
+                    "write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`",
+                ));
+        }
+        written.people = Some(people);
+    }
     let listed = [&written.admins, &written.people, &written.direct, &written.rooms];
     let allow_all = written.allow_all.unwrap_or(false);
     if !allow_all && listed.iter().all(|list| list.is_none()) {
@@ -137,10 +153,13 @@ fn access(
                 "write `people: []` below `platforms.{name}.access` if only those may talk whom you let in by \
                  pairing; or list people there by their full ids"
             ),
-            Some(false) | None => format!(
-                "list people by their full ids in `platforms.{name}.access.people`; or write \
-                 `access: {{allow_all: true}}` to let everybody in"
-            ),
+            Some(false) | None => {
+                let variable = name_of_variable.map(|name| format!("`{name}` or ")).unwrap_or_default();
+                format!(
+                    "list people by their full ids in {variable}`platforms.{name}.access.people`; or write \
+                     `access: {{allow_all: true}}` to let everybody in"
+                )
+            }
         };
         let what = format!("`platforms.{name}` does not say who may talk to the agent {place}");
         return Err(ConfigError::new(what).hint(hint));

@@ -7,9 +7,11 @@ use serde::de::IgnoredAny;
 
 use super::ConfigError;
 use super::document::Document;
+use super::env::Env;
 use super::hint::did_you_mean;
 #[cfg(feature = "testing")]
 use super::people;
+use super::resolve::Resolver;
 #[cfg(feature = "testing")]
 pub use super::test_platform::TestConfig;
 use crate::rules::AccountRules;
@@ -19,6 +21,9 @@ use crate::rules::AccountRules;
 pub enum PlatformConfig {
     /// A person at a terminal, or prompts on standard input.
     Console,
+    /// An account on a Matrix homeserver.
+    #[cfg(feature = "matrix")]
+    Matrix(Box<talaria_matrix::Settings>),
     /// A chat network over a socket, for tests that kill the real binary.
     #[cfg(feature = "testing")]
     Test(TestConfig),
@@ -27,6 +32,8 @@ pub enum PlatformConfig {
 /// The kinds that are compiled in.
 pub const KINDS: &[&str] = &[
     "console",
+    #[cfg(feature = "matrix")]
+    "matrix",
     #[cfg(feature = "testing")]
     "test",
 ];
@@ -36,6 +43,8 @@ impl PlatformConfig {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Console => "console",
+            #[cfg(feature = "matrix")]
+            Self::Matrix(_) => "matrix",
             #[cfg(feature = "testing")]
             Self::Test(_) => "test",
         }
@@ -44,30 +53,53 @@ impl PlatformConfig {
     /// What `platforms.<name>` says about people. Nothing for a terminal, which belongs to whoever sits there: that
     /// is no rule a file can write, but known of a terminal that was really opened.
     #[cfg_attr(
-        not(feature = "testing"),
+        not(any(feature = "testing", feature = "matrix")),
         allow(unused_variables, reason = "the console has no lists; the first network with lists is Matrix")
     )]
+    #[cfg_attr(not(feature = "matrix"), allow(unused_variables, reason = "only Matrix has variables"))]
     pub(super) fn people(
         &self,
+        env: Env<'_>,
         document: &Document,
         name: &str,
     ) -> Result<Option<AccountRules>, ConfigError> {
         match self {
             Self::Console => Ok(None),
+            #[cfg(feature = "matrix")]
+            Self::Matrix(settings) => super::matrix::people(env, document, name, settings).map(Some),
             #[cfg(feature = "testing")]
-            Self::Test(_) => people::read(document, name, super::test_platform::is_id).map(Some),
+            Self::Test(_) => {
+                let network = people::Network { is_id: super::test_platform::is_id, variable: None };
+                people::read(document, name, network).map(Some)
+            }
         }
     }
 
-    /// Reads `platforms.<name>` as an entry of this kind.
-    pub(super) fn read(document: &Document, name: &str, kind: Option<&str>) -> Result<Self, ConfigError> {
+    /// Reads `platforms.<name>` as an entry of this kind. `None` only with an error.
+    pub(super) fn read(
+        resolver: &mut Resolver<'_>,
+        document: &Document,
+        name: &str,
+        kind: Option<&str>,
+    ) -> Option<Self> {
         let path = ["platforms", name];
-        match kind.unwrap_or(name) {
+        let read = match kind.unwrap_or(name) {
             "console" => document.parse_at(&path).map(|Console { .. }| Self::Console),
+            #[cfg(feature = "matrix")]
+            "matrix" => return super::matrix::read(resolver, document, name).map(Box::new).map(Self::Matrix),
+            #[cfg(not(feature = "matrix"))]
+            "matrix" => {
+                let place = document.place_of_key(&path);
+                let what =
+                    format!("`platforms.{name}` needs Matrix, which this Talaria was built without {place}");
+                Err(ConfigError::new(what)
+                    .hint("build Talaria with the feature `matrix`, which is on by default"))
+            }
             #[cfg(feature = "testing")]
             "test" => super::test_platform::read(document, name).map(Self::Test),
             other => Err(unknown_kind(document, name, kind, other)),
-        }
+        };
+        read.map_err(|error| resolver.errors.push(error)).ok()
     }
 }
 

@@ -3,8 +3,6 @@
 //! Everything that is wrong is collected, so that a person can put it right in one go.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +10,14 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 use tracing_subscriber::EnvFilter;
 
-use super::document::{Access, Document};
+use super::document::Document;
 use super::effect;
 use super::env::{self, Env, Var};
 use super::file::{self, File};
 use super::hint::closest;
+use super::keys::KeySetting;
 use super::platform::is_name;
+use super::secret::Form;
 use super::value::Span;
 use super::walk::Keys;
 use super::wording;
@@ -26,9 +26,6 @@ use super::{
     Timeouts, TurnConfig,
 };
 use crate::rules::Rules;
-
-/// The longest file that a key is read from; the rest of a larger one would not be a key.
-const LARGEST_KEY_FILE: u64 = 64 * 1024;
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_PROXY_MODEL: &str = "hermes-agent";
@@ -50,8 +47,9 @@ pub(super) fn resolve(
     file: File,
     document: Option<&Document>,
     env: Env<'_>,
+    home: &Path,
 ) -> Result<Resolved, Vec<ConfigError>> {
-    let mut resolver = Resolver { document, env, errors: Vec::new(), warnings: Vec::new() };
+    let mut resolver = Resolver { document, env, home, errors: Vec::new(), warnings: Vec::new() };
     let turns = TurnConfig {
         context_prompt: file
             .agent
@@ -82,25 +80,29 @@ pub(super) fn resolve(
     }
 }
 
-struct Resolver<'a> {
-    document: Option<&'a Document>,
-    env: Env<'a>,
-    errors: Vec<ConfigError>,
-    warnings: Vec<String>,
+pub(super) struct Resolver<'a> {
+    pub(super) document: Option<&'a Document>,
+    pub(super) env: Env<'a>,
+    /// The state folder.
+    #[cfg_attr(not(feature = "matrix"), allow(dead_code, reason = "Matrix keeps a device's keys there"))]
+    pub(super) home: &'a Path,
+    pub(super) errors: Vec<ConfigError>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// Where a value can come from: the environment first, then the file.
-struct Setting<'a> {
-    var: &'a Var,
-    path: [&'a str; 2],
+pub(super) struct Setting<'a> {
+    /// None for an entry that only the file can configure.
+    pub(super) var: Option<&'a Var>,
+    pub(super) path: &'a [&'a str],
 }
 
 /// A value and, for messages, what people call the place it came from.
-struct Given {
-    value: String,
-    name: String,
+pub(super) struct Given {
+    pub(super) value: String,
+    pub(super) name: String,
     /// ` (talaria.yaml, line 7)`, or empty for the environment.
-    place: String,
+    pub(super) place: String,
 }
 
 /// What is said of a model server.
@@ -129,21 +131,29 @@ impl Resolver<'_> {
             keepalive_idle: seconds(gateway.keepalive_idle_timeout, 60),
         };
         let allow_cleartext = gateway.allow_cleartext.unwrap_or(false);
-        let proxy_url =
-            self.text(Setting { var: &env::PROXY_URL, path: ["gateway", "proxy_url"] }, gateway.proxy_url);
+        let proxy_url = self
+            .text(Setting { var: Some(&env::PROXY_URL), path: &["gateway", "proxy_url"] }, gateway.proxy_url);
         let proxy_key = self.key(
-            Setting { var: &env::PROXY_KEY, path: ["gateway", "proxy_key"] },
-            &env::PROXY_KEY_FILE,
+            KeySetting {
+                vars: Some((&env::PROXY_KEY, &env::PROXY_KEY_FILE)),
+                path: &["gateway", "proxy_key"],
+                form: Form::Key,
+            },
             gateway.proxy_key,
+            None,
         );
         let base_url =
-            self.text(Setting { var: &env::BASE_URL, path: ["agent", "base_url"] }, agent.base_url);
+            self.text(Setting { var: Some(&env::BASE_URL), path: &["agent", "base_url"] }, agent.base_url);
         let api_key = self.key(
-            Setting { var: &env::API_KEY, path: ["agent", "api_key"] },
-            &env::API_KEY_FILE,
+            KeySetting {
+                vars: Some((&env::API_KEY, &env::API_KEY_FILE)),
+                path: &["agent", "api_key"],
+                form: Form::Key,
+            },
             agent.api_key,
+            None,
         );
-        let model = self.text(Setting { var: &env::MODEL, path: ["agent", "model"] }, agent.model);
+        let model = self.text(Setting { var: Some(&env::MODEL), path: &["agent", "model"] }, agent.model);
 
         let model_server = ModelServer { base_url, key: api_key, model, allow_cleartext, timeouts };
         let fallback = gateway.fallback.unwrap_or_default();
@@ -256,12 +266,13 @@ impl Resolver<'_> {
 
     fn platforms(
         &mut self,
-        written: BTreeMap<String, Option<Keys<file::Platform>>>,
+        mut written: BTreeMap<String, Option<Keys<file::Platform>>>,
         rules: &mut Rules,
     ) -> BTreeMap<AccountId, PlatformConfig> {
         let mut platforms = BTreeMap::new();
-        // Platforms are only ever written in a file.
-        let Some(document) = self.document else { return platforms };
+        self.add_matrix(&mut written);
+        let absent = Document::absent();
+        let document = self.document.unwrap_or(&absent);
         for (name, entry) in written {
             if !is_name(&name) {
                 let place = document.place_of_key(&["platforms", &name]);
@@ -276,9 +287,11 @@ impl Resolver<'_> {
                 continue;
             }
             let kind = entry.and_then(|Keys(entry)| filled(entry.kind));
-            let read = PlatformConfig::read(document, &name, kind.as_deref());
-            match read.and_then(|platform| Ok((platform.people(document, &name)?, platform))) {
-                Ok((people, platform)) => {
+            let Some(platform) = PlatformConfig::read(self, document, &name, kind.as_deref()) else {
+                continue;
+            };
+            match platform.people(self.env, document, &name) {
+                Ok(people) => {
                     let account = AccountId::from(name.as_str());
                     if let Some(people) = people {
                         self.warnings.extend(effect::warnings(&name, &people.access));
@@ -301,9 +314,33 @@ impl Resolver<'_> {
         platforms
     }
 
+    /// Adds the entry that variables configure, where the file has none.
+    fn add_matrix(&mut self, written: &mut BTreeMap<String, Option<Keys<file::Platform>>>) {
+        let Some(var) = env::MATRIX.iter().find(|var| self.env.get(var).is_some()) else { return };
+        let variable = var.name;
+        if !cfg!(feature = "matrix") {
+            self.errors.push(
+                ConfigError::new(format!("`{variable}` is set, but this Talaria was built without Matrix"))
+                    .hint("unset it, or build Talaria with the feature `matrix`, which is on by default"),
+            );
+            return;
+        }
+        let entry = written.entry("matrix".to_owned()).or_default();
+        let kind = entry.as_ref().and_then(|Keys(entry)| filled(entry.kind.clone()));
+        if kind.is_some_and(|kind| kind != "matrix") {
+            let place = self.place(&["platforms", "matrix", "kind"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`{variable}` configures `platforms.matrix`, which is of another kind{place}"
+                ))
+                .hint("give that entry another name, or unset the variables that begin with `MATRIX_`"),
+            );
+        }
+    }
+
     fn log(&mut self, written: Option<String>) -> String {
         const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-        let setting = Setting { var: &env::TALARIA_LOG, path: ["log", "level"] };
+        let setting = Setting { var: Some(&env::TALARIA_LOG), path: &["log", "level"] };
         let Some(Given { value, name, place }) = self.text(setting, written) else {
             return DEFAULT_LOG.to_owned();
         };
@@ -326,58 +363,18 @@ impl Resolver<'_> {
     }
 
     /// A text from the environment, else from the file; blank counts as unset.
-    fn text(&self, setting: Setting<'_>, written: Option<String>) -> Option<Given> {
-        if let Some(value) = self.env.get(setting.var) {
-            return Some(Given { value, name: format!("`{}`", setting.var.name), place: String::new() });
+    pub(super) fn text(&self, setting: Setting<'_>, written: Option<String>) -> Option<Given> {
+        if let Some(var) = setting.var
+            && let Some(value) = self.env.get(var)
+        {
+            return Some(Given { value, name: format!("`{}`", var.name), place: String::new() });
         }
         let value = filled(written)?;
-        let place = self.place(&setting.path);
+        let place = self.place(setting.path);
         Some(Given { value, name: format!("`{}`", setting.path.join(".")), place })
     }
 
-    /// A key from the environment, else from the file that the environment names, else from the
-    /// configuration file if that is private.
-    fn key(&mut self, setting: Setting<'_>, file_var: &Var, written: Option<Secret>) -> Option<Secret> {
-        if written.is_some() {
-            self.guard_inline(&setting.path, file_var);
-        }
-        let (name, file_name) = (setting.var.name, file_var.name);
-        let direct = self.env.get(setting.var);
-        let path = self.env.get(file_var);
-        let (text, source) = match (direct, path) {
-            (Some(_), Some(_)) => {
-                self.errors.push(
-                    ConfigError::new(format!("`{name}` and `{file_name}` are both set"))
-                        .hint("unset one of them, so that it is clear which key is used"),
-                );
-                return None;
-            }
-            (Some(text), None) => (text, format!("`{name}`")),
-            (None, Some(path)) => match read_key(Path::new(&path)) {
-                Ok(text) => (text, format!("the content of the file that `{file_name}` names")),
-                Err(reason) => {
-                    self.errors.push(
-                        ConfigError::new(format!("the file `{path}`, which `{file_name}` names, {reason}"))
-                            .hint("put the key into that file, readable for this user, or correct the path"),
-                    );
-                    return None;
-                }
-            },
-            (None, None) => return written,
-        };
-        match Secret::parse(&text) {
-            Ok(secret) => secret,
-            Err(expected) => {
-                self.errors.push(
-                    ConfigError::new(format!("{source} must be {expected}"))
-                        .hint("copy the key again, without line breaks or quotes around it"),
-                );
-                None
-            }
-        }
-    }
-
-    fn url(&mut self, given: &Given) -> Option<BaseUrl> {
+    pub(super) fn url(&mut self, given: &Given) -> Option<BaseUrl> {
         match BaseUrl::parse(&given.value) {
             Ok(url) => Some(url),
             Err(phrase) => {
@@ -416,30 +413,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Refuses a key in a configuration file that others can read or have written.
-    fn guard_inline(&mut self, path: &[&str], file_var: &Var) {
-        let Some(document) = self.document else { return };
-        let what = format!("`{}` holds a key, but the file", path.join("."));
-        let place = document.place(path);
-        let (file_name, name) = (file_var.name, document.name());
-        match document.access() {
-            Access::Private => {}
-            Access::Shared => self.errors.push(
-                ConfigError::new(format!("{what} is open to other users {place}")).hint(format!(
-                    "run `chmod 600 {name}`, or put the key into a file of its own and name that in `{file_name}`"
-                )),
-            ),
-            Access::Foreign => self.errors.push(
-                ConfigError::new(format!("{what} belongs to another user {place}")).hint(format!(
-                    "put the key into a file of its own and name that in `{file_name}`; or make this user the \
-                     owner and run `chmod 600 {name}`"
-                )),
-            ),
-        }
-    }
-
     /// ` (talaria.yaml, line 7)`
-    fn place(&self, path: &[&str]) -> String {
+    pub(super) fn place(&self, path: &[&str]) -> String {
         self.document.map(|document| format!(" {}", document.place(path))).unwrap_or_default()
     }
 }
@@ -458,18 +433,6 @@ fn names_version(url: &str) -> bool {
 }
 
 /// A text that says something, without white space around it.
-fn filled(text: Option<String>) -> Option<String> {
+pub(super) fn filled(text: Option<String>) -> Option<String> {
     text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-/// The content of a file that holds a key. The error is a phrase that follows the file's name.
-fn read_key(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let read = fs::File::open(path).and_then(|file| file.take(LARGEST_KEY_FILE).read_to_string(&mut text));
-    match read {
-        Ok(_) if text.trim().is_empty() => Err("is empty".to_owned()),
-        Ok(_) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err("is not text".to_owned()),
-        Err(error) => Err(format!("cannot be read: {}", error.kind())),
-    }
 }

@@ -4,6 +4,8 @@ mod errors;
 mod example;
 mod fallback;
 mod keys;
+#[cfg(feature = "matrix")]
+mod matrix;
 #[cfg(feature = "testing")]
 mod people;
 mod sources;

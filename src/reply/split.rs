@@ -67,7 +67,7 @@ impl Piece<'_> {
     fn render(&self) -> String {
         let opening = self.reopened.as_ref().map(|fence| fence.opening() + "\n").unwrap_or_default();
         let closing = self.closed.as_ref().map(|fence| format!("\n{}", fence.closing())).unwrap_or_default();
-        opening + self.text + &closing
+        opening + self.text + closing.as_str()
     }
 }
 

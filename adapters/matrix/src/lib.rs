@@ -28,7 +28,7 @@ use talaria_platform::{
     Platform, SendKey, Show, Signal,
 };
 
-pub use settings::{E2ee, Hearing, Login, Secret, Settings};
+pub use settings::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
 
 use account::Account;
 

@@ -74,8 +74,15 @@ pub enum Hearing {
     Everything,
 }
 
-/// The 32 bytes that a device's store is encrypted with.
-pub type StoreKey = [u8; 32];
+/// The 32 bytes that a device's store is encrypted with. `Debug` shows that there are some, nothing more.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreKey(pub [u8; 32]);
+
+impl fmt::Debug for StoreKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreKey(…)")
+    }
+}
 
 /// A value that must not be seen. `Debug` shows that there is one, nothing more.
 #[derive(Clone, PartialEq, Eq)]

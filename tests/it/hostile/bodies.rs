@@ -63,7 +63,7 @@ async fn what_is_no_http_is_a_connection_error() {
 /// F25. All of it in one process: one odd answer must not spoil the next.
 #[tokio::test]
 async fn odd_streams_are_read_like_any_other() {
-    let whole = delta("é1") + &delta(" 2") + DONE;
+    let whole = delta("é1") + &*delta(" 2") + DONE;
     let bytewise = whole.bytes().fold(Answer::stream(), |answer, byte| answer.sends([byte])).ends();
     let mut broken = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\xc3\"}}]}\n\n".to_vec();
     broken.extend_from_slice(whole.as_bytes());

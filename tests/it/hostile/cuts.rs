@@ -23,7 +23,7 @@ async fn a_plain_stream_is_marked_wherever_it_is_cut() {
         if index > 0 {
             for why in ["the connection was lost", "the answer broke off", "the connection was lost"] {
                 shown +=
-                    &format!("{}\n\n(cut short: {why} — /retry runs it again)\n", WORDS[..index].concat());
+                    &*format!("{}\n\n(cut short: {why} — /retry runs it again)\n", WORDS[..index].concat());
             }
         }
     }
@@ -54,7 +54,7 @@ async fn an_idempotent_stream_is_whole_in_the_end_wherever_it_is_cut() {
 #[tokio::test]
 async fn a_stream_that_said_why_it_ends_is_whole() {
     let upstream = Upstream::plain().await;
-    let whole = until(4) + &finish("stop");
+    let whole = until(4) + &*finish("stop");
     upstream
         .answers(Answer::stream().sends(&whole).ends())
         .answers(Answer::stream().sends(&whole).closes())

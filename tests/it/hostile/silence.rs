@@ -26,7 +26,7 @@ async fn a_server_that_never_answers_is_given_up() {
     for answer in [
         Answer::bytes("").hangs(),
         Answer::bytes("HTTP/1.1 200 OK\r\ncontent-type: text/ev").hangs(),
-        Answer::bytes("HTTP/1.1 200 OK\r\n".to_owned() + &"x-more: and more\r\n".repeat(20)).hangs(),
+        Answer::bytes("HTTP/1.1 200 OK\r\n".to_owned() + &*"x-more: and more\r\n".repeat(20)).hangs(),
     ] {
         assert_eq!(asked(answer, "first_byte_timeout").await, (String::new(), NOT_ANSWERED.to_owned()));
     }

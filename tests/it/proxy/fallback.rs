@@ -169,7 +169,7 @@ async fn goes_away_and_comes_back() {
         .answers(Answer::reply(503, &[("retry-after", "3600")], ""))
         .answers(Answer::stream().sends(delta("Let me")).closes());
     model
-        .answers(Answer::stream().waits(&gate).sends(delta("I stand in.") + &finish("stop") + DONE).ends())
+        .answers(Answer::stream().waits(&gate).sends(delta("I stand in.") + &*finish("stop") + DONE).ends())
         .answers(Answer::says(["I still do."]));
 
     asks("one", "I am the agent.").await;

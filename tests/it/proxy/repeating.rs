@@ -23,7 +23,7 @@ fn repeated(upstream: &Upstream, times: usize) -> Vec<Request> {
 async fn an_idempotent_server_is_sent_the_same_bytes_again() {
     let upstream = Upstream::idempotent().await;
     upstream
-        .answers(Answer::stream().sends(delta("Hello, ") + &delta("wor")).resets())
+        .answers(Answer::stream().sends(delta("Hello, ") + &*delta("wor")).resets())
         .answers(Answer::status(502, "<html>bad gateway</html>"))
         .answers(Answer::says(["Hell", "o, world", "!"]));
     Talaria::to(&upstream).reads("hi\n").await.showed("Hello, world!\n");

@@ -67,7 +67,7 @@ async fn an_error_in_the_stream_is_no_success() {
         event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
     ] {
         let upstream = Upstream::plain().await;
-        upstream.answers(Answer::events(delta("Half") + &end));
+        upstream.answers(Answer::events(delta("Half") + &*end));
         let talaria = Talaria::to(&upstream);
         let ended = talaria.reads("hi\n").await;
         ended.showed("Half\n\n(cut short: the agent reported an error; /retry asks again)\n");
@@ -95,7 +95,7 @@ async fn a_stream_without_its_end_is_no_success() {
 #[tokio::test]
 async fn a_length_limit_is_said() {
     let upstream = Upstream::plain().await;
-    upstream.answers(Answer::events(delta("Long") + &finish("length") + DONE));
+    upstream.answers(Answer::events(delta("Long") + &*finish("length") + DONE));
     let ended = Talaria::to(&upstream).reads("hi\n").await;
     ended.showed("Long\n\n(cut short: the length limit was reached)\n");
 }
@@ -105,7 +105,8 @@ async fn a_length_limit_is_said() {
 async fn thoughts_are_neither_shown_nor_remembered() {
     let upstream = Upstream::plain().await;
     let reasoning = event(&json!({ "choices": [{ "delta": { "reasoning_content": "secret one" } }] }));
-    let stream = reasoning + &delta("<th") + &delta("ink>secret two</thi") + &delta("nk>\n\nAnswer.") + DONE;
+    let stream =
+        reasoning + &*delta("<th") + &*delta("ink>secret two</thi") + &*delta("nk>\n\nAnswer.") + DONE;
     upstream.answers(Answer::events(stream));
     let ended = Talaria::to(&upstream).reads("hi\nand?\n").await;
     ended.showed("Answer.\nok\n");
@@ -126,7 +127,7 @@ async fn an_empty_answer_is_said_to_be_one() {
 async fn what_a_turn_cost_is_recorded() {
     let upstream = Upstream::idempotent().await;
     let usage = event(&json!({ "choices": [], "usage": { "prompt_tokens": 31, "completion_tokens": 7 } }));
-    upstream.answers(Answer::events(delta("Dear.") + &finish("stop") + &usage + DONE));
+    upstream.answers(Answer::events(delta("Dear.") + &*finish("stop") + &*usage + DONE));
     let talaria = Talaria::to(&upstream);
     talaria.reads("hi\n").await.showed("Dear.\n");
     let cost = talaria.stored().query_row("SELECT input_tokens, output_tokens FROM turns", [], |row| {

@@ -19,7 +19,7 @@ pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";
 
 /// Opens a store, or makes it. The client is not logged in yet.
 pub(super) async fn build(door: &Door, store: &Path, key: &StoreKey, trust: Trust) -> Result<Client, Error> {
-    let config = SqliteStoreConfig::new(store).key(Some(key));
+    let config = SqliteStoreConfig::new(store).key(Some(&key.0));
     let client = Client::builder()
         .http_client(door.http())
         .homeserver_url(door.base().as_str())

@@ -35,7 +35,7 @@ pub(super) fn of_new(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKe
         return Ok(key);
     }
     let mut key = StoreKey::default();
-    random(&mut key).and_then(|()| folder.write(NAME, &key)).map_err(|error| {
+    random(&mut key.0).and_then(|()| folder.write(NAME, &key.0)).map_err(|error| {
         fatal(
             format!("the store's key {} cannot be made: {error}", folder.at(NAME).display()),
             "check the rights of the folder and the free space",
@@ -54,7 +54,7 @@ fn stored(folder: &Folder) -> Result<Option<StoreKey>, Error> {
     let Some(content) = folder.read(NAME).map_err(|error| bad(error.to_string()))? else { return Ok(None) };
     let length = content.len();
     let key = content.try_into().map_err(|_| bad(format!("it has {length} bytes instead of 32")))?;
-    Ok(Some(key))
+    Ok(Some(StoreKey(key)))
 }
 
 /// Random bytes from the system.
@@ -90,7 +90,7 @@ mod tests {
         assert_ne!(key, StoreKey::default());
         assert_eq!(of_new(&folder, None).unwrap(), key);
         assert_eq!(of_old(&folder, None).unwrap(), key);
-        assert_eq!(of_old(&folder, Some([7; 32])).unwrap(), [7; 32]);
+        assert_eq!(of_old(&folder, Some(StoreKey([7; 32]))).unwrap(), StoreKey([7; 32]));
     }
 
     #[tokio::test]

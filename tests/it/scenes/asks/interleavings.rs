@@ -83,7 +83,7 @@ fn complains(without: &str, about: &str) {
         .output()
         .unwrap();
     let said =
-        String::from_utf8_lossy(&trials.stdout).into_owned() + &String::from_utf8_lossy(&trials.stderr);
+        String::from_utf8_lossy(&trials.stdout).into_owned() + &*String::from_utf8_lossy(&trials.stderr);
     assert!(said.contains("running 1 test"), "{said}");
     assert!(!trials.status.success() && said.contains(about), "{said}");
 }

@@ -37,7 +37,7 @@ async fn an_error_is_not_made_good_by_the_stop_after_it() {
         (String::new(), ""),
     ] {
         let upstream = Upstream::plain().await;
-        upstream.answers(Answer::events(text + &error + &finish("stop") + DONE));
+        upstream.answers(Answer::events(text + &*error + &*finish("stop") + DONE));
         let ended = Talaria::to(&upstream).reads("hi\n").await;
         assert_eq!(ended.out, shown, "{}", ended.err);
     }

@@ -33,7 +33,7 @@ impl Answer {
     /// A whole answer in these pieces.
     pub fn says<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Self {
         let deltas: String = pieces.into_iter().map(delta).collect();
-        Self::events(deltas + &finish("stop") + DONE)
+        Self::events(deltas + &*finish("stop") + DONE)
     }
 
     /// A stream of exactly these bytes, in one piece and properly ended.
@@ -65,7 +65,7 @@ impl Answer {
     pub fn reply(code: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut bytes =
-            (head(code, headers) + &format!("content-length: {}\r\n\r\n", body.len())).into_bytes();
+            (head(code, headers) + &*format!("content-length: {}\r\n\r\n", body.len())).into_bytes();
         bytes.extend_from_slice(body);
         Self::bytes(bytes)
     }

@@ -1,0 +1,351 @@
+//! An account on a Matrix homeserver: by variables alone, by the file, and by both.
+
+use std::time::Duration;
+
+use talaria_matrix::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
+use talaria_platform::{Rate, Trust};
+
+use super::*;
+use crate::access::{Lists, Policy};
+use crate::config::PlatformConfig;
+
+/// A container without any file.
+fn container() -> Scene {
+    Scene::new()
+        .var("MATRIX_HOMESERVER", "https://matrix.example.org")
+        .var("MATRIX_USER_ID", "@bot:example.org")
+        .var("MATRIX_PASSWORD", "secret")
+        .var("MATRIX_ALLOWED_USERS", "@ann:example.org, @bob:example.org,")
+}
+
+/// An entry `matrix` with these lines below a homeserver and a list of people.
+fn written(lines: &str) -> Scene {
+    entry("matrix", lines)
+}
+
+fn entry(name: &str, lines: &str) -> Scene {
+    let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
+    Scene::new().file(format!(
+        "platforms:\n  {name}:\n    kind: matrix\n    homeserver: https://hs.example.org\n    access: {{people: [\"@ann:example.org\"]}}\n{lines}"
+    ))
+}
+
+fn settings(scene: &Scene) -> Settings {
+    of(scene, "matrix")
+}
+
+fn of(scene: &Scene, name: &str) -> Settings {
+    let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
+    match &config.platforms[&name.into()] {
+        PlatformConfig::Matrix(settings) => (**settings).clone(),
+        other => panic!("not Matrix: {other:?}"),
+    }
+}
+
+fn lists(scene: &Scene) -> Lists {
+    match &scene.load().unwrap().rules.account(&"matrix".into()).access {
+        Policy::Listed(lists) => lists.clone(),
+        Policy::Owner => panic!("a chat network has no owner"),
+    }
+}
+
+#[test]
+fn a_container_needs_no_file() {
+    let scene = container();
+    let home = scene.path("home");
+    assert_eq!(
+        settings(&scene),
+        Settings {
+            homeserver: "https://matrix.example.org".to_owned(),
+            user: Some("@bot:example.org".to_owned()),
+            login: Login::Password(Secret::new("secret")),
+            device_name: "Talaria".to_owned(),
+            folder: home.join("matrix/matrix"),
+            store_key: None,
+            recovery_key: None,
+            trust: Trust::CrossSigned,
+            e2ee: E2ee::Required,
+            hearing: Hearing::Mentioned,
+            rooms: HashMap::new(),
+            unreadable_after: Duration::from_secs(600),
+            pause: Duration::from_secs(1),
+            max_text: 10_000,
+            rate: Rate { per_second: 1.0, burst: 10.0 },
+        }
+    );
+    let lists = lists(&scene);
+    assert_eq!(lists.people, ["@ann:example.org".into(), "@bob:example.org".into()].into());
+    assert_eq!(lists.trust, Some(Trust::CrossSigned));
+    assert_eq!(scene.load().unwrap().file, None);
+}
+
+#[test]
+fn without_a_variable_there_is_no_account() {
+    assert!(Scene::new().load().unwrap().platforms.is_empty());
+    assert!(Scene::new().var("MATRIX_TRUST", " ").load().unwrap().platforms.is_empty());
+}
+
+#[test]
+fn every_variable_wins_over_the_file() {
+    let scene = written(
+        "user_id: \"@other:example.org\"\npassword: of the file\nrecovery_key: of the file\ntrust: verified\n\
+         e2ee: required\nstore_key: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    )
+    .var("MATRIX_HOMESERVER", "http://synapse:8008/")
+    .var("MATRIX_USER_ID", "@bot:example.org")
+    .var("MATRIX_ACCESS_TOKEN", "syt_token")
+    .var("MATRIX_RECOVERY_KEY", "EsTx xxxx")
+    .var("MATRIX_STORE_KEY", "01".repeat(32))
+    .var("MATRIX_ALLOWED_USERS", "@bob:example.org")
+    .var("MATRIX_TRUST", "any")
+    .var("MATRIX_E2EE", "optional");
+    let settings = settings(&scene);
+    assert_eq!(settings.homeserver, "http://synapse:8008");
+    assert_eq!(settings.user.as_deref(), Some("@bot:example.org"));
+    assert_eq!(settings.login, Login::Token(Secret::new("syt_token")));
+    assert_eq!(settings.recovery_key, Some(Secret::new("EsTx xxxx")));
+    assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
+    assert_eq!((settings.trust, settings.e2ee), (Trust::Network, E2ee::Optional));
+    let lists = lists(&scene);
+    assert_eq!(lists.people, ["@bob:example.org".into()].into());
+    assert_eq!(lists.trust, None);
+}
+
+#[test]
+fn every_key_of_the_file_is_read() {
+    let scene = written(
+        "user_id: \"@bot:example.org\"\naccess_token: syt_token\ndevice_name: Kitchen\nrecovery_key: \"Es Tx\"\n\
+         store_key: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE\ntrust: verified\ne2ee: optional\nmention: never\n\
+         max_text: 16000\nunreadable_after: 5s\npause: 250ms\nrate: {per_second: 5, burst: 20.5}",
+    );
+    let settings = settings(&scene);
+    assert_eq!(settings.login, Login::Token(Secret::new("syt_token")));
+    assert_eq!(settings.device_name, "Kitchen");
+    assert_eq!(settings.recovery_key, Some(Secret::new("Es Tx")));
+    assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
+    assert_eq!((settings.trust, settings.e2ee), (Trust::Verified, E2ee::Optional));
+    assert_eq!(settings.hearing, Hearing::Everything);
+    assert_eq!((settings.max_text, settings.pause), (16_000, Duration::from_millis(250)));
+    assert_eq!(settings.unreadable_after, Duration::from_secs(5));
+    assert_eq!(settings.rate, Rate { per_second: 5.0, burst: 20.5 });
+    assert_eq!(lists(&scene).trust, Some(Trust::Verified));
+}
+
+#[test]
+fn variables_reach_the_entry_called_matrix_and_no_other() {
+    let scene = entry("work", "access_token: of the file").var("MATRIX_USER_ID", "@bot:example.org");
+    insta::assert_snapshot!(scene.errors(), @"
+    error: there is no address of the Matrix homeserver
+
+    hint: set `MATRIX_HOMESERVER` or `platforms.matrix.homeserver`, for example to `https://matrix.example.org`
+
+    error: `platforms.matrix` does not say who may talk to the agent (talaria.yaml)
+
+    hint: list people by their full ids in `MATRIX_ALLOWED_USERS` or `platforms.matrix.access.people`; or write `access: {allow_all: true}` to let everybody in
+    ");
+    let scene = scene
+        .var("MATRIX_HOMESERVER", "https://matrix.example.org")
+        .var("MATRIX_ALLOWED_USERS", "@bob:example.org")
+        .var("MATRIX_TRUST", "any");
+    let work = of(&scene, "work");
+    assert_eq!((work.user, work.trust), (None, Trust::CrossSigned));
+    assert_eq!(work.folder, scene.path("home/matrix/work"));
+    assert_eq!(of(&scene, "matrix").login, Login::Stored);
+}
+
+#[test]
+fn keys_can_come_from_files() {
+    let scene = container().without("MATRIX_PASSWORD");
+    let file = scene.private_file("password", "pässwörd\n");
+    let scene = scene.var("MATRIX_PASSWORD_FILE", file.display().to_string());
+    assert_eq!(settings(&scene).login, Login::Password(Secret::new("pässwörd")));
+
+    let scene = Scene::new();
+    let token = scene.private_file("token", "syt_1\n").display().to_string();
+    let store = scene.private_file("store", "01".repeat(32)).display().to_string();
+    let scene = scene.file(format!(
+        "platforms:\n  work:\n    kind: matrix\n    homeserver: https://hs.example.org\n    access: {{allow_all: true}}\n    \
+         access_token_file: {token}\n    store_key_file: {store}\n"
+    ));
+    let work = of(&scene, "work");
+    assert_eq!(work.login, Login::Token(Secret::new("syt_1")));
+    assert_eq!(work.store_key, Some(StoreKey([1; 32])));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_key_in_a_file_that_others_can_read_is_refused() {
+    let scene = entry("work", "access_token: canary");
+    set_mode(&scene.path("talaria.yaml"), 0o644);
+    insta::assert_snapshot!(scene.errors(), @"
+    error: `platforms.work.access_token` holds a key, but the file is open to other users (talaria.yaml, line 6)
+
+    hint: run `chmod 600 talaria.yaml`, or put the key into a file of its own and name that in `platforms.work.access_token_file`
+    ");
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let scene = Scene::new()
+        .var("MATRIX_HOMESERVER", "matrix.example.org")
+        .var("MATRIX_USER_ID", "bot")
+        .var("MATRIX_PASSWORD", "canary")
+        .var("MATRIX_ACCESS_TOKEN", "canary")
+        .var("MATRIX_STORE_KEY", "canary")
+        .var("MATRIX_ALLOWED_USERS", "@ann:example.org,bob")
+        .var("MATRIX_TRUST", "crosssigned")
+        .var("MATRIX_E2EE", "on");
+    let errors = scene.errors();
+    assert!(!errors.contains("canary"));
+    insta::assert_snapshot!(errors, @"
+    error: `MATRIX_PASSWORD` and `MATRIX_ACCESS_TOKEN` are both set, but one login is enough
+
+    hint: keep one: a password lets Talaria make a device of its own, a token belongs to a device that nothing else may use
+
+    error: `MATRIX_HOMESERVER` is not the address of a homeserver
+
+    hint: write it with its scheme, such as `https://matrix.example.org`
+
+    error: `MATRIX_USER_ID` is not a full id
+
+    hint: write the whole id of the account that answers, such as `@bot:example.org`
+
+    error: `MATRIX_STORE_KEY` or `platforms.matrix.store_key` must be 32 bytes, as 64 hexadecimal digits or in base64
+
+    hint: make one with `openssl rand -hex 32`; or leave it out, and one is made on the first start
+
+    error: `MATRIX_TRUST` must be one of `any`, `cross_signed`, `verified`
+
+    hint: did you mean `cross_signed`?
+
+    error: `MATRIX_E2EE` must be one of `required`, `optional`
+
+    error: `MATRIX_ALLOWED_USERS` holds `bob`, which is not a full id
+
+    hint: write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`
+    ");
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_said_with_its_line() {
+    for (lines, error) in [
+        ("user_id: bot", "`platforms.matrix.user_id` is not a full id (talaria.yaml, line 6)"),
+        ("password: x", "there is a password for Matrix but no account (talaria.yaml, line 3)"),
+        (
+            "password: x\naccess_token: y",
+            "`platforms.matrix` has `password` and `access_token`, both set, but one login is enough (talaria.yaml, line 3)",
+        ),
+        (
+            "access_token: x\naccess_token_file: y",
+            "`platforms.matrix.access_token` and `platforms.matrix.access_token_file` are both set",
+        ),
+        (
+            "trust: all",
+            "`platforms.matrix.trust` must be one of `any`, `cross_signed`, `verified` (talaria.yaml, line 6)",
+        ),
+        (
+            "e2ee: false",
+            "`platforms.matrix.e2ee` must be one of `required`, `optional` (talaria.yaml, line 6)",
+        ),
+        (
+            "mention: always",
+            "`platforms.matrix.mention` must be one of `required`, `never` (talaria.yaml, line 6)",
+        ),
+        (
+            "max_text: 999",
+            "`platforms.matrix.max_text` must be a whole number from 1000 to 16000 (talaria.yaml, line 6)",
+        ),
+        (
+            "max_text: 16001",
+            "`platforms.matrix.max_text` must be a whole number from 1000 to 16000 (talaria.yaml, line 6)",
+        ),
+        (
+            "rate: {per_second: 0, burst: 1}",
+            "`platforms.matrix.rate` does not make sense (talaria.yaml, line 6)",
+        ),
+        (
+            "rate: {per_second: 1, burst: 0}",
+            "`platforms.matrix.rate` does not make sense (talaria.yaml, line 6)",
+        ),
+        (
+            "rate: {per_second: .nan, burst: 1}",
+            "`platforms.matrix.rate` does not make sense (talaria.yaml, line 6)",
+        ),
+        ("rate: {per_second: 1}", "`platforms.matrix.rate` has no `burst` (talaria.yaml, line 6)"),
+        (
+            "store_key: abc",
+            "`MATRIX_STORE_KEY` or `platforms.matrix.store_key` must be 32 bytes, as 64 hexadecimal digits or in base64",
+        ),
+        ("homserver: x", "unknown key `homserver` in `platforms.matrix` (talaria.yaml, line 6)"),
+    ] {
+        let errors = written(lines).errors();
+        let first = errors.lines().next().unwrap_or_default();
+        assert_eq!(first, format!("error: {error}"), "{lines}");
+    }
+}
+
+#[test]
+fn a_password_goes_unencrypted_only_to_what_is_near() {
+    for near in ["http://localhost:8008", "http://10.0.0.1", "http://synapse:8008", "http://[::1]:8008"] {
+        assert_eq!(settings(&container().var("MATRIX_HOMESERVER", near)).homeserver, near);
+    }
+    insta::assert_snapshot!(container().var("MATRIX_HOMESERVER", "http://matrix.example.org").errors(), @"
+    error: `MATRIX_HOMESERVER` would carry the password or token unencrypted over a public network
+
+    hint: use `https://`; `http://` is for this machine and private networks
+    ");
+}
+
+#[test]
+fn an_entry_of_another_kind_is_not_for_variables() {
+    let scene = Scene::new().file("platforms:\n  matrix:\n    kind: console\n").var("MATRIX_TRUST", "any");
+    insta::assert_snapshot!(scene.errors(), @"
+    error: `MATRIX_TRUST` configures `platforms.matrix`, which is of another kind (talaria.yaml, line 3)
+
+    hint: give that entry another name, or unset the variables that begin with `MATRIX_`
+    ");
+}
+
+#[test]
+fn store_keys_have_two_forms() {
+    let key = |text: &str| settings(&container().var("MATRIX_STORE_KEY", text)).store_key;
+    let bytes: [u8; 32] = std::array::from_fn(|index| u8::try_from(index * 7 % 256).unwrap());
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let base64 = "AAcOFRwjKjE4P0ZNVFtiaXB3foWMk5qhqK+2vcTL0tk";
+    for text in [hex.clone(), hex.to_uppercase(), base64.to_owned(), format!("{base64}=")] {
+        assert_eq!(key(&text), Some(StoreKey(bytes)), "{text}");
+    }
+    for text in [&hex[1..], &format!("{hex}00"), &hex.replace('0', "g"), &base64[1..], "AAAA"] {
+        let errors = container().var("MATRIX_STORE_KEY", text).errors();
+        assert!(errors.contains("must be 32 bytes"), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let scene = container()
+        .var("MATRIX_PASSWORD", "canary")
+        .var("MATRIX_RECOVERY_KEY", "canary")
+        .var("MATRIX_STORE_KEY", "01".repeat(32));
+    let config = scene.load().unwrap();
+    for text in [format!("{config:?}"), config.describe()] {
+        assert!(!text.contains("canary") && !text.contains("1, 1, 1"), "{text}");
+    }
+}
+
+#[test]
+fn check_says_what_would_run() {
+    let describe = |scene: &Scene| {
+        let text = scene.load().unwrap().describe();
+        text.lines().filter(|line| line.contains("example.org")).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(
+        describe(&container()),
+        @"matrix         @bot:example.org at https://matrix.example.org with a password; hears cross-signed devices, encrypted rooms only, answers in rooms when it is named"
+    );
+    let scene = entry("work", "access_token: x\ntrust: any\ne2ee: optional\nmention: never");
+    insta::assert_snapshot!(
+        describe(&scene),
+        @"work           the account at https://hs.example.org with an access token; hears any device, rooms with and without encryption, answers everything in rooms"
+    );
+}
