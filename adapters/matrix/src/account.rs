@@ -28,8 +28,8 @@ pub(crate) struct Account {
     pub drafts: Drafts,
     /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
     pub synced: watch::Sender<bool>,
-    /// Holds the lock on the account's folder for as long as anybody uses the account.
-    _opened: Opened,
+    /// The device and its session. Holds the lock on the account's folder for as long as anybody uses the account.
+    pub opened: Opened,
 }
 
 impl Account {
@@ -44,7 +44,7 @@ impl Account {
             rooms,
             drafts: Drafts::default(),
             synced: watch::Sender::new(false),
-            _opened: opened,
+            opened,
         }
     }
 }

@@ -1,12 +1,109 @@
 //! Keeps our device signed and our keys backed up.
+//!
+//! With a recovery key the account's own identity signs our device. An account that has no identity yet gets one,
+//! and its recovery key is written to a file once. Otherwise a person has to help, and is told how. All of it can be
+//! broken off anywhere and is done again: nothing here may leave an account that nobody can recover.
 
+mod recovery;
+mod setup;
+pub(crate) mod verify;
+
+use std::time::Duration;
+
+use matrix_sdk::encryption::VerificationState;
 use talaria_platform::{CancellationToken, Error};
+use tokio::sync::broadcast;
 
 use crate::account::Account;
+use crate::login::{Opened, rolled_back};
+use crate::settings::Settings;
+
+pub(crate) use recovery::KEY as RECOVERY_KEY;
+pub(crate) use setup::{Setup, look, set_up};
+
+/// How long one try of setting up may take.
+const TRY: Duration = Duration::from_secs(120);
+
+/// The pause after a try that failed; doubled each time.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How often small things are looked after.
+const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
 /// Sets the device up once the first sync is there, and looks after it until `stop`. Ends with an error only if the
 /// account cannot be used any more.
-pub(crate) async fn keep(_account: &Account, stop: &CancellationToken) -> Result<(), Error> {
-    stop.cancelled().await;
-    Ok(())
+pub(crate) async fn keep(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
+    let opened = &account.opened;
+    // From the first sync on: requests that come with it must not be missed.
+    let _listening = verify::listen(opened);
+    let doubled = opened.client.subscribe_to_duplicate_key_upload_errors();
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        () = key_was_doubled(doubled) => Err(rolled_back()),
+        () = look_after(account) => Ok(()),
+    }
+}
+
+/// Waits for the homeserver to say that it has other keys of our device than we do.
+async fn key_was_doubled<T: Clone>(mut doubled: broadcast::Receiver<T>) {
+    match doubled.recv().await {
+        Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+        Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+    }
+}
+
+/// Never ends.
+async fn look_after(account: &Account) {
+    let opened = &account.opened;
+    // The other end lives as long as the account.
+    let _ = account.synced.subscribe().wait_for(|synced| *synced).await;
+    try_set_up(opened, &account.settings).await;
+    let mut state = opened.client.encryption().verification_state();
+    let mut now_and_then = tokio::time::interval(NOW_AND_THEN);
+    loop {
+        tokio::select! {
+            _ = now_and_then.tick() => opened.session.settle(),
+            changed = state.next() => match changed {
+                Some(now) => changed_to(opened, &account.settings, now).await,
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+/// Somebody signed our device, or the account got another identity.
+async fn changed_to(opened: &Opened, settings: &Settings, now: VerificationState) {
+    let believed = opened.setup.borrow().is_signed();
+    let signed = match now {
+        VerificationState::Verified => true,
+        VerificationState::Unverified => false,
+        VerificationState::Unknown => return,
+    };
+    if signed != believed {
+        try_set_up(opened, settings).await;
+    }
+}
+
+/// Sets the device up, again and again while only the network is to blame.
+async fn try_set_up(opened: &Opened, settings: &Settings) {
+    let mut pause = PAUSE;
+    loop {
+        let why = match tokio::time::timeout(TRY, set_up(opened, settings)).await {
+            Ok(Ok(setup)) => {
+                setup.tell();
+                opened.setup.send_replace(setup);
+                return;
+            }
+            Ok(Err(error)) => error,
+            Err(_) => format!("it took longer than {} seconds", TRY.as_secs()),
+        };
+        tracing::warn!(why, ?pause, "our Matrix device could not be set up; it is tried again");
+        opened.setup.send_replace(Setup::Trying { why });
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }

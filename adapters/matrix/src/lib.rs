@@ -16,6 +16,7 @@ mod error;
 mod inbound;
 mod login;
 mod media;
+mod operate;
 mod outbound;
 mod rooms;
 mod settings;
@@ -28,7 +29,10 @@ use talaria_platform::{
     Platform, SendKey, Show, Signal,
 };
 
+pub use encryption::verify::{Answer, Stage, Verification};
+pub use operate::{Check, Health, Status, doctor, log_in, log_out, status};
 pub use settings::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
+pub use trouble::Trouble;
 
 use account::Account;
 
@@ -43,6 +47,34 @@ impl Matrix {
     /// The account that these settings name. Nothing is opened yet.
     pub fn new(settings: Settings) -> Self {
         Self { settings: Arc::new(settings), open: RwLock::new(None) }
+    }
+
+    /// What there is to say about the account while it is being read.
+    pub async fn status(&self) -> Result<Status, Trouble> {
+        Ok(operate::status_of(&self.opened()?.opened).await)
+    }
+
+    /// Whether everything is right with it.
+    pub async fn doctor(&self) -> Result<Health, Trouble> {
+        Ok(operate::health_of(&self.opened()?.opened, &self.settings).await)
+    }
+
+    /// Who wants to verify us.
+    pub async fn verifications(&self) -> Result<Vec<Verification>, Trouble> {
+        Ok(encryption::verify::list(&self.opened()?.opened).await)
+    }
+
+    /// Goes on with a verification.
+    pub async fn verify(&self, id: &str, answer: Answer) -> Result<Verification, Trouble> {
+        encryption::verify::answer(&self.opened()?.opened, id, answer).await
+    }
+
+    /// The account, for the operator.
+    fn opened(&self) -> Result<Arc<Account>, Trouble> {
+        self.account().map_err(|_| Trouble {
+            message: "the account is not open: it is starting, or it cannot be used".to_owned(),
+            hint: "`talaria status` says whether it reads; the log says why not".to_owned(),
+        })
     }
 
     fn account(&self) -> Result<Arc<Account>, Error> {

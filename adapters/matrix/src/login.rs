@@ -20,7 +20,10 @@ use matrix_sdk::Client;
 use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
 use matrix_sdk::store::{RoomLoadSettings, StateStoreDataKey};
 use talaria_platform::{Error, ErrorKind};
+use tokio::sync::watch;
 
+use crate::encryption::Setup;
+use crate::encryption::verify::Requests;
 use crate::error::{from_http, from_sdk};
 use crate::settings::{Login, Settings};
 use crate::trouble::{fatal, trouble};
@@ -54,6 +57,12 @@ pub(crate) struct Opened {
     pub session: Arc<Kept>,
     /// Ours alone until nobody uses the account any more.
     pub folder: Arc<Folder>,
+    /// The homeserver without the SDK, for what the operator asks.
+    pub door: Door,
+    /// How far the device is; set by `encryption`.
+    pub setup: watch::Sender<Setup>,
+    /// Who wants to verify us.
+    pub requests: Arc<Requests>,
 }
 
 /// Opens the session that is there, or logs in.
@@ -61,8 +70,8 @@ pub(crate) async fn open(settings: &Settings) -> Result<Opened, Error> {
     let folder = Arc::new(Folder::take(&settings.folder).await?);
     let door = Door::find(&settings.homeserver).await?;
     match Session::load(&settings.folder)? {
-        Some(session) => restore(settings, folder, &door, session).await,
-        None => log_in(settings, folder, &door).await,
+        Some(session) => restore(settings, folder, door, session).await,
+        None => log_in(settings, folder, door).await,
     }
 }
 
@@ -70,7 +79,7 @@ pub(crate) async fn open(settings: &Settings) -> Result<Opened, Error> {
 async fn restore(
     settings: &Settings,
     folder: Arc<Folder>,
-    door: &Door,
+    door: Door,
     mut session: Session,
 ) -> Result<Opened, Error> {
     if settings.user.as_ref().is_some_and(|user| *user != session.user) {
@@ -85,13 +94,13 @@ async fn restore(
         return Err(broken(format!("the device's store {} is missing", store.display())));
     }
     let key = key::of_old(&folder, settings.store_key)?;
-    if let Some(token) = newer_token(settings, door, &session).await? {
+    if let Some(token) = newer_token(settings, &door, &session).await? {
         session.access_token = token;
         session.save(&folder).map_err(|error| unwritable(&folder, &error))?;
     }
-    let client = build(door, &store, &key, settings.trust).await?;
+    let client = build(&door, &store, &key, settings.trust).await?;
     count_opening(&client, &folder, &mut session).await?;
-    let opened = enter(client, folder, session).await?;
+    let opened = enter(client, door, folder, session).await?;
     // Now rather than in the middle of something: a token that was revoked, a homeserver that is away.
     let who = opened.client.whoami().await.map_err(from_http).map_err(revoked)?;
     if who.user_id != opened.own || who.device_id.as_ref().is_some_and(|device| *device != opened.device) {
@@ -104,7 +113,7 @@ async fn restore(
 }
 
 /// Makes a new device.
-async fn log_in(settings: &Settings, folder: Arc<Folder>, door: &Door) -> Result<Opened, Error> {
+async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<Opened, Error> {
     let pending = pending(&folder)?;
     let key = key::of_new(&folder, settings.store_key)?;
     let session = match &settings.login {
@@ -156,8 +165,8 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: &Door) -> Result
             "set `user` to that id, or use a token of the account that is meant",
         ));
     }
-    let known = door.has_keys(&session.access_token, &session.user, &session.device).await;
-    if known.map_err(|failure| failure.into_error("looking for keys of our device"))? {
+    let known = door.device_key(&session.access_token, &session.user, &session.device).await;
+    if known.map_err(|failure| failure.into_error("looking for keys of our device"))?.is_some() {
         // Messages to it would be encrypted with keys that nobody has any more.
         return Err(fatal(
             format!(
@@ -167,8 +176,8 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: &Door) -> Result
             NEW_TOKEN,
         ));
     }
-    let client = build(door, &folder.at(&session.store), &key, settings.trust).await?;
-    let opened = enter(client, folder, session).await?;
+    let client = build(&door, &folder.at(&session.store), &key, settings.trust).await?;
+    let opened = enter(client, door, folder, session).await?;
     let fingerprint = fingerprint(&opened.client).await?;
     opened.session.confirm(fingerprint).map_err(|error| unwritable(&opened.folder, &error))?;
     settle(&opened.folder, session::PENDING);
@@ -176,8 +185,44 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: &Door) -> Result
     Ok(opened)
 }
 
+/// Ends the device, on the homeserver first. Works without its store: that may be what is broken.
+pub(crate) async fn log_out(settings: &Settings, here_only: bool) -> Result<(), Error> {
+    let folder = Folder::take(&settings.folder).await?;
+    let Some(session) = Session::load(&settings.folder)? else {
+        return Err(fatal("this account is not logged in", "nothing is to be done"));
+    };
+    if !here_only {
+        let door = Door::find(&settings.homeserver).await?;
+        end_device(&door, &session).await.map_err(|failure| failure.into_error("logging out"))?;
+    }
+    // The session first: a store without one is only rubbish, a session without its store is broken.
+    let removed = folder
+        .remove(session::NAME)
+        .and_then(
+            |()| if is_store_name(&session.store) { folder.remove_folder(&session.store) } else { Ok(()) },
+        )
+        .and_then(|()| folder.remove(session::PENDING));
+    removed.map_err(|error| unwritable(&folder, &error))?;
+    tracing::info!(user = %session.user, device = %session.device, "logged out of Matrix");
+    Ok(())
+}
+
+/// A device that the homeserver no longer knows has ended already.
+async fn end_device(door: &Door, session: &Session) -> Result<(), Failure> {
+    let Err(failure) = door.log_out(&session.access_token).await else { return Ok(()) };
+    if !failure.is_unknown_token() {
+        return Err(failure);
+    }
+    let Some(refresh) = &session.refresh_token else { return Ok(()) };
+    match door.refresh(refresh).await {
+        Ok((token, _)) => door.log_out(&token).await,
+        Err(failure) if failure.is_unknown_token() => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Hands the session to the SDK.
-async fn enter(client: Client, folder: Arc<Folder>, session: Session) -> Result<Opened, Error> {
+async fn enter(client: Client, door: Door, folder: Arc<Folder>, session: Session) -> Result<Opened, Error> {
     let (own, device, expected) = (session.user.clone(), session.device.clone(), session.fingerprint.clone());
     let for_sdk = session.for_sdk();
     let session = Arc::new(Kept::new(folder.clone(), session));
@@ -200,7 +245,8 @@ async fn enter(client: Client, folder: Arc<Folder>, session: Session) -> Result<
     if !expected.is_empty() && fingerprint(&client).await? != expected {
         return Err(broken("the device's store has the keys of another device".to_owned()));
     }
-    Ok(Opened { client, own, device, session, folder })
+    let (setup, requests) = (watch::Sender::new(Setup::NotYet), Arc::default());
+    Ok(Opened { client, own, device, session, folder, door, setup, requests })
 }
 
 async fn fingerprint(client: &Client) -> Result<String, Error> {

@@ -2,14 +2,31 @@
 
 use talaria_platform::{Error, ErrorKind};
 
-/// The source of an [`Error`] that we made ourselves.
-#[derive(Debug, thiserror::Error)]
+/// What went wrong and what to do about it; also the source of an [`Error`] that we made ourselves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (hint: {hint})")]
-pub(crate) struct Trouble {
+pub struct Trouble {
     /// What happened.
     pub message: String,
     /// What to do.
     pub hint: String,
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        let source = std::error::Error::source(&error);
+        if let Some(trouble) = source.and_then(|source| source.downcast_ref::<Self>()) {
+            return trouble.clone();
+        }
+        let message = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        let hint = match error.kind() {
+            ErrorKind::Retry { .. } => "try again in a moment",
+            ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported | ErrorKind::Fatal => {
+                "look at the homeserver's log"
+            }
+        };
+        Self { message, hint: hint.to_owned() }
+    }
 }
 
 /// An error that says what to do.

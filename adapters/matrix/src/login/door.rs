@@ -3,9 +3,10 @@
 //! The SDK would need a store for each of them. A new device's store is made only after the homeserver has let us
 //! in, and an account whose store is broken must still be able to log out.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use matrix_sdk::reqwest::{self, Method, Url, redirect};
+use matrix_sdk::reqwest::{self, Method, Url, header, redirect};
+use matrix_sdk::ruma::http_headers::http_date_to_system_time;
 use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -73,6 +74,11 @@ pub(crate) struct LoggedIn {
 struct Refreshed {
     access_token: String,
     refresh_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -161,18 +167,42 @@ impl Door {
         self.ask(Method::GET, "_matrix/client/v3/account/whoami", Some(token), None).await
     }
 
-    /// Whether a device has ever shown its keys to the homeserver.
-    pub async fn has_keys(
+    /// The signing key that a device has shown to the homeserver; `None` if it has shown none.
+    pub async fn device_key(
         &self,
         token: &str,
         user: &OwnedUserId,
         device: &OwnedDeviceId,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<String>, Failure> {
         let question = json!({ "device_keys": { user.as_str(): [device] } });
         let answer: serde_json::Value =
             self.ask(Method::POST, "_matrix/client/v3/keys/query", Some(token), Some(&question)).await?;
-        let keys = answer.get("device_keys").and_then(|users| users.get(user.as_str()));
-        Ok(keys.and_then(|devices| devices.get(device.as_str())).is_some())
+        let users = answer.get("device_keys").and_then(|users| users.get(user.as_str()));
+        let Some(device_keys) = users.and_then(|devices| devices.get(device.as_str())) else {
+            return Ok(None);
+        };
+        let key = device_keys.get("keys").and_then(|keys| keys.get(format!("ed25519:{device}")));
+        // Keys without this one are keys all the same.
+        Ok(Some(key.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()))
+    }
+
+    /// How many one-time keys of ours the homeserver has.
+    pub async fn one_time_keys(&self, token: &str) -> Result<u64, Failure> {
+        // Showing nothing new is how one asks.
+        let question = json!({});
+        let answer: serde_json::Value =
+            self.ask(Method::POST, "_matrix/client/v3/keys/upload", Some(token), Some(&question)).await?;
+        let count = answer.get("one_time_key_counts").and_then(|counts| counts.get("signed_curve25519"));
+        Ok(count.and_then(serde_json::Value::as_u64).unwrap_or(0))
+    }
+
+    /// What the homeserver speaks, and what time it is there.
+    pub async fn versions(&self) -> Result<(Vec<String>, Option<SystemTime>), Failure> {
+        let (versions, date): (Versions, _) =
+            self.ask_dated(Method::GET, "_matrix/client/versions", None, None).await?;
+        // They are shown: only what looks like a version.
+        let plain = |version: &String| version.len() < 20 && version.bytes().all(|b| b.is_ascii_graphic());
+        Ok((versions.versions.into_iter().filter(plain).collect(), date))
     }
 
     /// The next access token.
@@ -198,6 +228,17 @@ impl Door {
         token: Option<&str>,
         question: Option<&serde_json::Value>,
     ) -> Result<T, Failure> {
+        Ok(self.ask_dated(method, path, token, question).await?.0)
+    }
+
+    /// Asks, and also says when the answer was given.
+    async fn ask_dated<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        question: Option<&serde_json::Value>,
+    ) -> Result<(T, Option<SystemTime>), Failure> {
         // A homeserver may live below a path.
         let url = format!("{}/{path}", self.base.as_str().trim_end_matches('/'));
         let mut request = self.http.request(method, url).timeout(REQUEST);
@@ -211,6 +252,8 @@ impl Door {
         let away = |error: reqwest::Error| Failure::Away(words(&error.without_url()));
         let mut response = request.send().await.map_err(away)?;
         let status = response.status();
+        let date = response.headers().get(header::DATE);
+        let date = date.and_then(|date| http_date_to_system_time(date).ok());
         let mut answer = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(away)? {
             answer.extend_from_slice(&piece);
@@ -221,6 +264,7 @@ impl Door {
         if status.is_success() {
             // The parser's words may quote a token.
             return serde_json::from_slice(&answer)
+                .map(|answer| (answer, date))
                 .map_err(|_| Failure::Away("the answer is not one of a Matrix homeserver".to_owned()));
         }
         let said: Option<Complaint> = serde_json::from_slice(&answer).ok();

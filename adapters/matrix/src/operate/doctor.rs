@@ -1,0 +1,234 @@
+//! Looks at everything that encryption needs, and says how to mend what is wrong.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::encryption::{RECOVERY_KEY, Setup};
+use crate::login::Opened;
+use crate::settings::{E2ee, Settings};
+
+/// How far two clocks may be apart. Verification breaks at minutes; requests are ordered by seconds.
+const CLOCK: Duration = Duration::from_secs(60);
+
+/// One-time keys below which somebody is using them up faster than we bring them. The SDK keeps fifty there.
+const FEW_KEYS: u64 = 5;
+
+/// What the doctor found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// The account.
+    pub user: String,
+    /// What was looked at, in order.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is about.
+    pub name: String,
+    /// Whether it is right.
+    pub well: bool,
+    /// What was found.
+    pub says: String,
+    /// How to mend it, or how to make it better.
+    pub hint: Option<String>,
+}
+
+impl Health {
+    /// Whether everything is right.
+    pub fn is_well(&self) -> bool {
+        self.checks.iter().all(|check| check.well)
+    }
+}
+
+impl Check {
+    fn good(name: &str, says: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), well: true, says: says.into(), hint: None }
+    }
+
+    fn bad(name: &str, says: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), well: false, says: says.into(), hint: Some(hint.into()) }
+    }
+
+    fn with(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Looks at an open account. Changes nothing.
+pub(super) async fn examine(opened: &Opened, settings: &Settings) -> Health {
+    let mut checks = Vec::new();
+    homeserver(opened, &mut checks).await;
+    // Also brings a new token, if the old one has run out.
+    match opened.client.whoami().await {
+        Ok(_) => {
+            checks.push(Check::good("session", format!("logged in as {}", opened.own)));
+            device(opened, &mut checks).await;
+        }
+        Err(error) => checks.push(Check::bad(
+            "session",
+            format!("the homeserver does not take our token: {error}"),
+            "if it was revoked, run `talaria matrix logout` and log in again with the recovery key",
+        )),
+    }
+    checks.push(signing(opened, settings));
+    backup(opened, &mut checks).await;
+    checks.push(store(opened).await);
+    checks.push(rooms(opened, settings));
+    checks.push(rate(opened, settings));
+    Health { user: opened.own.to_string(), checks }
+}
+
+async fn homeserver(opened: &Opened, checks: &mut Vec<Check>) {
+    let base = opened.door.base().to_string();
+    let began = SystemTime::now();
+    let (versions, date) = match opened.door.versions().await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let why = crate::trouble::Trouble::from(failure.into_error("asking"));
+            checks.push(Check::bad("homeserver", format!("{base}: {}", why.message), why.hint));
+            return;
+        }
+    };
+    let now = SystemTime::now();
+    let took = now.duration_since(began).unwrap_or_default();
+    let newest = versions.last().cloned().unwrap_or_default();
+    checks.push(Check::good(
+        "homeserver",
+        format!("{base} speaks Matrix {newest}, answers in {} ms", took.as_millis()),
+    ));
+    let Some(date) = date else { return };
+    let apart = match now.duration_since(date) {
+        Ok(ahead) => ahead,
+        Err(behind) => behind.duration(),
+    };
+    checks.push(match apart <= CLOCK {
+        true => Check::good("clock", "agrees with the homeserver's"),
+        false => Check::bad(
+            "clock",
+            format!("{} seconds apart from the homeserver's", apart.as_secs()),
+            "set the clock of this machine (timedatectl set-ntp true), or the homeserver's",
+        ),
+    });
+}
+
+async fn device(opened: &Opened, checks: &mut Vec<Check>) {
+    let token = opened.session.now().access_token;
+    let ours = opened.client.encryption().ed25519_key().await;
+    let check = match opened.door.device_key(&token, &opened.own, &opened.device).await {
+        Err(failure) => {
+            let why = crate::trouble::Trouble::from(failure.into_error("asking for our device"));
+            Check::bad("device", why.message, why.hint)
+        }
+        Ok(None) => Check::bad(
+            "device",
+            format!("{} has not shown its keys to the homeserver", opened.device),
+            "start the gateway, or run `talaria matrix login`",
+        ),
+        Ok(shown) if shown == ours => {
+            Check::good("device", format!("{}, with the keys of our store", opened.device))
+        }
+        Ok(Some(_)) => Check::bad(
+            "device",
+            format!("{} has other keys on the homeserver than in our store", opened.device),
+            "nobody can write to it: run `talaria matrix logout` and log in again with the recovery key",
+        ),
+    };
+    checks.push(check);
+    checks.push(match opened.door.one_time_keys(&token).await {
+        Ok(count) if count >= FEW_KEYS => Check::good("one-time keys", format!("{count} on the homeserver")),
+        Ok(count) => Check::bad(
+            "one-time keys",
+            format!("{count} on the homeserver"),
+            "the running gateway brings new ones; if they stay few while it runs, look at its log",
+        ),
+        Err(failure) => {
+            let why = crate::trouble::Trouble::from(failure.into_error("counting our one-time keys"));
+            Check::bad("one-time keys", why.message, why.hint)
+        }
+    });
+}
+
+fn signing(opened: &Opened, settings: &Settings) -> Check {
+    let setup = opened.setup.borrow().clone();
+    let (says, hint) = setup.words();
+    match &setup {
+        Setup::Signed(_) => Check::good("cross-signing", format!("our device {says}")),
+        Setup::NotYet | Setup::Trying { .. } | Setup::Unsigned(_) => {
+            let hint = hint.unwrap_or("wait for the first sync");
+            let trust = format!("{:?}", settings.trust);
+            Check::bad("cross-signing", format!("our device {says} (trust: {trust})"), hint)
+        }
+    }
+}
+
+async fn backup(opened: &Opened, checks: &mut Vec<Check>) {
+    let encryption = opened.client.encryption();
+    let secrets = encryption.cross_signing_status().await.is_some_and(|status| status.is_complete());
+    let file = opened.folder.at(RECOVERY_KEY);
+    checks.push(match encryption.secret_storage().is_enabled().await {
+        Ok(true) if file.exists() => Check::good("recovery", "the account can be recovered")
+            .with(format!("move {} to a safe place", file.display())),
+        Ok(true) => Check::good("recovery", "the account can be recovered with its recovery key"),
+        Ok(false) if secrets => Check::bad(
+            "recovery",
+            "there is no recovery key",
+            "start the gateway: it makes one and says where it is",
+        ),
+        Ok(false) => Check::bad(
+            "recovery",
+            "there is no recovery key",
+            "set up recovery in another client of this account, and set `recovery_key`",
+        ),
+        Err(error) => Check::bad("recovery", format!("not known: {error}"), "try again"),
+    });
+    checks.push(match encryption.backups().are_enabled().await {
+        true => Check::good("backup", "room keys are backed up"),
+        false => Check::bad(
+            "backup",
+            "room keys are not backed up by this device",
+            "set `recovery_key` (MATRIX_RECOVERY_KEY) and restart the gateway",
+        ),
+    });
+}
+
+async fn store(opened: &Opened) -> Check {
+    let session = opened.session.now();
+    let size = opened.client.get_store_sizes().await.ok();
+    let size = size.map_or(0, |sizes| {
+        let parts = [sizes.crypto_store, sizes.state_store, sizes.event_cache_store, sizes.media_store];
+        parts.into_iter().flatten().sum()
+    });
+    let place = opened.folder.at(&session.store);
+    let says =
+        format!("{} ({:.1} MB), opened {} times", place.display(), size as f64 / 1e6, session.opened + 1);
+    Check::good("store", says)
+}
+
+fn rooms(opened: &Opened, settings: &Settings) -> Check {
+    let rooms = opened.client.joined_rooms();
+    let plain = rooms.iter().filter(|room| !room.encryption_state().is_encrypted()).count();
+    let says = format!("in {}, {plain} of them not encrypted", rooms.len());
+    let check = Check::good("rooms", says);
+    match settings.e2ee {
+        E2ee::Required if plain > 0 => check.with(
+            "rooms without encryption are not served; switch encryption on there, or set `e2ee: optional`",
+        ),
+        E2ee::Required | E2ee::Optional => check,
+    }
+}
+
+/// What the homeserver allows cannot be asked; what we keep to can be told.
+fn rate(opened: &Opened, settings: &Settings) -> Check {
+    let rate = settings.rate;
+    let says =
+        format!("we begin with {} messages at once, {} a second after that", rate.burst, rate.per_second);
+    Check::good("rate limits", says).with(format!(
+        "an admin of a Synapse lifts them for this account: POST /_synapse/admin/v1/users/{}/override_ratelimit \
+         {{\"messages_per_second\": 0, \"burst_count\": 0}}",
+        opened.own
+    ))
+}
