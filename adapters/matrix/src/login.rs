@@ -176,7 +176,9 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
             NEW_TOKEN,
         ));
     }
-    let client = build(&door, &folder.at(&session.store), &key, settings.trust).await?;
+    let store = folder.at(&session.store);
+    folder::make_private(&store).map_err(|error| unwritable(&folder, &error))?;
+    let client = build(&door, &store, &key, settings.trust).await?;
     let opened = enter(client, door, folder, session).await?;
     let fingerprint = fingerprint(&opened.client).await?;
     opened.session.confirm(fingerprint).map_err(|error| unwritable(&opened.folder, &error))?;
