@@ -3,7 +3,7 @@
 //! Our own position, committed together with what came, is the truth; the SDK's is not (see `start`). One response
 //! is one batch. What a response leaves out is read by `gap`; what cannot be decrypted waits in `parked`; invitations
 //! wait at the `doors`. `room` and `translate` turn the rest into events for the core, and the pure files beneath them
-//! (`wire`, `mention`, `text`, `trust`) read what people wrote, none of it trusted.
+//! (`wire`, `mention`, `text`) read what people wrote, none of it trusted.
 
 mod cursor;
 mod doors;
@@ -14,12 +14,12 @@ mod mention;
 mod parked;
 mod patience;
 mod people;
+mod proof;
 mod room;
 mod start;
 mod sync;
 mod text;
 mod translate;
-mod trust;
 mod update;
 mod wire;
 
@@ -93,10 +93,17 @@ impl Reader<'_> {
                     tokio::time::sleep(patience.next(after)).await;
                     continue;
                 }
+                // Somebody may have put the homeserver back to an older state. Once: a homeserver that does not know
+                // its own positions is only asked again.
+                Err(Failure::Lost) if patience.is_tried() => {
+                    tokio::time::sleep(patience.next(None)).await;
+                    continue;
+                }
                 Err(Failure::Lost) => {
                     let first = sync::first(&self.account.client).await?;
                     self.give_up(&since, &first.next_batch).await?;
                     since = first.next_batch;
+                    tokio::time::sleep(patience.next(None)).await;
                     continue;
                 }
             };

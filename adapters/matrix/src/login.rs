@@ -375,7 +375,7 @@ fn refused_token(failure: Failure) -> Error {
 }
 
 /// The session was ended elsewhere. The store stays: it may have keys that are nowhere else.
-fn revoked(error: Error) -> Error {
+pub(crate) fn revoked(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Fatal => fatal(
             "the Matrix session is over: the token was revoked or the device removed",

@@ -1,9 +1,9 @@
-//! Earlier messages: what a reply is about, and whether a thread is one of ours.
+//! What is asked of the homeserver while a response is read: what a reply is about, whether a thread is one of ours.
 //!
-//! The homeserver is asked for them one by one, so both the asking and the remembering are bounded: a room full of
-//! replies must not stop the reading of the others.
+//! It is asked for one thing after the other, so both the asking and the remembering are bounded: a room full of replies
+//! must not stop the reading of the others.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +14,10 @@ use matrix_sdk::config::RequestConfig;
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
 };
-use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, UserId};
+use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use serde_json::Value;
 use talaria_platform::Quote;
+use tokio::time::Instant;
 
 use super::text;
 use super::wire::{self, What};
@@ -25,23 +26,30 @@ use super::wire::{self, What};
 const QUOTE: usize = 2_000;
 /// Events that may be asked for while one response is read.
 const ASKED: u32 = 200;
+/// How long all of that may take: a slow homeserver must not keep everybody waiting.
+const ALL: Duration = Duration::from_secs(30);
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Not before this are the keys of a person asked for again.
+const KEYS_AGAIN: Duration = Duration::from_secs(60);
 /// Events and threads that are remembered of each sort. A thousand conversations back is far enough; older ones are
 /// asked for.
 const REMEMBERED: usize = 2_000;
 
 /// What we know of earlier messages.
 pub(super) struct Lookup {
-    own: matrix_sdk::ruma::OwnedUserId,
+    own: OwnedUserId,
     /// Messages of ours.
     ours: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// Threads that we take part in.
     threads: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// Threads that we did not take part in when we asked.
     others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
-    /// What may still be asked.
+    /// How often the homeserver may still be asked, and until when.
     left: AtomicU32,
+    until: Mutex<Instant>,
+    /// People whose keys were asked for, lately.
+    asked: Mutex<HashMap<OwnedUserId, Instant>>,
 }
 
 /// An earlier message.
@@ -60,12 +68,15 @@ impl Lookup {
             threads: Mutex::default(),
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
+            until: Mutex::new(Instant::now() + ALL),
+            asked: Mutex::default(),
         }
     }
 
     /// Another response is read.
     pub fn renew(&self) {
         self.left.store(ASKED, Ordering::Relaxed);
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + ALL;
     }
 
     /// Remembers a message of ours and the thread it is in.
@@ -107,9 +118,26 @@ impl Lookup {
         Earlier { ours, quote: Some(Quote { author, text: text::beginning(&words, QUOTE) }) }
     }
 
-    async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
+    /// Whether the keys of a person may be asked for: not again and again.
+    pub fn may_ask_for_keys_of(&self, user: &UserId) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        asked.retain(|_, at| now - *at < KEYS_AGAIN);
+        if asked.contains_key(user) || !self.may_ask() {
+            return false;
+        }
+        asked.insert(user.to_owned(), now);
+        true
+    }
+
+    fn may_ask(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
+        Instant::now() < *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
+        if !self.may_ask() {
             tracing::debug!(room = %room.room_id(), "too many replies at once: not all are looked up");
             return None;
         }
@@ -128,7 +156,7 @@ impl Lookup {
 }
 
 /// Who wrote an event and what it says by now.
-fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(matrix_sdk::ruma::OwnedUserId, String)> {
+fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(OwnedUserId, String)> {
     // A replacement of something encrypted counts only if it was encrypted as well.
     let replaced = match &event.kind {
         TimelineEventKind::Decrypted(decrypted) => decrypted
@@ -143,7 +171,7 @@ fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(matrix_sdk::ruma
     words(event.raw().json().get(), replaced)
 }
 
-fn words(json: &str, replaced: bool) -> Option<(matrix_sdk::ruma::OwnedUserId, String)> {
+fn words(json: &str, replaced: bool) -> Option<(OwnedUserId, String)> {
     let happening = wire::read(json)?;
     let What::Said(said) = happening.what else { return None };
     let newest = if replaced { replacement(json, &happening.sender) } else { None };

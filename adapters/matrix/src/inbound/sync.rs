@@ -12,6 +12,7 @@ use talaria_platform::{Error, ErrorKind};
 use super::filter;
 use super::patience::Patience;
 use crate::error::{from_sdk, kind_of};
+use crate::login::revoked;
 
 /// How long the homeserver waits for news.
 const POLL: Duration = Duration::from_secs(30);
@@ -67,7 +68,7 @@ fn failure(error: matrix_sdk::Error) -> Failure {
         return Failure::Lost;
     }
     match kind {
-        Some(ErrorKind::Fatal) => Failure::Over(from_sdk(error)),
+        Some(ErrorKind::Fatal) => Failure::Over(revoked(from_sdk(error))),
         Some(ErrorKind::Retry { after }) => {
             tracing::debug!(%error, "the homeserver is away");
             Failure::Away(after)

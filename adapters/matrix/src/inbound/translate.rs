@@ -14,7 +14,6 @@ use super::doors::Upgrade;
 use super::lookup::{called, shown_name};
 use super::mention::Names;
 use super::text;
-use super::trust;
 use super::wire::{self, Change, Happening, Said, What};
 use crate::media;
 use crate::settings::Hearing;
@@ -38,13 +37,6 @@ pub(super) enum Outcome {
     Park(Happening),
     /// Nothing.
     Drop,
-}
-
-/// How sure we are of whom an event is from.
-struct Proof {
-    secure: bool,
-    trust: Trust,
-    device: Option<String>,
 }
 
 impl Reader<'_> {
@@ -74,7 +66,7 @@ impl Reader<'_> {
             self.own_event(room, &happening);
             return Outcome::Drop;
         }
-        let proof = proof(event, &happening.sender);
+        let proof = self.proof(room, event, &happening).await;
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
@@ -116,7 +108,9 @@ impl Reader<'_> {
                 });
                 return Outcome::Drop;
             }
-            What::Sealed { .. } if is_worth_waiting(event) => return Outcome::Park(happening),
+            What::Sealed { session: Some(_), .. } if is_worth_waiting(event) => {
+                return Outcome::Park(happening);
+            }
             What::Sealed { .. } | What::Nothing => return Outcome::Drop,
         };
         let author = Author {
@@ -192,22 +186,6 @@ pub(super) fn moved(room: &Room, about: &About, id: EventId, who: &MatrixUserId,
     Event { id, place, room: about.room.clone(), author, secure: false, kind }
 }
 
-fn proof(event: &TimelineEvent, sender: &MatrixUserId) -> Proof {
-    match &event.kind {
-        TimelineEventKind::Decrypted(decrypted) => {
-            let info = &decrypted.encryption_info;
-            // The SDK says so itself where it knows; whoever is named twice must be named the same.
-            let trust =
-                if info.sender == sender { trust::of(&info.verification_state) } else { Trust::Violated };
-            let device = info.sender_device.as_ref().map(ToString::to_string);
-            Proof { secure: true, trust, device }
-        }
-        TimelineEventKind::UnableToDecrypt { .. } | TimelineEventKind::PlainText { .. } => {
-            Proof { secure: false, trust: Trust::Network, device: None }
-        }
-    }
-}
-
 /// Whether a key that comes later may help. What is malformed or forged stays so.
 fn is_worth_waiting(event: &TimelineEvent) -> bool {
     match &event.kind {
@@ -227,6 +205,8 @@ fn is_worth_waiting(event: &TimelineEvent) -> bool {
             | UnableToDecryptReason::PayloadDeserializationFailure
             | UnableToDecryptReason::MismatchedIdentityKeys => false,
         },
-        TimelineEventKind::Decrypted(_) | TimelineEventKind::PlainText { .. } => false,
+        // It was not even tried: our own store failed.
+        TimelineEventKind::PlainText { .. } => true,
+        TimelineEventKind::Decrypted(_) => false,
     }
 }
