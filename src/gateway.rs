@@ -76,6 +76,8 @@ impl<E: Into<anyhow::Error>> From<E> for StartError {
 pub struct Gateway {
     turns: Arc<Turns>,
     accounts: Vec<Arc<Account>>,
+    /// What platforms bring things to. Kept to the last: a platform that sends may have to make a note.
+    hubs: Vec<Arc<Hub>>,
     /// Fired to make platforms stop reading.
     stop_reading: CancellationToken,
     /// Fired to make the outboxes end, last of all.
@@ -174,6 +176,7 @@ impl Gateway {
         let mut gateway = Self {
             turns,
             accounts,
+            hubs: Vec::new(),
             stop_reading: CancellationToken::new(),
             stop_sending: CancellationToken::new(),
             reading: JoinSet::new(),
@@ -217,7 +220,9 @@ impl Gateway {
 
     fn start_platforms(&mut self, store: &Store, live: &Arc<Live>) {
         for account in &self.accounts {
-            let inbox = Hub::inbox(account.clone(), store.clone(), self.turns.clone(), live.clone());
+            let hub = Hub::new(account.clone(), store.clone(), self.turns.clone(), live.clone());
+            let inbox = hub.inbox();
+            self.hubs.push(hub);
             let (account, stop) = (account.clone(), self.stop_reading.clone());
             self.reading.spawn(async move {
                 supervise("platform", &stop, || async {

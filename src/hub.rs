@@ -5,6 +5,7 @@
 //! only in memory.
 
 mod deletions;
+mod door;
 mod edits;
 mod limits;
 pub mod pairing;
@@ -22,6 +23,7 @@ use crate::rules::Live;
 use crate::store::{Result, Store, StoreError};
 use crate::testing::failpoint;
 use crate::turns::Turns;
+use door::Door;
 use strangers::Strangers;
 use taking::Taking;
 pub use taking::{One, WAITING, stop_turns_of};
@@ -37,9 +39,14 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The inbox that a platform is given.
-    pub fn inbox(account: Arc<Account>, store: Store, turns: Arc<Turns>, live: Arc<Live>) -> Arc<dyn Inbox> {
+    /// The hub of one account.
+    pub fn new(account: Arc<Account>, store: Store, turns: Arc<Turns>, live: Arc<Live>) -> Arc<Self> {
         Arc::new(Self { account, store, turns, live, strangers: Arc::default() })
+    }
+
+    /// The inbox that a platform is given: good for as long as the hub is there.
+    pub fn inbox(self: &Arc<Self>) -> Arc<dyn Inbox> {
+        Arc::new(Door(Arc::downgrade(self)))
     }
 
     /// What a transaction needs to know.
