@@ -3,6 +3,8 @@
 
 mod audit;
 pub mod check;
+#[cfg(feature = "matrix")]
+pub mod matrix;
 pub mod operate;
 mod show;
 mod table;
@@ -65,6 +67,9 @@ pub enum Command {
         #[arg(long, value_parser = PossibleValuesParser::new(Words::languages()))]
         language: Option<String>,
     },
+    /// Look after Matrix accounts: log in and out, verify people, find out what is wrong
+    #[cfg(feature = "matrix")]
+    Matrix(matrix::MatrixArgs),
     /// What the operator does.
     #[command(flatten)]
     Operate(operate::Operate),

@@ -8,6 +8,8 @@
 mod acts;
 pub mod api;
 pub mod desk;
+#[cfg(feature = "matrix")]
+pub mod matrix;
 mod problem;
 mod reload;
 mod routes;
@@ -93,6 +95,9 @@ pub struct Running {
     pub reloading: Mutex<()>,
     /// Accounts that have nothing to read: consoles without an input.
     pub deaf: Vec<AccountId>,
+    /// The Matrix accounts among them.
+    #[cfg(feature = "matrix")]
+    pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
 /// An open control socket. Dropping it closes it.

@@ -323,6 +323,11 @@ impl Account {
         }
     }
 
+    /// What the network's refusals have taught about its limits; `None` while there were none.
+    pub fn learned(&self) -> Option<Rate> {
+        self.governor().learned()
+    }
+
     fn governor(&self) -> MutexGuard<'_, Governor> {
         self.governor.lock().unwrap_or_else(PoisonError::into_inner)
     }

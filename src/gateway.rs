@@ -117,6 +117,8 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
     let (live, deaf) = (Live::new(rules), platforms.deaf);
+    #[cfg(feature = "matrix")]
+    let matrix = platforms.matrix;
     let parts = Parts {
         store: store.clone(),
         agent: agent(&config.agent, &live)?,
@@ -138,7 +140,12 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // Before anything runs that would have to be drained.
         let mut signals = Signals::watch().context("signals cannot be watched")?;
         let gateway = Gateway::start(parts).await?;
-        let running = Running { deaf, ..gateway.running(config.clone(), sources.clone()) };
+        let running = Running {
+            deaf,
+            #[cfg(feature = "matrix")]
+            matrix,
+            ..gateway.running(config.clone(), sources.clone())
+        };
         let home = home.path().to_owned();
         // Until everything has ended: what is still going on can be asked to the last.
         let office = Office { home, store, rules: control::Rules::Live(live), running: Some(running) };
@@ -197,7 +204,17 @@ impl Gateway {
     pub fn running(&self, config: Config, sources: Sources) -> Running {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
         let (started, reloading) = (Instant::now(), Mutex::default());
-        Running { turns, accounts, started, config, sources, reloading, deaf: Vec::new() }
+        Running {
+            turns,
+            accounts,
+            started,
+            config,
+            sources,
+            reloading,
+            deaf: Vec::new(),
+            #[cfg(feature = "matrix")]
+            matrix: Vec::new(),
+        }
     }
 
     fn start_outboxes(&mut self) {

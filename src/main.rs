@@ -16,6 +16,8 @@ fn main() -> ExitCode {
             return talaria::cli::print(&Words::of(language).unwrap_or_default().listing());
         }
         Some(Command::Operate(command)) => return operate::run(command, &sources),
+        #[cfg(feature = "matrix")]
+        Some(Command::Matrix(args)) => return talaria::cli::matrix::run(args, &sources),
         Some(Command::Run | Command::Chat | Command::Check | Command::Words { language: None }) | None => {}
     }
     let config = match Config::load(&sources, &env::process) {
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         Some(Command::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
         Some(Command::Chat) => true,
         Some(Command::Run | Command::Env | Command::Operate(_)) | None => false,
+        #[cfg(feature = "matrix")]
+        Some(Command::Matrix(_)) => false,
     };
     let platforms = match platforms::build(&config, chat) {
         Ok(platforms) => platforms,

@@ -250,7 +250,16 @@ impl Operate {
 }
 
 impl Output {
-    fn show<T: Serialize>(self, answer: &T, words: impl Fn(&T) -> String) -> Result<String, Problem> {
+    #[cfg(feature = "matrix")]
+    pub(super) fn is_json(self) -> bool {
+        self.json
+    }
+
+    pub(super) fn show<T: Serialize>(
+        self,
+        answer: &T,
+        words: impl Fn(&T) -> String,
+    ) -> Result<String, Problem> {
         if self.json { json(answer) } else { Ok(words(answer)) }
     }
 }

@@ -48,7 +48,10 @@ pub(super) type Asked = Result<Bytes, BytesRejection>;
 
 /// Everything that can be asked of an office.
 pub fn router(office: Arc<Office>) -> Router {
-    Router::new()
+    let router = Router::new();
+    #[cfg(feature = "matrix")]
+    let router = router.merge(super::matrix::routes());
+    router
         .route("/status", get(status))
         .route("/health", get(health))
         .route("/sessions", post(sessions))

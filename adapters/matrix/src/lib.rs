@@ -30,7 +30,7 @@ use talaria_platform::{
 };
 
 pub use encryption::verify::{Answer, Stage, Verification};
-pub use operate::{Check, Health, Status, doctor, log_in, log_out, status};
+pub use operate::{Check, Health, RATE_LIMITS, Status, doctor, log_in, log_out, status};
 pub use settings::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
 pub use trouble::Trouble;
 

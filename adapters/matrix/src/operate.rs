@@ -15,7 +15,7 @@ use crate::login::{self, Opened};
 use crate::settings::Settings;
 use crate::trouble::Trouble;
 
-pub use doctor::{Check, Health};
+pub use doctor::{Check, Health, RATE_LIMITS};
 
 /// How long the first sync of a new device may take.
 const FIRST_SYNC: Duration = Duration::from_secs(120);

@@ -14,6 +14,9 @@ const CLOCK: Duration = Duration::from_secs(60);
 /// One-time keys below which somebody is using them up faster than we bring them. The SDK keeps fifty there.
 const FEW_KEYS: u64 = 5;
 
+/// The name of the check that says what the homeserver allows.
+pub const RATE_LIMITS: &str = "rate limits";
+
 /// What the doctor found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
@@ -226,7 +229,7 @@ fn rate(opened: &Opened, settings: &Settings) -> Check {
     let rate = settings.rate;
     let says =
         format!("we begin with {} messages at once, {} a second after that", rate.burst, rate.per_second);
-    Check::good("rate limits", says).with(format!(
+    Check::good(RATE_LIMITS, says).with(format!(
         "an admin of a Synapse lifts them for this account: POST /_synapse/admin/v1/users/{}/override_ratelimit \
          {{\"messages_per_second\": 0, \"burst_count\": 0}}",
         opened.own

@@ -1,0 +1,104 @@
+//! Walks the operator through a verification on a terminal, and asks before a device is ended.
+#![expect(clippy::print_stderr, reason = "questions on a terminal")]
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::time::{Duration, Instant};
+
+use talaria_matrix::{Answer, Stage, Verification};
+
+use super::Done;
+use super::show::{pictures, verification};
+use crate::cli::operate::Output;
+use crate::control::Problem;
+use crate::control::desk::Desk;
+use crate::control::matrix::{AccountAsked, Verifications, VerifyAsked};
+
+/// How often the running gateway is asked whether somebody has begun.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long we wait for somebody to begin, and for them to go on.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Whether a person sits there to be asked.
+pub(super) fn is_possible(output: Output) -> bool {
+    !output.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Waits for a request, shows the pictures, asks, and waits for the end.
+pub(super) async fn through(desk: &Desk, account: &Option<String>) -> Done {
+    let asked = AccountAsked { account: account.clone() };
+    let began = Instant::now();
+    let mut said = false;
+    let mut one = loop {
+        let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
+        let open = |one: &Verification| !matches!(one.stage, Stage::Done | Stage::Cancelled(_));
+        if let Some(one) = list.verifications.into_iter().find(open) {
+            break one;
+        }
+        if !said {
+            eprintln!(
+                "Waiting: open our profile in your client and choose to verify it. (Ctrl-C ends this.)"
+            );
+            said = true;
+        }
+        wait(began).await?;
+    };
+    let device = one.device.clone().unwrap_or_else(|| "not known".to_owned());
+    let whose = if one.own { "another device of our own account" } else { "a person" };
+    eprintln!("{} wants to verify us ({whose}, device {device}).", crate::reply::one_line(&one.user, 200));
+    if !says_yes("Go on?")? {
+        let one = answer(desk, account, &one.id, Answer::Cancel).await?;
+        return Ok((verification(&one), false));
+    }
+    while matches!(one.stage, Stage::Asked | Stage::Accepted) {
+        one = answer(desk, account, &one.id, Answer::Accept).await?;
+        if one.stage == Stage::Accepted {
+            wait(began).await?;
+        }
+    }
+    if one.stage == Stage::Compare {
+        eprintln!("\n{}", pictures(&one));
+        let same = says_yes("Are these the same on both sides?")?;
+        one = answer(desk, account, &one.id, if same { Answer::Match } else { Answer::Differ }).await?;
+    }
+    while one.stage == Stage::Confirmed {
+        wait(began).await?;
+        let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
+        let now = list.verifications.into_iter().find(|other| other.id == one.id);
+        one = now.unwrap_or(Verification { stage: Stage::Done, ..one });
+    }
+    Ok((verification(&one), one.stage == Stage::Done))
+}
+
+/// Asks before a device is ended.
+pub(super) fn agrees_to_log_out() -> Result<bool, Problem> {
+    if !io::stdin().is_terminal() {
+        return Err(Problem::wrong("nobody can be asked here", "add `--yes` to log out without a question"));
+    }
+    says_yes("This ends the device and removes its keys from this disk. Go on?")
+}
+
+async fn answer(
+    desk: &Desk,
+    account: &Option<String>,
+    id: &str,
+    answer: Answer,
+) -> Result<Verification, Problem> {
+    desk.post("/matrix/verify", &VerifyAsked { account: account.clone(), id: id.to_owned(), answer }).await
+}
+
+async fn wait(began: Instant) -> Result<(), Problem> {
+    if began.elapsed() > PATIENCE {
+        return Err(Problem::missing("nothing came for ten minutes", "begin again in your client"));
+    }
+    tokio::time::sleep(LOOK).await;
+    Ok(())
+}
+
+fn says_yes(question: &str) -> Result<bool, Problem> {
+    eprint!("{question} [yes/no] ");
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| Problem::wrong(error.to_string(), "run this on a terminal"))?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
