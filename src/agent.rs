@@ -89,6 +89,9 @@ pub struct AgentInfo {
     /// Whether history can be changed after the fact (`/undo`, `/retry`). Where not, people are
     /// offered `/new`.
     pub rewind: bool,
+    /// Whether it may be given a request once more that an earlier process made for it and that may have run. One
+    /// that never makes such requests must not be given those of the agent that was configured before it.
+    pub resume: bool,
     /// Who answers while this one is away, if anybody does.
     pub stand_in: Option<StandIn>,
 }

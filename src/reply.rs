@@ -4,9 +4,11 @@
 //! whenever delivery may show something. A snapshot is always the whole text, never a delta.
 //! [`finished`] makes the words that stay. Pure: no time, no platform.
 //!
-//! Thoughts never come here: the turn engine takes them out with a [`ThinkFilter`] first.
+//! Neither thoughts nor files come here: the turn engine takes them out with a [`ThinkFilter`] and a [`FileFilter`]
+//! first.
 
 mod fence;
+mod files;
 mod split;
 mod think;
 mod verbatim;
@@ -19,6 +21,7 @@ use crate::agent::{Step, StepState};
 use crate::words::{Phrase, Text, Words};
 
 use self::fence::{Fence, FenceTracker};
+pub use self::files::{Enclosed, FileFilter, Piece, Trouble};
 pub use self::split::{into_parts, split};
 pub use self::think::{Part, ThinkFilter};
 pub use self::verbatim::{code_block, code_span, fenced};

@@ -10,6 +10,7 @@
 mod asks;
 mod attempt;
 mod changeover;
+mod enclosed;
 mod ending;
 mod judge;
 pub mod log;

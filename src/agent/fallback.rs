@@ -203,7 +203,7 @@ mod tests {
 
     impl Agent for Fails {
         fn about(&self) -> AgentInfo {
-            AgentInfo { name: "fails".into(), rewind: true, stand_in: None }
+            AgentInfo { name: "fails".into(), rewind: true, resume: false, stand_in: None }
         }
 
         fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

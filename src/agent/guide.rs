@@ -40,7 +40,7 @@ impl Guide {
 
 impl Agent for Guide {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentGuide.into(), rewind: true, stand_in: None }
+        AgentInfo { name: Text::AgentGuide.into(), rewind: true, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -30,7 +30,7 @@ impl Local {
 impl Agent for Local {
     fn about(&self) -> AgentInfo {
         let name = Text::AgentModel.with("model", self.config.model.as_str());
-        AgentInfo { name, rewind: true, stand_in: None }
+        AgentInfo { name, rewind: true, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -260,7 +260,7 @@ impl Agent for Proxy {
         let known = self.known().last;
         // One that keeps sessions but is not ours remembers what we would like it to forget.
         let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
-        AgentInfo { name: Text::AgentRemote.into(), rewind, stand_in: None }
+        AgentInfo { name: Text::AgentRemote.into(), rewind, resume: true, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

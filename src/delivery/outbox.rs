@@ -124,12 +124,16 @@ fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
 }
 
 /// Sends one row until it has arrived or never can.
-async fn deliver(account: &Account, row: OutboxRow) -> Result<(), StoreError> {
+async fn deliver(account: &Account, mut row: OutboxRow) -> Result<(), StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
         OutboxKind::Again | OutboxKind::Notice | OutboxKind::Removal => Class::Notice,
     };
+    if let Some(file) = row.body.files.first_mut() {
+        let key = row.key.clone();
+        file.content = account.store.read(move |tx| tx.file(&key)).await?;
+    }
     let mut backoff = BACKOFF.0;
     loop {
         failpoint("outbox.taken");

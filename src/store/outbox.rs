@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
-use talaria_platform::{AccountId, Body, BodyKind, MessageId, Place, RoomId, SendKey, ThreadId};
+use talaria_platform::{AccountId, Body, BodyKind, File, MessageId, Place, RoomId, SendKey, ThreadId};
 
 use super::{Result, TurnRow, Tx};
 use crate::session::TurnId;
@@ -81,6 +81,39 @@ impl Tx<'_> {
                 row.not_before,
             ])?;
         Ok(())
+    }
+
+    /// Adds a file of a turn's end as a message of its own. Its content lies beside the row, so that a long line of
+    /// files is not in memory while it waits.
+    pub fn add_file(&self, turn: &TurnRow, part: usize, file: &File) -> Result<()> {
+        let key = turn.id.send_key(part);
+        let described = File { name: file.name.clone(), mime: file.mime.clone(), content: Vec::new() };
+        self.add_outbox(&OutboxRow {
+            key: key.clone(),
+            account: turn.account.clone(),
+            place: turn.place.clone(),
+            turn: Some(turn.id.clone()),
+            kind: OutboxKind::Final,
+            part,
+            body: Body {
+                reply_to: Some(turn.event.clone()),
+                files: vec![described],
+                ..Body::new(BodyKind::Answer, "")
+            },
+            not_before: 0,
+        })?;
+        self.conn
+            .prepare_cached("UPDATE outbox SET file = ?2 WHERE key = ?1 AND state = 'pending'")?
+            .execute(params![key.as_str(), file.content])?;
+        Ok(())
+    }
+
+    /// The content of the file that a row is about.
+    pub fn file(&self, key: &SendKey) -> Result<Vec<u8>> {
+        let mut query = self.conn.prepare_cached("SELECT file FROM outbox WHERE key = ?1")?;
+        let content: Option<Option<Vec<u8>>> =
+            query.query_row([key.as_str()], |row| row.get(0)).optional()?;
+        Ok(content.flatten().unwrap_or_default())
     }
 
     /// An account's messages that have not arrived, after `seq`, oldest first, each with its `seq`.
@@ -188,7 +221,9 @@ impl Tx<'_> {
     /// The room shows the message. With the last part of a turn, the turn is settled too.
     pub fn sent(&self, row: &OutboxRow, message: &MessageId) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE outbox SET state = 'sent', message = ?2, body = '' WHERE key = ?1")?
+            .prepare_cached(
+                "UPDATE outbox SET state = 'sent', message = ?2, body = '', file = NULL WHERE key = ?1",
+            )?
             .execute(params![row.key.as_str(), message.as_str()])?;
         self.settle_if_last(row)
     }
@@ -196,7 +231,7 @@ impl Tx<'_> {
     /// The room can never show the message.
     pub fn dropped(&self, row: &OutboxRow) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE outbox SET state = 'dropped' WHERE key = ?1")?
+            .prepare_cached("UPDATE outbox SET state = 'dropped', file = NULL WHERE key = ?1")?
             .execute([row.key.as_str()])?;
         self.settle_if_last(row)
     }

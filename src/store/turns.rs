@@ -1,7 +1,7 @@
 //! Turns: their states, their text while they run, and their end.
 
 use rusqlite::{OptionalExtension as _, Row, params};
-use talaria_platform::{AccountId, Body, EventId, Media, Place, RoomId, ThreadId};
+use talaria_platform::{AccountId, Body, EventId, File, Media, Place, RoomId, ThreadId};
 
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 use crate::agent::{Prepared, Role, Usage};
@@ -131,6 +131,8 @@ pub struct Finish {
     /// What the person said, if the turn is to be remembered; what was answered is `text`.
     pub said: Option<String>,
     pub parts: Vec<Body>,
+    /// What comes after the parts, each as a message of its own.
+    pub files: Vec<File>,
 }
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
@@ -212,11 +214,18 @@ impl Tx<'_> {
         )
     }
 
-    /// Whether no other turn of its session came before.
+    /// Whether no other question of its session came before.
     pub fn is_first(&self, turn: &TurnRow) -> Result<bool> {
-        let mut query =
-            self.conn.prepare_cached("SELECT id = ?2 FROM turns WHERE session = ?1 ORDER BY seq LIMIT 1")?;
-        Ok(query.query_row([&turn.session.0, &turn.id.0], |row| row.get(0))?)
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT event = ?2 FROM turns WHERE session = ?1 ORDER BY seq LIMIT 1")?;
+        Ok(query.query_row([&turn.session.0, turn.event.as_str()], |row| row.get(0))?)
+    }
+
+    /// Whether the request of a turn was made for whoever stands in.
+    pub fn stood_in(&self, id: &TurnId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT stand_in FROM turns WHERE id = ?1")?;
+        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
     }
 
     /// A session's turns that have not ended, in order.
@@ -363,6 +372,9 @@ impl Tx<'_> {
                 not_before: 0,
             })?;
         }
+        for (index, file) in finish.files.iter().enumerate() {
+            self.add_file(turn, finish.parts.len() + index, file)?;
+        }
         Ok(())
     }
 
@@ -397,6 +409,7 @@ impl Tx<'_> {
             usage,
             said: None,
             parts: Vec::new(),
+            files: Vec::new(),
         };
         Ok(Some((State::from_name(&state), finish)))
     }

@@ -7,7 +7,7 @@ use talaria_platform::{Body, BodyKind, Show};
 use super::log::{Summary, TurnLog};
 use super::permitted::permitted;
 use super::run::Before;
-use super::{Turns, changeover, told};
+use super::{Turns, changeover, enclosed, told};
 use crate::delivery::REQUEST;
 use crate::reply::{self, Outcome};
 use crate::store::{self, Finish, StoreError, TurnRow, unix_now};
@@ -19,6 +19,8 @@ struct Now {
     permitted: bool,
     /// A message that shows the turn was sent, or may have been.
     anchored: bool,
+    /// Whoever stands in was asked.
+    stood_in: bool,
 }
 
 impl Turns {
@@ -30,7 +32,7 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let Summary { text, tools, usage, shown } = log.take_summary();
+        let Summary { text, tools, files, usage, shown } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
         let (text, outcome) = match now.permitted {
@@ -43,15 +45,21 @@ impl Turns {
         let max = self.delivery.max_text(&turn.account);
         // The process before this one may have died with an edit under way, which could still arrive after
         // the final: then the final is shown once more when that time has passed.
-        let edits = account.is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
+        let edits = account.as_ref().is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
         let again = edited && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let words = &self.live.now().words;
-        let shown = match blank && outcome == Outcome::Done && self.agent.about().is_model() {
+        // Only a model stands in.
+        let model = now.stood_in || self.agent.about().is_model();
+        let shown = match blank && outcome == Outcome::Done && model {
             true => words.say(&Text::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
         };
-        let parts = reply::into_parts(shown, max)
+        // Whoever may no longer be answered is not sent anything either.
+        let files = if now.permitted { files } else { Vec::new() };
+        let takes = account.is_some_and(|account| account.about().media);
+        let (files, notes) = enclosed::sort(files, takes, words);
+        let parts = reply::into_parts(shown + &notes, max)
             .into_iter()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();
@@ -67,6 +75,7 @@ impl Turns {
             outcome,
             said,
             parts,
+            files,
         };
         let mark = (now.permitted).then(|| mark(&finish.outcome)).flatten();
         self.keep_end(turn.clone(), Arc::new(finish), again).await?;
@@ -82,8 +91,8 @@ impl Turns {
         loop {
             let (row, live) = (turn.clone(), self.live.clone());
             let now = self.store.read(move |tx| {
-                let anchored = tx.anchor(&row.id)?.is_some();
-                Ok(Now { permitted: permitted(tx, &live.now(), &row)?, anchored })
+                let (anchored, stood_in) = (tx.anchor(&row.id)?.is_some(), tx.stood_in(&row.id)?);
+                Ok(Now { permitted: permitted(tx, &live.now(), &row)?, anchored, stood_in })
             });
             match now.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Step, TurnEvent, Usage};
+use crate::reply::Enclosed;
 use crate::words::Phrase;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
@@ -37,6 +38,8 @@ struct Inner {
     entries: Vec<Entry>,
     size: usize,
     tools: Vec<String>,
+    /// Files that came in the text. Bounded by whoever takes them out of it.
+    files: Vec<Enclosed>,
     usage: Usage,
     /// When the newest entry came or grew.
     changed_at: Option<Instant>,
@@ -74,6 +77,8 @@ pub struct Summary {
     pub text: String,
     /// The names of the tools that were used, each once.
     pub tools: Vec<String>,
+    /// The files that came in the text, in order.
+    pub files: Vec<Enclosed>,
     /// What it cost.
     pub usage: Usage,
     /// Bytes of text, from its beginning, that people have been shown.
@@ -129,6 +134,11 @@ impl TurnLog {
             self.changed.notify_waiters();
         }
         if full { Err(Full) } else { Ok(()) }
+    }
+
+    /// Keeps a file for the end; the text names it.
+    pub fn enclose(&self, file: Enclosed) {
+        self.lock().files.push(file);
     }
 
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
@@ -229,6 +239,7 @@ impl TurnLog {
         Summary {
             text: mem::take(&mut inner.text),
             tools: mem::take(&mut inner.tools),
+            files: mem::take(&mut inner.files),
             usage: inner.usage,
             shown: inner.shown,
         }

@@ -145,8 +145,10 @@ impl Turns {
             return Ok(Drive::Over(if resumed { Outcome::Stopped } else { not_run }));
         }
         let repeats = |prepared: &Prepared| {
-            // What was made for a stand-in that is no longer there must not run at the agent itself.
-            prepared.resumable && (!prepared.stand_in || self.agent.about().stand_in.is_some())
+            // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
+            // made for an agent that is no longer configured at the one that is.
+            let about = self.agent.about();
+            prepared.resumable && if prepared.stand_in { about.stand_in.is_some() } else { about.resume }
         };
         if resumed && !row.prepared.as_ref().is_some_and(repeats) {
             return Ok(Drive::Over(Outcome::Interrupted));

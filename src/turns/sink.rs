@@ -1,4 +1,4 @@
-//! Where an agent's events go: thoughts told apart, replays skipped, size bounded.
+//! Where an agent's events go: thoughts and files told apart, replays skipped, size bounded.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
 use crate::agent::TurnEvent;
-use crate::reply::{Part, ThinkFilter};
+use crate::reply::{FileFilter, Part, Piece, ThinkFilter};
 use crate::testing::failpoint;
 
 /// The events of one turn, the same over all its attempts.
@@ -20,6 +20,7 @@ pub(super) struct Sink<'a> {
 #[derive(Default)]
 struct Inner {
     filter: ThinkFilter,
+    files: FileFilter,
     /// Bytes of text that came, over the attempt that got furthest.
     furthest: usize,
     /// Bytes of text that came in this attempt.
@@ -43,7 +44,8 @@ impl<'a> Sink<'a> {
         // piece is taken, because a doubled word is better than a lost one.
         let new = text.get(known..).unwrap_or(text);
         if !new.is_empty() {
-            inner.filter.push(new, |part| self.take(part));
+            let Inner { filter, files, .. } = &mut *inner;
+            filter.push(new, |part| self.take(part, files));
         }
     }
 
@@ -60,14 +62,23 @@ impl<'a> Sink<'a> {
     /// Lets go of what might still have become a tag.
     pub fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.filter.finish(|part| self.take(part));
+        let Inner { filter, files, .. } = &mut *inner;
+        filter.finish(|part| self.take(part, files));
+        files.finish(|piece| self.keep(piece));
     }
 
-    fn take(&self, part: Part<'_>) {
-        self.append(match part {
-            Part::Text(text) => TurnEvent::Text(text),
-            Part::Thought(text) => TurnEvent::Thought(text),
-        });
+    fn take(&self, part: Part<'_>, files: &mut FileFilter) {
+        match part {
+            Part::Text(text) => files.push(text, |piece| self.keep(piece)),
+            Part::Thought(text) => self.append(TurnEvent::Thought(text)),
+        }
+    }
+
+    fn keep(&self, piece: Piece<'_>) {
+        match piece {
+            Piece::Text(text) => self.append(TurnEvent::Text(text)),
+            Piece::File(file) => self.log.enclose(file),
+        }
     }
 
     fn append(&self, event: TurnEvent<'_>) {
@@ -104,6 +115,19 @@ mod tests {
         }
         sink.finish();
         assert_eq!(log.take_summary().text, "open");
+    }
+
+    #[test]
+    fn files_never_become_text() {
+        let log = TurnLog::new(1000);
+        let sink = Sink::new(&log);
+        for text in ["Look: ![a](da", "ta:image/png;base64,iVBORw", "0KGgo=", ") good?"] {
+            sink.emit(TurnEvent::Text(text));
+        }
+        sink.finish();
+        let summary = log.take_summary();
+        assert_eq!(summary.text, "Look: 📎 a.png good?");
+        assert_eq!(summary.files.len(), 1);
     }
 
     #[test]

@@ -174,6 +174,12 @@ texts! {
     UnknownSome "unknown_some" Part ["why"]
     Unshown "unshown" Notice ["turn"]
     NamelessTool "nameless_tool" Part []
+    FileUnsent "file_unsent" Part ["name", "why"]
+    FileTooLarge "file_too_large" Part []
+    FileTooMany "file_too_many" Part []
+    FileBroken "file_broken" Part []
+    FileElsewhere "file_elsewhere" Part []
+    FileUnshowable "file_unshowable" Part []
 
     // Who answers.
     AgentRemote "agent_remote" Part []

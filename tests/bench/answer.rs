@@ -124,7 +124,7 @@ fn word(delta: usize) -> &'static str {
 
 impl Agent for Talker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "talker".into(), rewind: true, stand_in: None }
+        AgentInfo { name: "talker".into(), rewind: true, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -10,6 +10,7 @@ mod conformance;
 mod deleting;
 mod delivery;
 mod deny_matrix;
+mod enclosed;
 mod ending;
 mod failures;
 mod fallback;

@@ -353,3 +353,16 @@ async fn an_answer_that_a_moderator_took_away_is_not_edited_but_comes_anew() {
     let edits = gateway.chat().requests().into_iter().filter(|request| request.what != What::Send);
     assert_eq!(edits.count(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_words_behind_new_can_be_edited_again_and_again() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "/new what is lips?").await;
+    room.settled().await;
+    room.edits("@ann", &asked, "/new what is Lips?").await;
+    room.settled().await;
+    room.edits("@ann", &asked, "/new what is Lisp?").await;
+    room.settled().await;
+    assert_eq!(asked_of(&gateway), ["what is lips?", "what is Lips?", "what is Lisp?"]);
+}

@@ -126,7 +126,7 @@ enum Does {
 
 impl Scripted {
     pub fn new(name: &str, rewind: bool, resumable: bool) -> Self {
-        let info = AgentInfo { name: name.into(), rewind, stand_in: None };
+        let info = AgentInfo { name: name.into(), rewind, resume: resumable, stand_in: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 

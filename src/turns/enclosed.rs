@@ -1,0 +1,54 @@
+//! The files of an answer: which of them are sent, and what is said of the others. Pure.
+
+use talaria_platform::File;
+
+use crate::reply::{Enclosed, Trouble};
+use crate::words::{Text, Words};
+
+/// The files that are sent, and lines to be put below the answer about those that are not. `takes`: the platform
+/// takes files at all.
+pub(super) fn sort(files: Vec<Enclosed>, takes: bool, words: &Words) -> (Vec<File>, String) {
+    let (mut sent, mut notes) = (Vec::new(), String::new());
+    for Enclosed { name, content } in files {
+        let why = match content {
+            Ok((mime, content)) if takes => {
+                sent.push(File { name, mime: mime.to_owned(), content });
+                continue;
+            }
+            Ok(_) => Text::FileUnshowable,
+            Err(Trouble::TooLarge) => Text::FileTooLarge,
+            Err(Trouble::TooMany) => Text::FileTooMany,
+            Err(Trouble::Broken) => Text::FileBroken,
+            Err(Trouble::Elsewhere) => Text::FileElsewhere,
+        };
+        notes.push_str(if notes.is_empty() { "\n\n" } else { "\n" });
+        notes.push_str(&words.say(&Text::FileUnsent.with("name", name).with("why", why)));
+    }
+    (sent, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_is_sent_or_spoken_of() {
+        let file = |name: &str, content| Enclosed { name: name.to_owned(), content };
+        let files = || {
+            vec![
+                file("a.png", Ok(("image/png", vec![1]))),
+                file("b", Err(Trouble::Elsewhere)),
+                file("c", Err(Trouble::TooLarge)),
+            ]
+        };
+        let (sent, notes) = sort(files(), true, &Words::default());
+        assert_eq!(sent.len(), 1);
+        insta::assert_snapshot!(notes.trim(), @r"
+        (b was not sent: it lies on the agent's machine.)
+        (c was not sent: it is too large.)
+        ");
+        let (sent, notes) = sort(files(), false, &Words::default());
+        assert!(sent.is_empty());
+        assert!(notes.contains("(a.png was not sent: this chat takes no files.)"), "{notes}");
+    }
+}
