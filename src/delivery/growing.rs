@@ -7,7 +7,7 @@ use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, SendKey, Show};
 
 use super::{Account, REQUEST, now};
 use crate::pace::{EditPace, Next, Unshown};
-use crate::session::this_process;
+use crate::session::{TurnId, this_process};
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
 
@@ -21,6 +21,8 @@ pub struct Growing {
     anchor: Option<MessageId>,
     /// What the message is sent with, if it has to be.
     key: SendKey,
+    /// The store knows that this turn itself shows something. From then on what it shows is taken back with it.
+    known: bool,
     /// The end of an earlier turn has yet to arrive in this place. Until it has, nothing is shown: what
     /// is asked first is answered first. Cleared only by `released`.
     held: bool,
@@ -31,6 +33,27 @@ pub struct Growing {
     uncertain: bool,
     /// The platform refuses partial edits of this message; only the final is tried.
     muted: bool,
+    _open: Open,
+}
+
+/// Keeps the turn's rows in the outbox waiting for as long as it lives.
+struct Open {
+    account: Arc<Account>,
+    turn: TurnId,
+}
+
+impl Open {
+    fn new(account: &Arc<Account>, turn: &TurnRow) -> Self {
+        account.open().insert(turn.id.clone());
+        Self { account: account.clone(), turn: turn.id.clone() }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.account.open().remove(&self.turn);
+        self.account.wake();
+    }
 }
 
 /// Text that is kept in the store before people can see it.
@@ -45,27 +68,31 @@ impl Growing {
     /// Opens the answer of a turn; `None` where the platform shows only finished answers.
     pub async fn open(account: &Arc<Account>, turn: &Arc<TurnRow>) -> store::Result<Option<Self>> {
         let Some(pause) = account.pause(0) else { return Ok(None) };
+        // Before anything is read: from now on nobody takes the message back under our hands.
+        let open = Open::new(account, turn);
         let row = turn.clone();
         let (anchor, held) =
             account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
         let in_doubt = anchor.as_ref().is_some_and(|anchor| anchor.message.is_none());
         let key = anchor.as_ref().map_or_else(|| turn.id.send_key(0), |anchor| anchor.key.clone());
         let anchor = anchor.and_then(|anchor| anchor.message);
+        let own = key == turn.id.send_key(0);
         // A message that this very turn has shown before is not in anybody's way.
-        let shown = anchor.is_some() && key == turn.id.send_key(0);
+        let shown = anchor.is_some() && own;
         let budget = match account.about.show {
             // What is printed leaves no history behind.
             Show::Append => u32::MAX,
             _ => account.display.edits,
         };
-        account.open().insert(turn.id.clone());
         Ok(Some(Self {
             account: account.clone(),
             turn: turn.clone(),
             pace: EditPace::new(pause, budget),
             held: held && !shown,
+            known: own && (anchor.is_some() || in_doubt),
             anchor,
             key,
+            _open: open,
             revision: 0,
             uncertain: in_doubt,
             muted: false,
@@ -137,11 +164,17 @@ impl Growing {
         if let Some(pause) = self.account.pause(markdown.len()) {
             self.pace.set_pause(pause);
         }
-        let first = self.anchor.is_none();
-        if first || checkpoint.is_some() {
-            let id = self.turn.id.clone();
+        let known = self.known;
+        if !known || checkpoint.is_some() {
+            let (id, message) = (self.turn.id.clone(), self.anchor.clone());
+            // What may have been sent under the key of the attempt before is not ours until it is named.
+            let in_doubt = message.is_none() && self.key != id.send_key(0);
             let wanted = self.account.store.write(move |tx| {
-                let wanted = !first || tx.add_anchor(&id)?;
+                let wanted = match (known, in_doubt) {
+                    (true, _) => true,
+                    (false, true) => !tx.is_withdrawn(&id)?,
+                    (false, false) => tx.add_anchor(&id, message.as_ref())?,
+                };
                 checkpoint.map_or(Ok(()), |kept| tx.checkpoint(&id, kept.offset, &kept.text))?;
                 Ok(wanted)
             });
@@ -150,6 +183,7 @@ impl Growing {
                 self.muted = true;
                 return Ok(false);
             }
+            self.known = !in_doubt;
             failpoint("checkpoint.committed");
         }
         let body = Body {
@@ -219,14 +253,7 @@ impl Growing {
 
     async fn remember(&mut self, message: MessageId) -> store::Result<()> {
         let (id, stored) = (self.turn.id.clone(), message.clone());
-        self.anchor = Some(message);
+        (self.anchor, self.known) = (Some(message), true);
         self.account.store.write(move |tx| tx.set_anchor(&id, &stored)).await
-    }
-}
-
-impl Drop for Growing {
-    fn drop(&mut self) {
-        self.account.open().remove(&self.turn.id);
-        self.account.wake();
     }
 }

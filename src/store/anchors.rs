@@ -19,14 +19,15 @@ pub struct Anchor {
 }
 
 impl Tx<'_> {
-    /// A message that shows the turn is about to be sent. `false`: nothing of the turn is to be shown any more.
-    pub fn add_anchor(&self, id: &TurnId) -> Result<bool> {
+    /// A message that shows the turn is about to be sent, or this one of the attempt before is about to be edited.
+    /// `false`: nothing of the turn is to be shown any more.
+    pub fn add_anchor(&self, id: &TurnId, message: Option<&MessageId>) -> Result<bool> {
         if self.is_withdrawn(id)? {
             return Ok(false);
         }
         self.conn
-            .prepare_cached("INSERT OR IGNORE INTO anchors (turn, message) VALUES (?1, NULL)")?
-            .execute([&id.0])?;
+            .prepare_cached("INSERT OR IGNORE INTO anchors (turn, message) VALUES (?1, ?2)")?
+            .execute(params![id.0, message.map(MessageId::as_str)])?;
         Ok(true)
     }
 

@@ -17,6 +17,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/gateway.rs", "the operator whose gateway does not start"),
     ("src/gateway/", "the operator whose gateway does not start"),
     ("src/media.rs", "the agent, about what a person attached"),
+    ("adapters/matrix", "the log and the operator: what rooms are told is the core's"),
     ("src/platforms.rs", "the operator whose gateway does not start"),
     ("src/store", "SQL, and the operator whose store does not open"),
     ("src/turns/told.rs", "the agent, about who speaks and where"),

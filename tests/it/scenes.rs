@@ -7,6 +7,7 @@ mod busy;
 mod clock;
 mod commands;
 mod conformance;
+mod crashes;
 mod deleting;
 mod delivery;
 mod deny_matrix;

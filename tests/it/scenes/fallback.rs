@@ -508,3 +508,18 @@ async fn when_both_are_down_the_room_is_told_what_was_tried_and_nothing_that_is_
     note  ⚠️ The model cannot be reached.
     ");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_of_the_stand_in_is_not_called_the_remote_agents() {
+    let gateway = with_a_stand_in().await;
+    let room = gateway.room();
+    gateway.agent_itself().goes_away();
+    gateway.stand_in().script();
+    room.says("@ann", "one").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    note  The agent is away. Until it is back, model small is asked instead.
+    bot   (The model said nothing; /retry asks again.)
+    ");
+}

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Gate};
+use crate::support::scripted::Scripted;
 
 #[tokio::test(start_paused = true)]
 async fn the_end_keeps_the_text_of_a_plain_turn_and_says_that_it_was_interrupted() {
@@ -165,4 +166,24 @@ async fn what_might_have_become_a_tag_is_not_lost_at_the_end() {
           <th
           (interrupted — /retry runs it again)
     ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_run_at_one_agent_is_not_given_to_another() {
+    let mut gateway = TestGateway::with(Setup { resumable: true, ..Setup::default() }).await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Once upon a time"]).then_hangs();
+    room.says("@ann", "tell me a story").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    let other = Scripted::new("another", true, false);
+    gateway.setup().agent = Some(std::sync::Arc::new(other.clone()));
+    gateway.restart().await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  tell me a story
+    bot   Once upon a time
+          (interrupted — /retry runs it again)
+    ");
+    assert!(other.heard().is_empty());
 }

@@ -146,6 +146,11 @@ impl Room {
         self.chat.is_read().await;
     }
 
+    /// A person changes an earlier message, whether anybody reads it or not.
+    pub fn changes(&self, who: &str, of: &EventId, text: &str) {
+        self.chat.happens(self.event(who, EventKind::Edited { of: of.clone(), text: text.to_owned() }));
+    }
+
     /// A person takes an earlier message back, whether anybody reads it or not.
     pub fn takes_back(&self, who: &str, of: &EventId) {
         self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));

@@ -140,6 +140,13 @@ impl Chat {
         .await;
     }
 
+    /// Waits until so much has changed, or nothing does any more.
+    pub async fn has_changed(&self, times: u64) {
+        let mut changes = self.changes.subscribe();
+        let enough = changes.wait_for(|changes| *changes >= times);
+        let _ = tokio::time::timeout(Duration::from_secs(60), enough).await;
+    }
+
     /// Waits until nothing has changed and nothing was under way for as long as that.
     pub async fn is_quiet(&self, quiet: Duration) {
         let mut changes = self.changes.subscribe();
