@@ -47,17 +47,22 @@ impl Config {
 
     /// What is worth knowing about each account, in a line of its own.
     fn describe_accounts(&self) -> String {
-        let one = |(name, platform): (&talaria_platform::AccountId, &super::PlatformConfig)| match platform {
-            super::PlatformConfig::Console => None,
-            #[cfg(feature = "matrix")]
-            super::PlatformConfig::Matrix(settings) => {
-                let account = super::matrix::describe(settings, &self.rules.account(name));
-                Some(format!("{:13}  {account}\n", name.as_str()))
+        let mut lines = String::new();
+        for (name, platform) in &self.platforms {
+            let account: Option<String> = match platform {
+                super::PlatformConfig::Console => None,
+                #[cfg(feature = "matrix")]
+                super::PlatformConfig::Matrix(settings) => {
+                    Some(super::matrix::describe(settings, &self.rules.account(name)))
+                }
+                #[cfg(feature = "testing")]
+                super::PlatformConfig::Test(_) => None,
+            };
+            if let Some(account) = account {
+                lines.push_str(&format!("{:13}  {account}\n", name.as_str()));
             }
-            #[cfg(feature = "testing")]
-            super::PlatformConfig::Test(_) => None,
-        };
-        self.platforms.iter().filter_map(one).collect()
+        }
+        lines
     }
 }
 
