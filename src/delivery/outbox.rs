@@ -3,7 +3,7 @@
 //! Places do not wait for each other; within one, a row waits for the row before it. A row is sent
 //! with the key it was stored with, so that sending it again after a crash posts nothing twice.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Account;
 use crate::pace::Class;
-use crate::store::{OutboxKind, OutboxRow, StoreError, unix_now};
+use crate::store::{Anchor, OutboxKind, OutboxRow, StoreError, unix_now};
 use crate::testing::failpoint;
 use crate::words::Text;
 
@@ -37,6 +37,9 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
     // One task per place that has something to send; each gives its place back.
     let mut sending: JoinSet<Result<Place, StoreError>> = JoinSet::new();
     let mut busy: Vec<Place> = Vec::new();
+    // Places where something was sent since we began. The first row of any other may have been under way when an
+    // earlier process died.
+    let mut served: HashSet<Place> = HashSet::new();
     loop {
         let (id, last) = (account.id.clone(), loaded.last);
         let rows = account.store.read(move |tx| tx.pending(&id, last, LOAD)).await?;
@@ -54,9 +57,10 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                 Ready::Row(row) => {
                     busy.push(place.clone());
                     let account = account.clone();
+                    let first = served.insert(place.clone());
                     sending.spawn(async move {
                         let place = row.place.clone();
-                        deliver(&account, *row).await.map(|()| place)
+                        deliver(&account, *row, first).await.map(|()| place)
                     });
                 }
                 Ready::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
@@ -123,8 +127,8 @@ fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
     rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)))
 }
 
-/// Sends one row until it has arrived or never can.
-async fn deliver(account: &Account, mut row: OutboxRow) -> Result<(), StoreError> {
+/// Sends one row until it has arrived, never can, or is no longer wanted. `tried`: it may have been sent before.
+async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Result<(), StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
@@ -138,7 +142,10 @@ async fn deliver(account: &Account, mut row: OutboxRow) -> Result<(), StoreError
     loop {
         failpoint("outbox.taken");
         if !is_wanted(account, &row).await? {
-            return account.store.write(move |tx| tx.dropped(&row)).await;
+            return account
+                .store
+                .write(move |tx| if tried { tx.doubted(&row) } else { tx.dropped(&row) })
+                .await;
         }
         let outcome = match row.kind {
             OutboxKind::Removal => remove(account, &row, class).await?,
@@ -158,6 +165,7 @@ async fn deliver(account: &Account, mut row: OutboxRow) -> Result<(), StoreError
             // The governor knows when the next request may go.
             Err(ErrorKind::Retry { after: Some(_) }) => {}
             Err(ErrorKind::Retry { after: None }) => {
+                tried = true;
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF.1);
             }
@@ -194,12 +202,11 @@ async fn remove(
     let nothing = || Ok(Ok(MessageId::new("")));
     let Some(turn) = row.turn.clone() else { return nothing() };
     let part = row.part;
-    let shown = account.store.read(move |tx| match (tx.shown_part(&turn, part)?, part) {
-        (Some(message), _) => Ok(Some((turn.send_key(part), Some(message)))),
-        (None, 0) => Ok(tx.anchor(&turn)?.map(|anchor| (anchor.key, anchor.message))),
-        (None, _) => Ok(None),
+    let shown = account.store.read(move |tx| match part {
+        0 => tx.anchor(&turn),
+        part => tx.shown_part(&turn, part),
     });
-    let Some((key, message)) = shown.await? else { return nothing() };
+    let Some(Anchor { key, message }) = shown.await? else { return nothing() };
     let void =
         Body::new(BodyKind::Notice, account.words(&Text::Removed.into()).unwrap_or_else(|| "…".to_owned()));
     let message = match message {

@@ -47,21 +47,19 @@ impl Tx<'_> {
 
     /// The message that shows a turn, or that it takes over; `None` if nothing was sent.
     pub fn anchor(&self, id: &TurnId) -> Result<Option<Anchor>> {
-        if let Some(anchor) = self.own_anchor(id)? {
-            return Ok(Some(anchor));
-        }
+        let (mut doubtful, mut turn) = (None, Some(id.clone()));
         // Each step goes to an attempt before, so it ends.
-        let mut id = id.clone();
-        while let Some(before) = self.replaced(&id)? {
-            if let Some(message) = self.shown_part(&before, 0)? {
-                return Ok(Some(Anchor { key: before.send_key(0), message: Some(message) }));
+        while let Some(id) = turn {
+            for anchor in [self.shown_part(&id, 0)?, self.own_anchor(&id)?].into_iter().flatten() {
+                if anchor.message.is_some() {
+                    return Ok(Some(anchor));
+                }
+                // If an attempt before has a message, it was that one which was edited here.
+                doubtful = doubtful.or(Some(anchor));
             }
-            if let Some(anchor) = self.own_anchor(&before)? {
-                return Ok(Some(anchor));
-            }
-            id = before;
+            turn = self.replaced(&id)?;
         }
-        Ok(None)
+        Ok(doubtful)
     }
 
     /// Whether an edit of the message that shows a turn may still be under way, from before this process or from
@@ -72,14 +70,15 @@ impl Tx<'_> {
         Ok(before.is_some() || self.own_anchor(id)?.is_some())
     }
 
-    /// The message that shows a part of a turn's end, if it has arrived and is still there.
-    pub fn shown_part(&self, id: &TurnId, part: usize) -> Result<Option<MessageId>> {
+    /// The message that shows a part of a turn's end, if it has arrived, or may have, and is still there.
+    pub fn shown_part(&self, id: &TurnId, part: usize) -> Result<Option<Anchor>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT message FROM outbox WHERE turn = ?1 AND part = ?2 AND kind = 'final' AND state = 'sent'",
+            "SELECT message FROM outbox WHERE turn = ?1 AND part = ?2 AND kind = 'final'
+                 AND (state = 'sent' AND message <> '' OR state = 'doubtful')",
         )?;
-        let message: Option<Option<String>> =
+        let found: Option<Option<String>> =
             query.query_row(params![id.0, part], |row| row.get(0)).optional()?;
-        Ok(message.flatten().filter(|message| !message.is_empty()).map(MessageId::new))
+        Ok(found.map(|message| Anchor { key: id.send_key(part), message: message.map(MessageId::new) }))
     }
 
     /// A message of ours is gone. The turn that runs and is shown by it, if there is one.

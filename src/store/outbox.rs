@@ -236,6 +236,14 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
+    /// The message is no longer wanted, but it may have been posted by a try whose outcome nobody learned.
+    pub fn doubted(&self, row: &OutboxRow) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE outbox SET state = 'doubtful', file = NULL WHERE key = ?1")?
+            .execute([row.key.as_str()])?;
+        self.settle_if_last(row)
+    }
+
     /// How many messages of an account could go out at `now` and have not arrived.
     pub fn pending_count(&self, account: &AccountId, now: i64) -> Result<usize> {
         let mut query = self.conn.prepare_cached(

@@ -177,6 +177,7 @@ CREATE INDEX turns_question ON turns (account, room, question) WHERE question IS
 -- `turns.undone` is 2 once nothing of a turn is to stay in the room: its question was deleted, or was edited and
 -- the next attempt of the same event takes its messages over.
 
+-- `outbox.state` may also be `doubtful`: no longer wanted, but it may have been posted.
 -- The content of a file that must arrive; `body` only describes it.
 ALTER TABLE outbox ADD COLUMN file BLOB;
 CREATE INDEX outbox_message ON outbox (account, room, message) WHERE message IS NOT NULL;
