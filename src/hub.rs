@@ -67,6 +67,10 @@ impl Hub {
         let live = self.live.clone();
         let taken = tokio::spawn(async move {
             failpoint("accept.received");
+            // The same moment, when something would be lost: an adapter's own store is ahead of ours.
+            if !batch.events.is_empty() {
+                failpoint("sync.before_inbox");
+            }
             let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;
             failpoint("accept.committed");
             // One for each place: it speaks for everything before it too.

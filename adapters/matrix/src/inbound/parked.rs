@@ -13,10 +13,10 @@ use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
 use matrix_sdk::ruma::events::AnySyncTimelineEvent;
 use matrix_sdk::ruma::serde::Raw;
-use matrix_sdk::ruma::{OwnedRoomId, OwnedUserId};
+use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, OwnedUserId};
 use matrix_sdk::{RoomState, encryption};
 use serde::{Deserialize, Serialize};
-use talaria_platform::{Batch, Error, EventId, EventKind};
+use talaria_platform::{Batch, Error, EventId, EventKind, ThreadId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -54,6 +54,8 @@ struct Waiting {
     session: Option<String>,
     /// Whether it only replaces another: nobody need be asked to send it again.
     edit: bool,
+    /// The thread it is in.
+    thread: Option<OwnedEventId>,
     until: Instant,
     /// The order they came in.
     number: u64,
@@ -108,7 +110,7 @@ impl Parked {
     }
 
     fn add(&self, key: &str, row: Row, patience: Duration) -> bool {
-        let Some(Happening { sender, what: What::Sealed { session, edit }, .. }) =
+        let Some(Happening { sender, what: What::Sealed { session, edit, thread }, .. }) =
             wire::read(row.event.json().get())
         else {
             return false;
@@ -124,7 +126,7 @@ impl Parked {
         let number = waiting.values().map(|waiting| waiting.number + 1).max().unwrap_or_default();
         let until = Instant::now() + patience;
         let Row { room, event, .. } = row;
-        waiting.insert(key.to_owned(), Waiting { room, event, sender, session, edit, until, number });
+        waiting.insert(key.to_owned(), Waiting { room, event, sender, session, edit, thread, until, number });
         true
     }
 
@@ -229,7 +231,9 @@ impl Reader<'_> {
                 Outcome::Park(happening) => {
                     tracing::warn!(room = %waiting.room, event = %happening.id, "a message could not be decrypted");
                     let id = EventId::new(happening.id.as_str());
-                    batch.events.push(moved(&room, &about, id, &waiting.sender, EventKind::Unreadable));
+                    let mut event = moved(&room, &about, id, &waiting.sender, EventKind::Unreadable);
+                    event.place.thread = waiting.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
+                    batch.events.push(event);
                 }
             }
             batch.parked.push((key, String::new()));

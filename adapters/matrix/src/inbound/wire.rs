@@ -37,9 +37,8 @@ pub(super) enum What {
     Member { who: OwnedUserId, change: Change },
     /// The room goes on elsewhere.
     Upgraded { to: OwnedRoomId },
-    /// Something encrypted: what it says comes out only by decrypting it. Events of this kind that are replacements
-    /// say so in the clear.
-    Sealed { session: Option<String>, edit: bool },
+    /// Something encrypted: what it says comes out only by decrypting it. What it relates to is in the clear.
+    Sealed { session: Option<String>, edit: bool, thread: Option<OwnedEventId> },
     /// Nothing for us.
     Nothing,
 }
@@ -103,6 +102,7 @@ impl Wire {
             ("m.room.encrypted", None) => Some(What::Sealed {
                 session: text(content, "session_id").map(str::to_owned),
                 edit: relation(content, "m.replace").is_some(),
+                thread: relation(content, "m.thread").and_then(event_id),
             }),
             ("m.room.redaction", None) => {
                 let of = content.get("redacts").or(Some(&self.redacts))?.as_str()?;

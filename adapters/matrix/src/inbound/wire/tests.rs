@@ -102,7 +102,9 @@ fn a_ciphertext_says_its_session_and_whether_it_replaces() {
         json!({"session_id": "S", "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}),
     );
 
-    assert!(matches!(what(&sealed), What::Sealed { session: Some(session), edit: false } if session == "S"));
+    assert!(
+        matches!(what(&sealed), What::Sealed { session: Some(session), edit: false, thread: None } if session == "S")
+    );
     assert!(matches!(what(&edit), What::Sealed { edit: true, .. }));
 }
 
