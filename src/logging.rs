@@ -6,13 +6,18 @@ use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{AgentChoice, Config};
+use crate::config::{AgentChoice, Config, PlatformConfig};
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
 
 /// What usually announces a key.
 const ANNOUNCED: [&str; 2] = ["Bearer ", "sk-"];
+
+/// What a platform's library may say unless a filter names it. matrix-sdk tells of every sync with all that was asked,
+/// and calls an error what is none to us, such as a homeserver that has nothing yet under some name. The adapter says
+/// itself what a person should know.
+const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off";
 
 /// Starts logging. In a chat on a terminal only errors are shown unless more was asked for, because the log
 /// shares the screen with the conversation, which says itself what a person should know.
@@ -22,13 +27,21 @@ pub fn start(config: &Config, terminal: bool) {
     let writer = move || Redacting { secrets: secrets.clone() };
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(level))
+        .with_env_filter(EnvFilter::new(filter(level)))
         .with_writer(writer)
         .with_ansi(ansi)
         .with_target(false)
         .init();
     for warning in &config.warnings {
         tracing::warn!("{warning}");
+    }
+}
+
+/// The whole filter for what was asked for.
+fn filter(level: &str) -> Cow<'_, str> {
+    match level.contains("matrix_sdk") {
+        true => Cow::Borrowed(level),
+        false => Cow::Owned(format!("{level},{LIBRARIES}")),
     }
 }
 
@@ -41,9 +54,28 @@ fn secrets(config: &Config) -> Vec<String> {
         AgentChoice::Guide => [None, None],
     };
     let mut secrets: Vec<_> = keys.into_iter().flatten().map(|key| key.expose().to_owned()).collect();
+    secrets.extend(config.platforms.values().flat_map(of_platform));
     // One may begin with the other: the longer goes first, or its rest would stay.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets
+}
+
+fn of_platform(platform: &PlatformConfig) -> Vec<String> {
+    match platform {
+        PlatformConfig::Console => Vec::new(),
+        #[cfg(feature = "matrix")]
+        PlatformConfig::Matrix(settings) => {
+            let login = match &settings.login {
+                talaria_matrix::Login::Password(secret) | talaria_matrix::Login::Token(secret) => {
+                    Some(secret)
+                }
+                talaria_matrix::Login::Stored => None,
+            };
+            login.into_iter().chain(&settings.recovery_key).map(|secret| secret.expose().to_owned()).collect()
+        }
+        #[cfg(feature = "testing")]
+        PlatformConfig::Test(_) => Vec::new(),
+    }
 }
 
 /// Writes one log line at a time, as the formatter hands it over.
@@ -116,6 +148,15 @@ mod tests {
             "authorization: Bearer [redacted] sent"
         );
         assert_eq!(redacted("with sk-proj_4Xyz, then"), "with sk-[redacted], then");
+    }
+
+    #[test]
+    fn libraries_are_quiet_until_they_are_asked() {
+        assert_eq!(
+            filter("info,talaria=debug"),
+            "info,talaria=debug,matrix_sdk=error,matrix_sdk::http_client=off"
+        );
+        assert_eq!(filter("info,matrix_sdk=debug"), "info,matrix_sdk=debug");
     }
 
     #[test]

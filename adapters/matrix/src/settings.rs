@@ -94,8 +94,8 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself, for the place that uses it.
-    pub(crate) fn expose(&self) -> &str {
+    /// The value itself, for the place that uses it, and for the log, which takes it out wherever it appears.
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }
