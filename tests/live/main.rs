@@ -13,6 +13,14 @@ mod it {
     pub mod upstream;
 }
 
+mod answering;
+mod hostile;
+mod identity;
+mod killing;
+mod limits;
+mod outage;
 mod parts;
+mod restarting;
+mod rooms;
 mod support;
 mod talking;

@@ -5,6 +5,15 @@ use rustix::process::Signal;
 use super::homeserver::{Account, Homeserver};
 use crate::it::binary::{Ended, Process, Talaria};
 
+/// Everything is quick and plentiful, so that tests of other things do not wait for it.
+const QUICK: &str = "
+platforms:
+  matrix:
+    pause: 100ms
+    rate: { per_second: 50, burst: 100 }
+    limits: { per_minute: 10000, per_hour: 10000 }
+";
+
 /// A gateway. Its state folder stays while it dies and starts.
 pub struct Gateway {
     /// How it is run.
@@ -22,8 +31,14 @@ impl Gateway {
             .var("MATRIX_USER_ID", &bot.id)
             .var("MATRIX_PASSWORD", &bot.password)
             .var("MATRIX_ALLOWED_USERS", &allowed.join(","))
-            .var("TALARIA_LOG", "info");
+            .var("TALARIA_LOG", "info")
+            .config(QUICK);
         Self { talaria, running: None }
+    }
+
+    /// From the next start on the file says this.
+    pub fn configures(&mut self, yaml: &str) {
+        self.talaria.rewrites_config(yaml);
     }
 
     /// From the next start on a variable has this value.

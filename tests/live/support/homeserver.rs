@@ -100,6 +100,13 @@ impl Homeserver {
         rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
     }
 
+    /// Every request of somebody's that was one too many, as it is in the log of a homeserver with limits.
+    pub fn refused(&self, who: &str) -> Vec<String> {
+        let log = std::fs::read_to_string(format!("{}/synapse.log", self.folder)).unwrap();
+        let is_one = |line: &&str| line.contains(who) && line.contains(" 429 ");
+        log.lines().filter(is_one).map(str::to_owned).collect()
+    }
+
     /// Somebody new.
     pub async fn registers(&self, name: &str) -> Account {
         let (name, password) = (fresh(name), fresh("secret"));

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::gateway::Gateway;
 use super::homeserver::{Account, Homeserver};
-use super::person::{Person, With};
-use crate::it::upstream::Upstream;
+use super::person::{DIRECT, Person, With};
+use super::shown::Shown;
+use crate::it::upstream::{Answer, Upstream};
 
 /// What most tests need.
 pub struct Scene {
@@ -35,6 +36,30 @@ impl Scene {
         );
         let gateway = Gateway::new(&homeserver, &bot, &upstream.url(), &[&ann.id]);
         Self { homeserver, bot, upstream, gateway, ann }
+    }
+
+    /// A direct chat of Ann and the bot.
+    pub async fn direct(&self) -> String {
+        self.ann.makes_room(DIRECT, &[&self.bot.id]).await
+    }
+
+    /// Waits until Ann reads exactly this of the bot.
+    pub async fn reads(&self, room: &str, text: &str) -> Shown {
+        self.ann.reads(room, &self.bot.id, text).await
+    }
+
+    /// Everything that the bot has written in a room, as Ann sees it.
+    pub fn said(&self, room: &str) -> Vec<Shown> {
+        let mut shown = self.ann.shows(room);
+        shown.retain(|message| message.sender == self.bot.id);
+        shown
+    }
+
+    /// Ann asks something, the answer comes: whatever the bot was doing before is done.
+    pub async fn settles(&self, room: &str) {
+        self.upstream.answers(Answer::says(["settled"]));
+        self.ann.says(room, "is everything done?").await;
+        self.reads(room, "settled").await;
     }
 
     /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.

@@ -1,0 +1,94 @@
+//! The account, its device and its keys: what survives, what is refused, and what is mended.
+
+use std::fs;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::it::upstream::Answer;
+use crate::parts;
+use crate::support::homeserver::Homeserver;
+use crate::support::person::With;
+use crate::support::scene::Scene;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_is_refused_and_the_first_goes_on() {
+    let scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+
+    let second = scene.gateway.talaria.starts().ended().await;
+    assert_ne!(second.code, 0);
+    assert!(second.err.contains("error:"), "{}", second.err);
+    scene.settles(&room).await;
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_was_logged_out_says_so_and_keeps_its_store() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+
+    let token = scene.homeserver.logs_in(&scene.bot).await;
+    scene.homeserver.asks(&token, Method::POST, "/v3/logout/all", json!({})).await;
+    scene.gateway.process().logs("talaria matrix l").await;
+
+    assert!(scene.gateway.talaria.home().join("matrix/matrix/session.json").exists());
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_recovery_key_a_lost_store_is_a_new_device_that_answers() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    let folder = scene.gateway.talaria.home().join("matrix/matrix");
+    scene.gateway.process().logs("recovery.key").await;
+    let key = fs::read_to_string(folder.join("recovery.key")).unwrap();
+    scene.gateway.stops().await;
+
+    fs::remove_dir_all(&folder).unwrap();
+    scene.gateway.sets("MATRIX_RECOVERY_KEY", key.trim());
+    scene.gateway.starts();
+    scene.upstream.answers(Answer::says(["I am back."]));
+    scene.ann.says(&room, "are you back?").await;
+    scene.reads(&room, "I am back.").await;
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_yet_is_answered_when_its_key_comes() {
+    let mut scene = Scene::with(With::Mautrix).await;
+    let room = scene.direct().await;
+
+    scene.ann.does("hold_keys", json!({})).await;
+    scene.upstream.answers(Answer::says(["Now I can read it."]));
+    let question = scene.ann.says(&room, "can you read this?").await;
+    // In the same life, and after another one.
+    scene.gateway.process().logs("decrypt").await;
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    scene.ann.does("release_keys", json!({})).await;
+
+    let answer = scene.reads(&room, "Now I can read it.").await;
+    assert_eq!(answer.reply_to, Some(question));
+    assert_eq!(scene.upstream.prompts().len(), 1);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_signed_by_its_owner_is_answered_with_the_default_trust() {
+    if !parts::has_js() {
+        return;
+    }
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+    scene.gateway.starts();
+    scene.ann.does("cross_sign", json!({})).await;
+    let room = scene.direct().await;
+    scene.upstream.answers(Answer::says(["Yes, ", "I do."]));
+
+    scene.ann.says(&room, "do you trust me?").await;
+    let answer = scene.reads(&room, "Yes, I do.").await;
+    assert!(answer.encrypted && answer.readable);
+    scene.ends();
+}

@@ -1,0 +1,92 @@
+//! The gateway is killed at a step of a turn, started again, and judged by what the room shows: nothing is lost,
+//! nothing comes twice, nothing runs twice.
+//!
+//! Twelve kills; a hundred with `TALARIA_TESTS=full`.
+
+use std::time::Duration;
+
+use crate::it::agent_server::{AgentServer, Kind};
+use crate::support::full;
+use crate::support::gateway::Gateway;
+use crate::support::homeserver::Homeserver;
+use crate::support::person::{DIRECT, Person, With};
+use crate::support::shown::Shown;
+
+/// Kills in one room: more questions than a few in quick succession look like a program's.
+const KILLS_IN_A_ROOM: usize = 6;
+
+/// Where it dies, and for the how many-th time it gets there.
+type Point = (&'static str, u32);
+
+/// The SDK has the message and its keys, our inbox does not have it yet. The question waits when it starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_between_sync_and_inbox_loses_and_doubles_nothing() {
+    kills(&[("sync.before_inbox", 1), ("accept.received", 1), ("accept.committed", 1)], 4, 34).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_while_an_answer_streams_loses_and_doubles_nothing() {
+    kills(&[("stream.text", 3), ("anchor.sent", 1), ("edit.sent", 1), ("stream.text", 12)], 4, 33).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_around_the_final_text_loses_and_doubles_nothing() {
+    kills(&[("turn.ended", 1), ("turn.finished", 1), ("outbox.sent", 1), ("outbox.committed", 1)], 4, 33)
+        .await;
+}
+
+async fn kills(points: &[Point], few: usize, many: usize) {
+    let homeserver = Homeserver::shared().await;
+    let agent = AgentServer::listen(Kind::Idempotent, Duration::from_millis(60), answer).await;
+    let (bot, ann) = tokio::join!(homeserver.registers("bot"), Person::new(&homeserver, "ann", With::Nio));
+    let mut gateway = Gateway::new(&homeserver, &bot, &agent.url(), &[&ann.id]);
+    gateway.sets("MATRIX_TRUST", "any");
+
+    let kills = if full() { many } else { few };
+    let mut asked = Vec::new();
+    let mut room = String::new();
+    for kill in 0..kills {
+        gateway.lives_on();
+        gateway.starts();
+        if kill % KILLS_IN_A_ROOM == 0 {
+            room = ann.makes_room(DIRECT, &[&bot.id]).await;
+            ann.says(&room, &format!("warm-up {kill}")).await;
+            ann.reads(&room, &bot.id, &full_text(&format!("warm-up {kill}"))).await;
+        }
+        gateway.stops().await;
+
+        let (point, time) = points[kill % points.len()];
+        gateway.dies_at(point, time);
+        let prompt = format!("question {kill}");
+        let question = ann.says(&room, &prompt).await;
+        gateway.starts();
+        let ended = gateway.ended().await;
+        assert_eq!(ended.code, -1, "it should have died at {point}\n{}", ended.err);
+        gateway.lives_on();
+        gateway.starts();
+        ann.reads(&room, &bot.id, &full_text(&prompt)).await;
+        asked.push((room.clone(), question, prompt, point));
+        gateway.stops().await;
+    }
+
+    // Whatever might still come has come when something later is answered.
+    gateway.starts();
+    ann.says(&room, "the end").await;
+    ann.reads(&room, &bot.id, &full_text("the end")).await;
+    for (room, question, prompt, point) in asked {
+        let of = |message: &&Shown| message.sender == bot.id && message.reply_to.as_ref() == Some(&question);
+        let shown = ann.shows(&room);
+        let answers: Vec<_> = shown.iter().filter(of).collect();
+        let texts: Vec<_> = answers.iter().map(|answer| answer.text()).collect();
+        assert_eq!(texts, [full_text(&prompt)], "{point}");
+        assert_eq!(agent.executions().get(&prompt), Some(&1), "{point}");
+    }
+}
+
+fn answer(prompt: &str) -> Vec<String> {
+    (0..16).map(|number| format!("{prompt}, piece {number}. ")).collect()
+}
+
+fn full_text(prompt: &str) -> String {
+    answer(prompt).concat().trim_end().to_owned()
+}

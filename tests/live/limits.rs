@@ -1,0 +1,68 @@
+//! Synapse as it is when nobody has changed its limits: ten messages at once, then one in five seconds, per account.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use crate::it::upstream::{Answer, DONE, Gate, delta, finish};
+use crate::support::homeserver::{Homeserver, Limits};
+use crate::support::person::With;
+use crate::support::scene::Scene;
+
+/// What the gateway believes if nobody says otherwise; only people are not limited.
+const BY_ITSELF: &str = "
+platforms:
+  matrix:
+    limits: { per_minute: 10000, per_hour: 10000 }
+";
+
+const ROOMS: usize = 10;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
+    let homeserver = Arc::new(Homeserver::own(Limits::Default).await);
+    let mut scene = Scene::prepared(homeserver.clone(), With::Nio).await;
+    scene.gateway.configures(BY_ITSELF);
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let rooms = join_all((0..ROOMS).map(|_| scene.direct())).await;
+
+    let gates: Vec<_> = (0..4).map(|_| Gate::new()).collect();
+    for _ in 0..ROOMS {
+        let mut answer = Answer::stream();
+        for (number, gate) in gates.iter().enumerate() {
+            answer =
+                answer.sends(delta(&format!("This is paragraph {number} of the answer.\n\n"))).waits(gate);
+        }
+        scene.upstream.answers(answer.sends(delta("The end.") + &finish("stop") + DONE).ends());
+    }
+    for room in &rooms {
+        scene.ann.says(room, "tell me").await;
+    }
+    scene.upstream.has_prompts(ROOMS).await;
+    for gate in &gates {
+        gate.is_reached().await;
+        gate.open();
+    }
+
+    let finals = rooms.iter().map(|room| {
+        let ended = |shown: &[crate::support::shown::Shown]| {
+            let answer = shown.iter().find(|message| message.sender == scene.bot.id)?;
+            answer.text().ends_with("The end.").then(|| answer.clone())
+        };
+        scene.ann.sees(room, "the end", ended)
+    });
+    let finals = join_all(finals).await;
+    assert!(finals.iter().all(|answer| answer.encrypted && answer.readable));
+    for room in &rooms {
+        assert_eq!(scene.said(room).len(), 1);
+    }
+    // Nobody was shown much more than another.
+    let edits = finals.iter().map(|answer| answer.edits());
+    let (least, most) = (edits.clone().min().unwrap(), edits.max().unwrap());
+    assert!(most - least <= 2, "edits from {least} to {most}");
+    // The account is counted from the first refusal on; after the second the limit is known.
+    let refused = homeserver.refused(&scene.bot.id);
+    assert!(refused.len() <= 3, "refused {} times: {refused:?}", refused.len());
+    scene.ends();
+}

@@ -1,0 +1,39 @@
+//! The homeserver goes away in the middle of an answer and comes back.
+
+use std::sync::Arc;
+
+use crate::it::upstream::{Answer, DONE, Gate, delta, finish};
+use crate::support::homeserver::{Homeserver, Limits};
+use crate::support::person::With;
+use crate::support::scene::Scene;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_survives_the_homeservers_crash() {
+    let homeserver = Arc::new(Homeserver::own(Limits::Wide).await);
+    let mut scene = Scene::prepared(homeserver.clone(), With::Nio).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    let gate = Gate::new();
+    scene.upstream.answers(
+        Answer::stream()
+            .sends(delta("Half of the answer,"))
+            .waits(&gate)
+            .sends(delta(" and the other half.") + &finish("stop") + DONE)
+            .ends(),
+    );
+
+    scene.ann.says(&room, "what do you think?").await;
+    scene.reads(&room, "Half of the answer,").await;
+    homeserver.dies().await;
+    gate.open();
+    // Nobody is there to take the rest, until now.
+    scene.gateway.process().logs("homeserver").await;
+    homeserver.starts().await;
+    let answer = scene.reads(&room, "Half of the answer, and the other half.").await;
+
+    assert!(answer.encrypted && answer.readable);
+    scene.settles(&room).await;
+    assert_eq!(scene.said(&room).len(), 2);
+    scene.ends();
+}
