@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::it::upstream::Answer;
 use crate::parts;
 use crate::support::homeserver::Homeserver;
-use crate::support::person::With;
+use crate::support::person::{DIRECT, With};
 use crate::support::scene::Scene;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,6 +21,72 @@ async fn a_second_process_is_refused_and_the_first_goes_on() {
     assert!(second.err.contains("error:"), "{}", second.err);
     scene.settles(&room).await;
     scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_keeps_the_device() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    scene.settles(&room).await;
+
+    assert_eq!(devices(&scene), 1);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_access_token_is_enough() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    let token = scene.homeserver.logs_in(&scene.bot).await;
+    scene.gateway.talaria.sets("MATRIX_PASSWORD", None);
+    scene.gateway.sets("MATRIX_ACCESS_TOKEN", &token);
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    scene.settles(&room).await;
+
+    assert_eq!(devices(&scene), 1);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_accounts_in_one_process_have_a_device_each() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    let other = scene.homeserver.registers("bot").await;
+    scene.gateway.configures(&format!(
+        "platforms:
+  matrix: {{}}
+  other:
+    kind: matrix
+    homeserver: {}
+    user_id: \"{}\"
+    password: \"{}\"
+    trust: any
+    access: {{ people: [\"{}\"] }}
+",
+        scene.homeserver.url, other.id, other.password, scene.ann.id
+    ));
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    let second = scene.ann.makes_room(DIRECT, &[&other.id]).await;
+    scene.settles(&room).await;
+    scene.upstream.answers(Answer::says(["I am the other one."]));
+    scene.ann.says(&second, "who are you?").await;
+    scene.ann.reads(&second, &other.id, "I am the other one.").await;
+    scene.ends();
+}
+
+/// How many devices the bot has.
+fn devices(scene: &Scene) -> usize {
+    // Keys of cross-signing are kept in the same table, hidden.
+    let devices = "SELECT count(*) FROM devices WHERE user_id = ?1 AND NOT hidden";
+    scene.homeserver.stored().query_row(devices, [&scene.bot.id], |row| row.get(0)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

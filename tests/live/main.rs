@@ -14,10 +14,12 @@ mod it {
 }
 
 mod answering;
+mod asks;
 mod hostile;
 mod identity;
 mod killing;
 mod limits;
+mod media;
 mod outage;
 mod parts;
 mod restarting;

@@ -1,6 +1,7 @@
 //! What live tests are written in.
 #![allow(dead_code, reason = "each helper is used by some of the test files")]
 
+pub mod asking;
 pub mod gateway;
 pub mod homeserver;
 pub mod lines;

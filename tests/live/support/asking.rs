@@ -1,0 +1,110 @@
+//! A gateway in the test's process whose agent asks for permission: no agent that does is reached by the binary yet.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use talaria::agent::{Agent, AgentError, AgentInfo, Ask, Choice, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use talaria::config::{Config, Sources};
+use talaria::delivery::Display;
+use talaria::gateway::{Gateway, Parts};
+use talaria::rules::Live;
+use talaria::store::Store;
+use talaria::turns::Settings;
+use talaria::words::Text;
+use talaria_platform::{BoxFuture, CancellationToken};
+use tempfile::TempDir;
+
+use super::homeserver::{Account, Homeserver};
+
+/// What the agent wants to do, exactly.
+pub const ACTION: &str = "rm -r build";
+
+/// The gateway. It ends when this is dropped.
+pub struct Asking {
+    _gateway: Gateway,
+    _store: Store,
+    _folder: TempDir,
+    agent: Asker,
+}
+
+impl Asking {
+    /// Starts it for one person, whatever their device.
+    pub async fn starts(homeserver: &Homeserver, bot: &Account, person: &str, ask_for: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_owned();
+        let env = |name: &str| match name {
+            "TALARIA_HOME" => Some(home.display().to_string()),
+            "MATRIX_HOMESERVER" => Some(homeserver.url.clone()),
+            "MATRIX_USER_ID" => Some(bot.id.clone()),
+            "MATRIX_PASSWORD" => Some(bot.password.clone()),
+            "MATRIX_ALLOWED_USERS" => Some(person.to_owned()),
+            "MATRIX_TRUST" => Some("any".to_owned()),
+            _ => None,
+        };
+        let config = Config::load(&Sources { config: None, folder: home.clone() }, &env).unwrap();
+        let (store, _threads) = Store::open(&home.join("talaria.db")).unwrap();
+        let agent = Asker::default();
+        let parts = Parts {
+            store: store.clone(),
+            agent: Arc::new(agent.clone()),
+            platforms: talaria::platforms::build(&config, false).unwrap().accounts,
+            settings: Settings {
+                context: String::new(),
+                names: false,
+                history_messages: 10,
+                history_bytes: 10_000,
+                retry_for: Duration::ZERO,
+                turn_bytes: 1024 * 1024,
+                stop_grace: Duration::from_secs(4),
+                ask_for,
+            },
+            display: Display { steps: true, edits: 100 },
+            live: Live::new(config.rules.clone()),
+        };
+        let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
+        Self { _gateway: gateway, _store: store, _folder: folder, agent }
+    }
+
+    /// What the agent was told.
+    pub fn told(&self) -> Vec<Choice> {
+        self.agent.told.lock().unwrap().clone()
+    }
+}
+
+/// An agent that asks before it does anything.
+#[derive(Clone, Default)]
+struct Asker {
+    told: Arc<Mutex<Vec<Choice>>>,
+}
+
+impl Agent for Asker {
+    fn about(&self) -> AgentInfo {
+        AgentInfo { name: Text::AgentRemote.into(), rewind: true, stand_in: None }
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async { Ok(Prepared::default()) })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        _: &'a Turn,
+        _: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        Box::pin(async move {
+            let ask = Ask { title: "run a command".to_owned(), detail: ACTION.to_owned(), cwd: None };
+            let choice = tokio::select! {
+                choice = out.ask(ask) => choice,
+                () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+            };
+            self.told.lock().unwrap().push(choice);
+            out.emit(TurnEvent::Text(match choice {
+                Choice::Allow(_) => "Done.",
+                Choice::Deny => "Then not.",
+            }));
+            Ok(TurnEnd::Done)
+        })
+    }
+}
