@@ -25,7 +25,7 @@ async fn an_answer_grows_by_edits(with: With) {
             .waits(&first)
             .sends(delta("Getting there "))
             .waits(&second)
-            .sends(delta("takes **three days**.") + &finish("stop") + DONE)
+            .sends(delta("takes **three days**.") + finish("stop").as_str() + DONE)
             .ends(),
     );
 

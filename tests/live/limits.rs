@@ -34,7 +34,7 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
             answer =
                 answer.sends(delta(&format!("This is paragraph {number} of the answer.\n\n"))).waits(gate);
         }
-        scene.upstream.answers(answer.sends(delta("The end.") + &finish("stop") + DONE).ends());
+        scene.upstream.answers(answer.sends(delta("The end.") + finish("stop").as_str() + DONE).ends());
     }
     for room in &rooms {
         scene.ann.says(room, "tell me").await;

@@ -19,7 +19,7 @@ async fn an_answer_survives_the_homeservers_crash() {
         Answer::stream()
             .sends(delta("Half of the answer,"))
             .waits(&gate)
-            .sends(delta(" and the other half.") + &finish("stop") + DONE)
+            .sends(delta(" and the other half.") + finish("stop").as_str() + DONE)
             .ends(),
     );
 

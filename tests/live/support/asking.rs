@@ -51,6 +51,7 @@ impl Asking {
             settings: Settings {
                 context: String::new(),
                 names: false,
+                files: false,
                 history_messages: 10,
                 history_bytes: 10_000,
                 retry_for: Duration::ZERO,
@@ -58,7 +59,7 @@ impl Asking {
                 stop_grace: Duration::from_secs(4),
                 ask_for,
             },
-            display: Display { steps: true, edits: 100 },
+            display: Display { steps: true, edits: 100, reactions: false },
             live: Live::new(config.rules.clone()),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
