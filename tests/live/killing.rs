@@ -6,10 +6,12 @@
 use std::time::Duration;
 
 use crate::it::agent_server::{AgentServer, Kind};
+use crate::it::upstream::Answer;
 use crate::support::full;
 use crate::support::gateway::Gateway;
 use crate::support::homeserver::Homeserver;
 use crate::support::person::{DIRECT, Person, With};
+use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
 /// Kills in one room: more questions than a few in quick succession look like a program's.
@@ -33,6 +35,29 @@ async fn a_kill_while_an_answer_streams_loses_and_doubles_nothing() {
 async fn a_kill_around_the_final_text_loses_and_doubles_nothing() {
     kills(&[("turn.ended", 1), ("turn.finished", 1), ("outbox.sent", 1), ("outbox.committed", 1)], 4, 33)
         .await;
+}
+
+/// The checker itself: a gateway that trusts the SDK's position loses what it was killed with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_replay_the_loss_is_seen() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+
+    scene.gateway.dies_at("sync.before_inbox", 1);
+    let question = scene.ann.says(&room, "do you remember me?").await;
+    scene.gateway.starts();
+    scene.gateway.ended().await;
+    scene.gateway.lives_on();
+    scene.gateway.sets("TALARIA_BROKEN", "replay");
+    scene.gateway.starts();
+    scene.upstream.answers(Answer::says(["Here."]));
+    scene.ann.says(&room, "are you there?").await;
+    scene.reads(&room, "Here.").await;
+
+    assert!(scene.said(&room).iter().all(|message| message.reply_to.as_ref() != Some(&question)));
+    scene.ends();
 }
 
 async fn kills(points: &[Point], few: usize, many: usize) {

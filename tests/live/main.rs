@@ -26,3 +26,4 @@ mod restarting;
 mod rooms;
 mod support;
 mod talking;
+mod verifying;
