@@ -59,7 +59,7 @@ impl Turns {
         let files = if now.permitted { files } else { Vec::new() };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = enclosed::sort(files, takes, words);
-        let parts = reply::into_parts(shown + &notes, max)
+        let parts = reply::into_parts(shown + notes.as_str(), max)
             .into_iter()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();

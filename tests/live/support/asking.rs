@@ -80,7 +80,7 @@ struct Asker {
 
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentRemote.into(), rewind: true, stand_in: None }
+        AgentInfo { name: Text::AgentRemote.into(), rewind: true, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
