@@ -167,6 +167,11 @@ impl Account {
         Some(self.live.now().words.say(phrase)).filter(|words| !words.trim().is_empty())
     }
 
+    /// Whether an answer can take the place of an earlier one in the same message.
+    fn takes_over(&self) -> bool {
+        matches!(self.about.show, Show::Edit { .. })
+    }
+
     /// Where everything durable is.
     pub fn store(&self) -> &Store {
         &self.store

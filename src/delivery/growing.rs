@@ -73,6 +73,7 @@ impl Growing {
         let row = turn.clone();
         let (anchor, held) =
             account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
+        let anchor = anchor.filter(|anchor| account.takes_over() || anchor.key == turn.id.send_key(0));
         let in_doubt = anchor.as_ref().is_some_and(|anchor| anchor.message.is_none());
         let key = anchor.as_ref().map_or_else(|| turn.id.send_key(0), |anchor| anchor.key.clone());
         let anchor = anchor.and_then(|anchor| anchor.message);
@@ -137,7 +138,7 @@ impl Growing {
             if let Some(anchor) = state.await? {
                 self.held = false;
                 // The end of the attempt before may have arrived meanwhile: its message is ours now.
-                if let Some(anchor) = anchor {
+                if let Some(anchor) = anchor.filter(|_| self.account.takes_over()) {
                     self.uncertain |= anchor.message.is_none();
                     (self.key, self.anchor) = (anchor.key, anchor.message);
                 }

@@ -152,13 +152,13 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => send(account, &row, class).await?,
         };
         match outcome {
-            Ok(_) if row.kind == OutboxKind::Removal => {
-                failpoint("outbox.sent");
-                return account.store.write(move |tx| tx.removed(&row)).await;
-            }
             Ok(message) => {
                 failpoint("outbox.sent");
-                account.store.write(move |tx| tx.sent(&row, &message)).await?;
+                let arrived = account.store.write(move |tx| match row.kind {
+                    OutboxKind::Removal => tx.removed(&row),
+                    OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => tx.sent(&row, &message),
+                });
+                arrived.await?;
                 failpoint("outbox.committed");
                 return Ok(());
             }
@@ -254,8 +254,9 @@ async fn send(
 ) -> Result<Result<MessageId, ErrorKind>, StoreError> {
     let anchor = match &row.turn {
         Some(turn) if row.part == 0 => {
-            let turn = turn.clone();
-            account.store.read(move |tx| tx.anchor(&turn)).await?
+            let (id, own) = (turn.clone(), turn.send_key(0));
+            let anchor = account.store.read(move |tx| tx.anchor(&id)).await?;
+            anchor.filter(|anchor| account.takes_over() || anchor.key == own)
         }
         _ => None,
     };

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use talaria_platform::EventId;
+use talaria_platform::{EventId, Show};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
 /// A gateway whose agent answers both questions in two pieces, each time it is asked.
-async fn gateway() -> TestGateway {
-    let gateway = TestGateway::with(Setup { resumable: true, max_text: 200, ..Setup::default() }).await;
+async fn gateway(show: Show) -> TestGateway {
+    let gateway = TestGateway::with(Setup { show, resumable: true, max_text: 200, ..Setup::default() }).await;
     for _ in 0..4 {
         let pieces = |word: &str| [format!("{word} "), "answer ".repeat(40)];
         for word in ["former", "latter"] {
@@ -19,6 +19,16 @@ async fn gateway() -> TestGateway {
         }
     }
     gateway
+}
+
+/// When somebody thinks again and when the process dies, counted in changes of the room, on networks with edits and
+/// without.
+fn moments() -> impl Iterator<Item = (Show, u64, u64)> {
+    let shows = [Show::Edit { pause: Duration::from_secs(1) }, Show::Once];
+    shows.into_iter().flat_map(|show| {
+        let moments = [2, 3, 5, 7, 10, 14].into_iter();
+        moments.flat_map(move |then| [1, 2, 3, 4, 6, 8].map(|dies| (show, then, dies)))
+    })
 }
 
 /// Asks, thinks again after so many changes of the room, dies after so many more, and starts again.
@@ -40,28 +50,22 @@ async fn think_again(
 
 #[tokio::test(start_paused = true)]
 async fn an_edited_question_has_one_answer_whenever_the_process_dies() {
-    for then in [2, 3, 5, 7, 10, 14] {
-        for dies in [1, 2, 3, 4, 6, 8, 11] {
-            let mut gateway = gateway().await;
-            let shown =
-                think_again(&mut gateway, then, dies, |room, asked| room.changes("@ann", asked, "latter"))
-                    .await;
-            let whole = gateway.room().ours().concat();
-            assert_eq!(whole.matches("answer").count(), 40, "{then} {dies}\n{shown}");
-            assert!(whole.starts_with("latter") && !whole.contains("former"), "{then} {dies}\n{shown}");
-            assert!(!shown.contains("bot…"), "{then} {dies}\n{shown}");
-        }
+    for (show, then, dies) in moments() {
+        let mut gateway = gateway(show).await;
+        let shown =
+            think_again(&mut gateway, then, dies, |room, asked| room.changes("@ann", asked, "latter")).await;
+        let whole = gateway.room().ours().concat();
+        assert_eq!(whole.matches("answer").count(), 40, "{show:?} {then} {dies}\n{shown}");
+        assert!(whole.starts_with("latter") && !whole.contains("former"), "{show:?} {then} {dies}\n{shown}");
+        assert!(!shown.contains("bot…"), "{show:?} {then} {dies}\n{shown}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_question_has_no_answer_whenever_the_process_dies() {
-    for then in [2, 3, 5, 7, 10, 14] {
-        for dies in [1, 2, 3, 4, 6, 8] {
-            let mut gateway = gateway().await;
-            let shown =
-                think_again(&mut gateway, then, dies, |room, asked| room.takes_back("@ann", asked)).await;
-            assert!(gateway.room().ours().is_empty(), "{then} {dies}\n{shown}");
-        }
+    for (show, then, dies) in moments() {
+        let mut gateway = gateway(show).await;
+        let shown = think_again(&mut gateway, then, dies, |room, asked| room.takes_back("@ann", asked)).await;
+        assert!(gateway.room().ours().is_empty(), "{show:?} {then} {dies}\n{shown}");
     }
 }
