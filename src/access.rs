@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use talaria_platform::{Trust, UserId};
+use talaria_platform::{Event, EventKind, Trust, UserId};
 
 use crate::command::Command;
 
@@ -36,8 +36,11 @@ pub struct Lists {
     pub pairing: bool,
     /// Commands that only admins may use.
     pub admin_commands: BTreeSet<Command>,
-    /// How sure we must be of an author; `None` takes the network's word.
+    /// How sure we must be of the author of something that came encrypted; `None` takes the network's word.
     pub trust: Option<Trust>,
+    /// What could have come encrypted and did not is refused. Where it is not, nothing can be proven of it, and the
+    /// network's word is taken.
+    pub secure_only: bool,
 }
 
 /// Somebody who does something.
@@ -47,6 +50,8 @@ pub struct Actor<'a> {
     pub id: &'a UserId,
     /// How sure the adapter is of it.
     pub trust: Trust,
+    /// How what they do reached us.
+    pub channel: Channel,
     /// Marked as a program by the network.
     pub bot: bool,
     /// Let in by the operator through pairing.
@@ -58,7 +63,39 @@ pub struct Actor<'a> {
 impl<'a> Actor<'a> {
     /// Somebody whose message was judged when it came, of whom nothing else is known: only lists speak for them.
     pub fn known(id: &'a UserId) -> Self {
-        Self { id, trust: Trust::Verified, bot: false, paired: false, left: false }
+        let (trust, channel) = (Trust::Verified, Channel::Secure);
+        Self { id, trust, channel, bot: false, paired: false, left: false }
+    }
+}
+
+/// How something reached us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// End-to-end encrypted: whose it is can be proven.
+    Secure,
+    /// In the clear, although it could have been encrypted.
+    Plain,
+    /// In the clear, like everything of its kind on every network: marks and invitations. Nobody can prove such a
+    /// thing, so it can only ever take something back or refuse it, or bring us somewhere.
+    Bare,
+}
+
+impl Channel {
+    /// How an event came.
+    pub fn of(event: &Event) -> Self {
+        if event.secure {
+            return Self::Secure;
+        }
+        match event.kind {
+            EventKind::Reacted { .. } => Self::Bare,
+            EventKind::Message(_)
+            | EventKind::Edited { .. }
+            | EventKind::Deleted { .. }
+            | EventKind::Left
+            | EventKind::Joined
+            | EventKind::Unreadable
+            | EventKind::Missed { .. } => Self::Plain,
+        }
     }
 }
 
@@ -133,8 +170,10 @@ pub enum Rule {
     Bot,
     /// Has left the room.
     Left,
-    /// We are not sure enough of the author.
+    /// A list names them, but we are not sure enough that it is they.
     Untrusted,
+    /// A list names them, but it came in the clear.
+    Plain,
     /// Only admins may.
     AdminsOnly,
     /// No list names them.
@@ -157,21 +196,20 @@ impl Policy {
         if actor.left {
             return deny(Rule::Left);
         }
-        if lists.trust.is_some_and(|least| actor.trust < least) {
-            return deny(Rule::Untrusted);
-        }
-        if lists.admins.contains(actor.id) {
-            return allow(Rule::Admin);
-        }
-        match lists.admits(actor, place) {
-            Some(_) if lists.is_for_admins(action) => deny(Rule::AdminsOnly),
-            Some(rule) => allow(rule),
+        let admitted = match lists.admins.contains(actor.id) {
+            true => Some(Rule::Admin),
+            false => lists.admits(actor, place),
+        };
+        let Some(rule) = admitted else {
             // To ask for a code a stranger must be able to open a direct chat with us.
-            None if action == Action::Invite && place == Where::Direct && lists.pairing => {
-                allow(Rule::Pairing)
-            }
-            None => deny(Rule::NotListed),
+            let pairs = action == Action::Invite && place == Where::Direct && lists.pairing;
+            return if pairs { allow(Rule::Pairing) } else { deny(Rule::NotListed) };
+        };
+        // Only now: whoever is on no list is a stranger, however their words came.
+        if let Some(doubt) = lists.doubts(actor, action) {
+            return deny(doubt);
         }
+        if rule != Rule::Admin && lists.is_for_admins(action) { deny(Rule::AdminsOnly) } else { allow(rule) }
     }
 
     /// Whether somebody may be let in by a list, wherever that is.
@@ -188,6 +226,11 @@ impl Policy {
     /// Whether a stranger may ask to be let in.
     pub fn pairs(&self) -> bool {
         matches!(self, Self::Listed(Lists { pairing: true, .. }))
+    }
+
+    /// Whether anybody at all is answered where things come in this way.
+    pub fn serves(&self, channel: Channel) -> bool {
+        !(matches!(self, Self::Listed(Lists { secure_only: true, .. })) && channel == Channel::Plain)
     }
 }
 
@@ -206,6 +249,18 @@ impl Lists {
             Some(Rule::Everybody)
         } else {
             None
+        }
+    }
+
+    /// What speaks against somebody whom a list names: that it may not be they.
+    fn doubts(&self, actor: Actor<'_>, action: Action) -> Option<Rule> {
+        match actor.channel {
+            Channel::Secure => self.trust.filter(|least| actor.trust < *least).map(|_| Rule::Untrusted),
+            Channel::Plain => self.secure_only.then_some(Rule::Plain),
+            Channel::Bare => match action {
+                Action::Reaction | Action::Deny | Action::Delete | Action::Invite => None,
+                Action::Message | Action::Command(_) | Action::Edit | Action::Approve(_) => Some(Rule::Plain),
+            },
         }
     }
 
@@ -275,6 +330,7 @@ impl Rule {
             Self::Bot => "bot",
             Self::Left => "left",
             Self::Untrusted => "untrusted",
+            Self::Plain => "plain",
             Self::AdminsOnly => "admins only",
             Self::NotListed => "not listed",
         }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use talaria_platform::{AccountId, Author, Event, EventId, Place, UserId};
 
-use crate::access::{Action, Decision, Where};
+use crate::access::{Action, Channel, Decision, Where};
 use crate::agent::AgentInfo;
 use crate::hub::pairing::Letter;
 use crate::reply::one_line;
@@ -234,7 +234,7 @@ fn may_be_asked_again(desk: &Desk<'_>, last: &TurnRow) -> Result<bool> {
         return Ok(true);
     }
     let actor = desk.tx.known_actor(desk.account, &place.room, &speaker)?;
-    Ok(desk.rules.access.authorize(actor, Where::from(room.direct), Action::Message).allowed)
+    Ok(desk.rules.access_in(&place.room).authorize(actor, Where::from(room.direct), Action::Message).allowed)
 }
 
 /// The same question as another attempt: another turn, with another key, that answers the message `to` of whoever
@@ -290,8 +290,8 @@ fn may(desk: &Desk<'_>, command: Command) -> Result<bool> {
 /// Whether the person at this desk may do something here.
 fn may_do(desk: &Desk<'_>, action: Action) -> Result<bool> {
     let Event { author, place, room, .. } = desk.event;
-    let actor = desk.tx.actor(desk.account, &place.room, author)?;
-    Ok(desk.rules.access.authorize(actor, Where::from(room.direct), action).allowed)
+    let actor = desk.tx.actor(desk.account, &place.room, author, Channel::of(desk.event))?;
+    Ok(desk.rules.access_in(&place.room).authorize(actor, Where::from(room.direct), action).allowed)
 }
 
 fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phrase> {

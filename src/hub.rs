@@ -6,6 +6,7 @@
 
 mod deletions;
 mod door;
+mod doubts;
 mod edits;
 mod limits;
 pub mod pairing;

@@ -29,10 +29,19 @@ pub struct AccountRules {
     pub session: SessionRules,
     /// What a prompt does that comes while an answer runs.
     pub busy: Busy,
-    /// Rooms where that is different.
-    pub places: HashMap<RoomId, Busy>,
+    /// Rooms where something is different.
+    pub places: HashMap<RoomId, PlaceRules>,
     /// How much one person may ask; `None` for an account that belongs to one person.
     pub limits: Option<Limits>,
+}
+
+/// What is different in one room; `None` is as everywhere.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlaceRules {
+    /// What a prompt does that comes while an answer runs.
+    pub busy: Option<Busy>,
+    /// Who may do what.
+    pub access: Option<Policy>,
 }
 
 /// What belongs to one session.
@@ -125,7 +134,12 @@ impl AccountRules {
 
     /// What a prompt does in this room while an answer runs.
     pub fn busy_in(&self, room: &RoomId) -> Busy {
-        self.places.get(room).copied().unwrap_or(self.busy)
+        self.places.get(room).and_then(|place| place.busy).unwrap_or(self.busy)
+    }
+
+    /// Who may do what in this room.
+    pub fn access_in(&self, room: &RoomId) -> &Policy {
+        self.places.get(room).and_then(|place| place.access.as_ref()).unwrap_or(&self.access)
     }
 }
 

@@ -16,7 +16,8 @@ fn lists() -> Lists {
 }
 
 fn actor(id: &UserId) -> Actor<'_> {
-    Actor { id, trust: Trust::Network, bot: false, paired: false, left: false }
+    let (trust, channel) = (Trust::Network, Channel::Secure);
+    Actor { id, trust, channel, bot: false, paired: false, left: false }
 }
 
 fn decide(lists: Lists, id: &str, place: Where, action: Action) -> Decision {
@@ -101,6 +102,99 @@ fn what_speaks_against_somebody_comes_first() {
 }
 
 #[test]
+fn a_doubt_is_about_those_whom_a_list_names() {
+    let id = UserId::from(ANN);
+    let guarded = Lists { trust: Some(Trust::CrossSigned), secure_only: true, ..lists() };
+    for channel in [Channel::Secure, Channel::Plain, Channel::Bare] {
+        let stranger = Actor { channel, ..actor(&id) };
+        let decision = Policy::Listed(guarded.clone()).authorize(stranger, Where::Direct, Action::Message);
+        assert_eq!(decision, deny(Rule::NotListed), "{channel:?}");
+    }
+}
+
+#[test]
+fn in_the_clear_nobody_is_heard_where_encryption_is_needed() {
+    let open = lists();
+    let guarded = Lists { secure_only: true, ..lists() };
+    for (lists, channel, decision) in [
+        (&open, Channel::Plain, allow(Rule::Admin)),
+        (&open, Channel::Secure, allow(Rule::Admin)),
+        (&guarded, Channel::Plain, deny(Rule::Plain)),
+        (&guarded, Channel::Secure, allow(Rule::Admin)),
+    ] {
+        let admin = UserId::from("@admin:test");
+        let actor = Actor { channel, ..actor(&admin) };
+        for action in [Action::Message, Action::Edit, Action::Deny, Action::Approve(Grant::Once)] {
+            let decided = Policy::Listed(lists.clone()).authorize(actor, Where::Room, action);
+            assert_eq!(decided, decision, "{channel:?} {action:?}");
+        }
+    }
+}
+
+#[test]
+fn without_encryption_the_networks_word_is_taken_where_that_is_served() {
+    let id = UserId::from("@people:test");
+    let proven = Lists { trust: Some(Trust::Verified), ..lists() };
+    let decide = |channel| {
+        let actor = Actor { channel, ..actor(&id) };
+        Policy::Listed(proven.clone()).authorize(actor, Where::Room, Action::Message)
+    };
+    assert_eq!(decide(Channel::Plain), allow(Rule::Listed));
+    assert_eq!(decide(Channel::Secure), deny(Rule::Untrusted));
+}
+
+#[test]
+fn what_nobody_can_prove_only_refuses_removes_or_invites() {
+    let id = UserId::from("@people:test");
+    let bare = Actor { channel: Channel::Bare, ..actor(&id) };
+    let guarded = Lists { trust: Some(Trust::Verified), secure_only: true, ..lists() };
+    for lists in [lists(), guarded] {
+        let decide = |action| Policy::Listed(lists.clone()).authorize(bare, Where::Room, action);
+        for action in [Action::Reaction, Action::Deny, Action::Delete, Action::Invite] {
+            assert_eq!(decide(action), allow(Rule::Listed), "{action:?}");
+        }
+        let others = [Action::Message, Action::Edit].into_iter();
+        for action in others.chain(Grant::ALL.map(Action::Approve)).chain(Command::all().map(Action::Command))
+        {
+            assert_eq!(decide(action), deny(Rule::Plain), "{action:?}");
+        }
+    }
+}
+
+#[test]
+fn how_an_event_came_is_known_by_its_kind() {
+    let event = |secure, kind| Event {
+        id: "$1".into(),
+        place: talaria_platform::Place::room("!all"),
+        room: talaria_platform::Room::default(),
+        author: talaria_platform::Author {
+            id: ANN.into(),
+            name: None,
+            trust: Trust::Network,
+            bot: false,
+            device: None,
+        },
+        secure,
+        kind,
+    };
+    let reacted = || EventKind::Reacted { to: "$2".into(), mark: "❌".to_owned() };
+    assert_eq!(Channel::of(&event(false, reacted())), Channel::Bare);
+    assert_eq!(Channel::of(&event(true, reacted())), Channel::Secure);
+    for kind in [
+        EventKind::Message(talaria_platform::Message::text("x")),
+        EventKind::Edited { of: "$2".into(), text: String::new() },
+        EventKind::Deleted { of: "$2".into() },
+        EventKind::Left,
+        EventKind::Joined,
+        EventKind::Unreadable,
+        EventKind::Missed { count: 1 },
+    ] {
+        assert_eq!(Channel::of(&event(false, kind.clone())), Channel::Plain, "{kind:?}");
+        assert_eq!(Channel::of(&event(true, kind.clone())), Channel::Secure, "{kind:?}");
+    }
+}
+
+#[test]
 fn pairing_opens_direct_chats_and_nothing_else() {
     let pairing = Lists { pairing: true, ..lists() };
     let id = UserId::from(ANN);
@@ -123,6 +217,15 @@ fn strangers_may_ask_for_a_code_only_where_that_is_switched_on() {
     assert!(Policy::Listed(Lists { pairing: true, ..lists() }).pairs());
     assert!(!Policy::Listed(lists()).pairs());
     assert!(!Policy::Owner.pairs());
+}
+
+#[test]
+fn nobody_is_answered_in_the_clear_where_encryption_is_needed() {
+    let guarded = Policy::Listed(Lists { secure_only: true, ..lists() });
+    for channel in [Channel::Secure, Channel::Plain, Channel::Bare] {
+        assert_eq!(guarded.serves(channel), channel != Channel::Plain, "{channel:?}");
+        assert!(Policy::Listed(lists()).serves(channel) && Policy::Owner.serves(channel));
+    }
 }
 
 #[test]
@@ -181,10 +284,11 @@ fn the_audit_tells_actions_and_rules_apart() {
         Rule::Bot,
         Rule::Left,
         Rule::Untrusted,
+        Rule::Plain,
         Rule::AdminsOnly,
         Rule::NotListed,
     ];
-    insta::assert_snapshot!(rules.map(Rule::name).join(", "), @"owner, admin, listed, paired, everybody, pairing, violated, bot, left, untrusted, admins only, not listed");
+    insta::assert_snapshot!(rules.map(Rule::name).join(", "), @"owner, admin, listed, paired, everybody, pairing, violated, bot, left, untrusted, plain, admins only, not listed");
     assert_eq!([true, false].map(Where::from), [Where::Direct, Where::Room]);
     assert_eq!([Where::Direct, Where::Room].map(Where::name), ["direct", "room"]);
 }

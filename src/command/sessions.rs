@@ -87,6 +87,7 @@ pub(super) fn whoami(desk: &Desk<'_>, session: &Session) -> Result<Done> {
         | Rule::Left
         | Rule::Untrusted
         | Rule::AdminsOnly
+        | Rule::Plain
         | Rule::NotListed => Text::RoleEverybody,
     };
     let mut refused = Vec::new();

@@ -12,7 +12,8 @@ pub(super) fn warnings(name: &str, access: &Policy) -> Vec<String> {
         Policy::Owner => return Vec::new(),
         Policy::Listed(lists) => lists,
     };
-    let Lists { admins, people, direct, rooms, allow_all, pairing, admin_commands, trust: _ } = lists;
+    let Lists { admins, people, direct, rooms, allow_all, pairing, admin_commands, trust: _, secure_only: _ } =
+        lists;
     let key = |key: &str| format!("`platforms.{name}.access.{key}`");
     let mut warnings = Vec::new();
     if *allow_all {

@@ -3,7 +3,7 @@
 //! The variables win over the file. They reach one entry only: other accounts are written in the file, with keys in
 //! files of their own (`password_file` and the like).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,20 +12,19 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer as _, value};
 use talaria_matrix::{E2ee, Hearing, Login, Settings, StoreKey};
-use talaria_platform::{Rate, Trust};
+use talaria_platform::{Rate, RoomId, Trust};
 
 use super::document::Document;
 use super::env::{self, Env, Var};
 use super::hint::did_you_mean;
 use super::keys::KeySetting;
 use super::matrix_id::is_user;
-use super::people::{self, Network};
+use super::people::{self, Mention, Network};
 use super::resolve::{Given, Resolver, Setting, filled};
 use super::secret::{self, Form};
 use super::value::{Span, Whole};
 use super::walk::Keys;
 use super::{BaseUrl, ConfigError, Secret};
-use crate::access::Policy;
 use crate::rules::AccountRules;
 
 /// The entry that the variables configure.
@@ -114,14 +113,6 @@ enum WrittenE2ee {
 
 const E2EES: [&str; 2] = ["required", "optional"];
 
-/// `mention`: whether we must be named where others read along.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mention {
-    Required,
-    Never,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenRate {
@@ -162,6 +153,7 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
     let trust = entry.word(&env::MATRIX_TRUST, &TRUSTS).or(written.trust);
     let e2ee = entry.word(&env::MATRIX_E2EE, &E2EES).or(written.e2ee);
     let rate = entry.rate(written.rate);
+    let rooms = entry.rooms(document);
     let settings = Settings {
         homeserver: homeserver.map(|url| url.as_str().to_owned()).unwrap_or_default(),
         user,
@@ -173,7 +165,7 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
         trust: trust.map_or(Trust::CrossSigned, Trust::from),
         e2ee: e2ee.map_or(E2ee::Required, E2ee::from),
         hearing: written.mention.map_or(Hearing::Mentioned, Hearing::from),
-        rooms: HashMap::new(),
+        rooms,
         unreadable_after: written.unreadable_after.map_or(Duration::from_secs(10 * 60), |span| span.0),
         pause: written.pause.map_or(Duration::from_secs(1), |pause| pause.0),
         max_text: written.max_text.map_or(10_000, |length| length.0),
@@ -201,12 +193,12 @@ pub(super) fn people(
     };
     let variable = &env::MATRIX_ALLOWED_USERS;
     let variable = (name == BY_VARIABLES).then(|| (variable.name, env.get(variable).map(ids)));
-    let network = Network { is_id: is_user, variable };
-    let mut rules = people::read(document, name, network)?;
-    if let Policy::Listed(lists) = &mut rules.access {
-        lists.trust = (settings.trust > Trust::Network).then_some(settings.trust);
-    }
-    Ok(rules)
+    let trust = (settings.trust > Trust::Network).then_some(settings.trust);
+    let secure_only = match settings.e2ee {
+        E2ee::Required => true,
+        E2ee::Optional => false,
+    };
+    people::read(document, name, Network { is_id: is_user, variable, trust, secure_only })
 }
 
 /// One line for `talaria check`.
@@ -230,9 +222,10 @@ pub(super) fn describe(settings: &Settings, rules: &AccountRules) -> String {
         Hearing::Everything => "answers everything in rooms",
     };
     let user = settings.user.as_deref().unwrap_or("the account");
-    let places = match rules.places.len() {
+    let rooms: HashSet<&RoomId> = rules.places.keys().chain(settings.rooms.keys()).collect();
+    let places = match rooms.len() {
         0 => String::new(),
-        count => format!(", own settings for {count} of them"),
+        count => format!(", {count} of them with settings of their own"),
     };
     format!("{user} at {} {login}; hears {trust}, {e2ee}, {hearing}{places}", settings.homeserver)
 }
@@ -398,6 +391,14 @@ impl Entry<'_, '_> {
             );
         }
         parsed
+    }
+
+    fn rooms(&mut self, document: &Document) -> HashMap<RoomId, Hearing> {
+        match people::mentions(document, self.name) {
+            Ok(rooms) => rooms.into_iter().map(|(room, mention)| (room, mention.into())).collect(),
+            // What is wrong there is said by those who read the rest of it.
+            Err(_) => HashMap::new(),
+        }
     }
 
     fn rate(&mut self, written: Option<Keys<WrittenRate>>) -> Rate {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::Deserialize;
-use talaria_platform::{RoomId, UserId};
+use talaria_platform::{RoomId, Trust, UserId};
 
 use super::ConfigError;
 use super::document::Document;
@@ -16,7 +16,7 @@ use super::value::{Span, TimeOfDay, Whole};
 use super::walk::Keys;
 use crate::access::{Lists, Policy};
 use crate::command::Command;
-use crate::rules::{AccountRules, Busy, Limits, Reset, SessionRules};
+use crate::rules::{AccountRules, Busy, Limits, PlaceRules, Reset, SessionRules};
 
 /// As written.
 #[derive(Default, Deserialize)]
@@ -86,7 +86,20 @@ enum WrittenBusy {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Place {
+    /// What a prompt does that comes while an answer runs. Default: as everywhere.
     busy: Option<WrittenBusy>,
+    /// Who may talk to the agent here, besides admins. Default: as everywhere.
+    people: Option<Vec<String>>,
+    /// Whether we must be named here. Default: as everywhere.
+    mention: Option<Mention>,
+}
+
+/// `mention`: whether we must be named where others read along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Mention {
+    Required,
+    Never,
 }
 
 #[derive(Default, Deserialize)]
@@ -104,6 +117,10 @@ pub(super) struct Network {
     pub(super) is_id: fn(&str) -> bool,
     /// The variable that wins over `access.people`, where this entry has one, and the ids in it.
     pub(super) variable: Option<(&'static str, Option<Vec<String>>)>,
+    /// How sure we must be of whoever writes.
+    pub(super) trust: Option<Trust>,
+    /// Only what came encrypted is heard.
+    pub(super) secure_only: bool,
 }
 
 /// Reads what `platforms.<name>` says about people.
@@ -112,11 +129,13 @@ pub(super) fn read(document: &Document, name: &str, network: Network) -> Result<
     let written: Written = document.parse_at(&path)?;
     let Keys(limits) = written.limits.unwrap_or_default();
     let standard = Limits::default();
+    let is_id = network.is_id;
+    let lists = access(document, name, written.access, network)?;
     Ok(AccountRules {
-        access: Policy::Listed(access(document, name, written.access, network)?),
+        places: places(document, name, written.places, &lists, is_id)?,
+        access: Policy::Listed(lists),
         session: session(written.session.unwrap_or_default().0),
         busy: written.busy.map_or(Busy::Queue, Busy::from),
-        places: places(written.places),
         limits: Some(Limits {
             per_minute: limits.per_minute.map_or(standard.per_minute, |count| count.0),
             per_hour: limits.per_hour.map_or(standard.per_hour, |count| count.0),
@@ -131,7 +150,7 @@ fn access(
     network: Network,
 ) -> Result<Lists, ConfigError> {
     let Keys(mut written) = written.unwrap_or_default();
-    let Network { is_id, variable } = network;
+    let Network { is_id, variable, trust, secure_only } = network;
     let name_of_variable = variable.as_ref().map(|(name, _)| *name);
     if let Some((variable, Some(people))) = variable {
         if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
@@ -164,21 +183,8 @@ fn access(
         let what = format!("`platforms.{name}` does not say who may talk to the agent {place}");
         return Err(ConfigError::new(what).hint(hint));
     }
-    let ids = |key: &str, list: Option<Vec<String>>| -> Result<BTreeSet<UserId>, ConfigError> {
-        let list = list.unwrap_or_default();
-        match list.iter().find(|id| !is_id(id)) {
-            None => Ok(list.into_iter().map(UserId::new).collect()),
-            Some(wrong) => {
-                let place = document.place(&["platforms", name, "access", key]);
-                Err(ConfigError::new(format!(
-                    "`platforms.{name}.access.{key}` holds `{}`, which is not a full id {place}",
-                    crate::reply::one_line(wrong, 60)
-                ))
-                .hint(
-                    "write the whole id such as `@ann:example.org`; names and patterns can belong to anybody",
-                ))
-            }
-        }
+    let ids = |key: &str, list: Option<Vec<String>>| {
+        ids(document, &["platforms", name, "access", key], list.unwrap_or_default(), is_id)
     };
     Ok(Lists {
         admins: ids("admins", written.admins)?,
@@ -188,7 +194,8 @@ fn access(
         allow_all,
         pairing: written.pairing.unwrap_or(false),
         admin_commands: commands(document, name, written.admin_commands.unwrap_or_default())?,
-        trust: None,
+        trust,
+        secure_only,
     })
 }
 
@@ -222,12 +229,61 @@ fn session(written: Session) -> SessionRules {
     }
 }
 
-fn places(written: BTreeMap<String, Option<Keys<Place>>>) -> HashMap<RoomId, Busy> {
-    let busy = |(room, place): (String, Option<Keys<Place>>)| {
-        let Keys(place) = place?;
-        Some((RoomId::new(room), place.busy?.into()))
+/// The ids of a list, all of them full.
+fn ids(
+    document: &Document,
+    path: &[&str],
+    list: Vec<String>,
+    is_id: fn(&str) -> bool,
+) -> Result<BTreeSet<UserId>, ConfigError> {
+    let Some(wrong) = list.iter().find(|id| !is_id(id)) else {
+        return Ok(list.into_iter().map(UserId::new).collect());
     };
-    written.into_iter().filter_map(busy).collect()
+    let (key, place) = (path.join("."), document.place(path));
+    let wrong = crate::reply::one_line(wrong, 60);
+    Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}"))
+        .hint("write the whole id such as `@ann:example.org`; names and patterns can belong to anybody"))
+}
+
+fn places(
+    document: &Document,
+    name: &str,
+    written: BTreeMap<String, Option<Keys<Place>>>,
+    lists: &Lists,
+    is_id: fn(&str) -> bool,
+) -> Result<HashMap<RoomId, PlaceRules>, ConfigError> {
+    let mut places = HashMap::new();
+    for (room, place) in written {
+        let Keys(Place { busy, people, mention: _ }) = place.unwrap_or_default();
+        let people = match people {
+            Some(people) => {
+                Some(ids(document, &["platforms", name, "places", &room, "people"], people, is_id)?)
+            }
+            None => None,
+        };
+        // Whoever is let in by other lists, or by a code, is not let in here.
+        let access = people.map(|people| {
+            let (admins, admin_commands) = (lists.admins.clone(), lists.admin_commands.clone());
+            let (trust, secure_only) = (lists.trust, lists.secure_only);
+            Policy::Listed(Lists { admins, people, admin_commands, trust, secure_only, ..Lists::default() })
+        });
+        let rules = PlaceRules { busy: busy.map(Busy::from), access };
+        if rules != PlaceRules::default() {
+            places.insert(RoomId::new(room), rules);
+        }
+    }
+    Ok(places)
+}
+
+/// In which rooms of `platforms.<name>` it is different whether we must be named.
+#[cfg(feature = "matrix")]
+pub(super) fn mentions(document: &Document, name: &str) -> Result<HashMap<RoomId, Mention>, ConfigError> {
+    let written: Written = document.parse_at(&["platforms", name])?;
+    let mention = |(room, place): (String, Option<Keys<Place>>)| {
+        let Keys(place) = place?;
+        Some((RoomId::new(room), place.mention?))
+    };
+    Ok(written.places.into_iter().filter_map(mention).collect())
 }
 
 impl From<WrittenBusy> for Busy {

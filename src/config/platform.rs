@@ -69,7 +69,8 @@ impl PlatformConfig {
             Self::Matrix(settings) => super::matrix::people(env, document, name, settings).map(Some),
             #[cfg(feature = "testing")]
             Self::Test(_) => {
-                let network = people::Network { is_id: super::test_platform::is_id, variable: None };
+                let is_id = super::test_platform::is_id;
+                let network = people::Network { is_id, variable: None, trust: None, secure_only: false };
                 people::read(document, name, network).map(Some)
             }
         }

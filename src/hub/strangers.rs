@@ -20,27 +20,51 @@ const KNOWN: usize = 1000;
 /// An hour.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Somebody on no list, for the operator.
+/// Somebody who was refused, for the operator.
 pub(super) struct Stranger {
     id: String,
     place: &'static str,
     did: &'static str,
-    /// They were told how to ask to be let in.
-    given_code: bool,
+    why: Why,
     /// What would let them in.
     hint: String,
+}
+
+/// Why somebody was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// No list names them.
+    NotListed,
+    /// The same, and they were told how to ask to be let in.
+    GivenCode,
+    /// Their device is not trusted.
+    Untrusted(Option<String>),
+    /// The keys are not theirs.
+    Contradicted,
 }
 
 impl Stranger {
     /// Somebody who did something and was refused.
     pub fn new(account: &AccountId, id: &UserId, place: Where, did: &'static str) -> Self {
         let id = id.as_str().to_owned();
-        let place = match place {
-            Where::Direct => "a direct chat",
-            Where::Room => "a room",
-        };
         let hint = format!("to let them in, add {id:?} to platforms.{account}.access.people");
-        Self { id, place, did, given_code: false, hint }
+        Self { id, place: in_words(place), did, why: Why::NotListed, hint }
+    }
+
+    /// Somebody on a list who wrote on a device that is not trusted.
+    pub fn untrusted(id: &UserId, device: Option<&str>, place: Where) -> Self {
+        let hint = "they verify this session with another one of theirs, or enter their recovery key there; or set \
+                    `trust: any` for this platform";
+        let (id, why) = (id.as_str().to_owned(), Why::Untrusted(device.map(str::to_owned)));
+        Self { id, place: in_words(place), did: "wrote", why, hint: hint.to_owned() }
+    }
+
+    /// Somebody wrote in the name of one who is on a list, with other keys.
+    pub fn contradicted(id: &UserId, place: Where) -> Self {
+        let hint =
+            "ask them, in another way, whether they have reset their encryption; if so, verify them again";
+        let id = id.as_str().to_owned();
+        Self { id, place: in_words(place), did: "wrote", why: Why::Contradicted, hint: hint.to_owned() }
     }
 
     /// The same, who was given a code.
@@ -50,7 +74,23 @@ impl Stranger {
              platforms.{account}.access.people",
             self.id
         );
-        Self { given_code: true, hint, ..self }
+        Self { why: Why::GivenCode, hint, ..self }
+    }
+
+    /// What is named once.
+    fn key(&self) -> String {
+        match &self.why {
+            Why::NotListed | Why::GivenCode => self.id.clone(),
+            Why::Untrusted(device) => format!("{}\n{device:?}", self.id),
+            Why::Contradicted => format!("{}\n!", self.id),
+        }
+    }
+}
+
+fn in_words(place: Where) -> &'static str {
+    match place {
+        Where::Direct => "a direct chat",
+        Where::Room => "a room",
     }
 }
 
@@ -67,11 +107,34 @@ pub(super) struct Strangers {
 impl Strangers {
     /// Names somebody in the log, if that is new.
     pub fn name(&mut self, stranger: &Stranger) {
-        if self.is_new(&stranger.id, Instant::now()) {
-            let Stranger { id, place, did, hint, given_code } = stranger;
-            match given_code {
-                true => tracing::warn!(id, place, did, hint, "somebody is on no list and was given a code"),
-                false => tracing::warn!(id, place, did, hint, "somebody is on no list; nothing was answered"),
+        if self.is_new(&stranger.key(), Instant::now()) {
+            let Stranger { id, place, did, hint, why } = stranger;
+            match why {
+                Why::GivenCode => {
+                    tracing::warn!(id, place, did, hint, "somebody is on no list and was given a code");
+                }
+                Why::NotListed => {
+                    tracing::warn!(id, place, did, hint, "somebody is on no list; nothing was answered");
+                }
+                Why::Untrusted(device) => {
+                    tracing::warn!(
+                        id,
+                        device,
+                        place,
+                        did,
+                        hint,
+                        "a device is not trusted, so it is not heard"
+                    );
+                }
+                Why::Contradicted => {
+                    tracing::warn!(
+                        id,
+                        place,
+                        did,
+                        hint,
+                        "the keys are not this person's; nothing was answered"
+                    );
+                }
             }
         }
     }

@@ -8,8 +8,8 @@ use talaria_platform::{
 
 use super::limits::{self, Hearing};
 use super::strangers::Stranger;
-use super::{deletions, edits, pairing};
-use crate::access::{Action, Actor, Decision, Grant, Rule, Where};
+use super::{deletions, doubts, edits, pairing};
+use crate::access::{Action, Actor, Channel, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
 use crate::notice::Notice;
@@ -63,8 +63,9 @@ impl Taking {
         let Invite { room, about, author, .. } = invite;
         let place = Where::from(about.direct);
         // Whoever invites us is in the room.
-        let actor = Actor { left: false, ..tx.actor(&self.account, room, author)? };
-        let policy = &self.live.now().account(&self.account).access;
+        let actor = Actor { left: false, ..tx.actor(&self.account, room, author, Channel::Bare)? };
+        let rules = self.live.now().account(&self.account);
+        let policy = rules.access_in(room);
         let Decision { allowed, rule } = policy.authorize(actor, place, Action::Invite);
         let follow =
             allowed && (rule != Rule::Pairing || pairing::may_bring_us(tx, &self.account, &author.id, room)?);
@@ -105,7 +106,7 @@ impl One<'_> {
             // What somebody asked who is gone must not be shown to those who stay.
             EventKind::Left => {
                 // A room of strangers comes and goes, and none of them would be obeyed anyway.
-                if self.rules.access.may_admit(author) || tx.is_known(account, author)? {
+                if self.rules.access_in(room).may_admit(author) || tx.is_known(account, author)? {
                     tx.depart(account, room, author)?;
                 }
                 stop_turns_of(tx, account, Some(room), author)
@@ -114,7 +115,10 @@ impl One<'_> {
                 tx.arrive(account, room, author)?;
                 Ok(Vec::new())
             }
-            EventKind::Unreadable => Ok(Vec::new()),
+            EventKind::Unreadable => {
+                doubts::unreadable(self)?;
+                Ok(Vec::new())
+            }
             EventKind::Missed { count } => {
                 // A room where nobody was ever answered is a room of strangers.
                 if tx.is_served(account, room)? {
@@ -139,8 +143,8 @@ impl One<'_> {
 
     pub(super) fn decide(&self, action: Action) -> Result<Decision> {
         let Event { author, room, place, .. } = self.event;
-        let actor = self.tx.actor(self.account(), &place.room, author)?;
-        Ok(self.rules.access.authorize(actor, Where::from(room.direct), action))
+        let actor = self.tx.actor(self.account(), &place.room, author, Channel::of(self.event))?;
+        Ok(self.rules.access_in(&place.room).authorize(actor, Where::from(room.direct), action))
     }
 
     /// Keeps a decision.
@@ -238,14 +242,18 @@ impl One<'_> {
             }
             Rule::NotListed => {
                 let direct = self.event.room.direct;
-                if direct && self.rules.access.pairs() {
+                let policy = self.rules.access_in(&self.event.place.room);
+                if direct && policy.pairs() && policy.serves(Channel::of(self.event)) {
                     after.extend(pairing::ask(self)?);
                 }
                 let (account, id) = (self.account(), &self.event.author.id);
                 let stranger = Stranger::new(account, id, Where::from(direct), "wrote");
                 strangers.push(if after.is_empty() { stranger } else { stranger.given_a_code(account) });
             }
-            Rule::Violated | Rule::Bot | Rule::Left | Rule::Untrusted => {}
+            Rule::Untrusted => strangers.push(doubts::untrusted(self)?),
+            Rule::Plain => doubts::plain(self)?,
+            Rule::Violated => strangers.extend(doubts::violated(self)),
+            Rule::Bot | Rule::Left => {}
             // These allow; none of them comes here.
             Rule::Owner | Rule::Admin | Rule::Listed | Rule::Paired | Rule::Everybody | Rule::Pairing => {}
         }
@@ -316,6 +324,7 @@ impl One<'_> {
             room_name: event.room.name.clone(),
             direct: event.room.direct,
             prompt: message.text.clone(),
+            quote: message.quote.clone(),
             media: message.media.clone(),
             attempt: 0,
             key: idempotency_key(account, room, &event.id, 0),
@@ -332,8 +341,20 @@ impl One<'_> {
 
     /// The same about an earlier message; once for each message and `what`.
     pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &Phrase) -> Result<()> {
+        let (account, room) = (self.account().as_str(), self.event.place.room.as_str());
+        self.notice_once(what, &[account, room, message.as_str()], message, phrase)
+    }
+
+    /// The same about an earlier message, once for each of whatever `about` names.
+    pub(super) fn notice_once(
+        &self,
+        what: &str,
+        about: &[&str],
+        message: &EventId,
+        phrase: &Phrase,
+    ) -> Result<()> {
         let (account, place) = (self.account(), &self.event.place);
-        let digest = hash([account.as_str(), place.room.as_str(), message.as_str()]);
+        let digest = hash(about.iter().copied());
         let digest = digest.get(..32).unwrap_or(&digest);
         let key = SendKey::new(format!("{what}.{digest}"));
         let reply_to = Some(message);

@@ -3,13 +3,19 @@
 use talaria_platform::{AccountId, Author, RoomId, UserId};
 
 use super::{Result, Tx};
-use crate::access::Actor;
+use crate::access::{Actor, Channel};
 
 impl Tx<'_> {
     /// The author of something that has just come in.
-    pub fn actor<'a>(&self, account: &AccountId, room: &RoomId, author: &'a Author) -> Result<Actor<'a>> {
+    pub fn actor<'a>(
+        &self,
+        account: &AccountId,
+        room: &RoomId,
+        author: &'a Author,
+        channel: Channel,
+    ) -> Result<Actor<'a>> {
         let known = self.known_actor(account, room, &author.id)?;
-        Ok(Actor { trust: author.trust, bot: author.bot, ..known })
+        Ok(Actor { trust: author.trust, bot: author.bot, channel, ..known })
     }
 
     /// Somebody whose message was judged when it came. What was known of the message does not change, but they may

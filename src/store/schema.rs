@@ -182,4 +182,8 @@ CREATE INDEX turns_question ON turns (account, room, question) WHERE question IS
 ALTER TABLE outbox ADD COLUMN file BLOB;
 CREATE INDEX outbox_message ON outbox (account, room, message) WHERE message IS NOT NULL;
 ",
+    r"
+-- What the question answers, as JSON: who wrote it and what it says. The agent is told, and told the same again.
+ALTER TABLE turns ADD COLUMN quote TEXT;
+",
 ];

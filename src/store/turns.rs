@@ -1,7 +1,7 @@
 //! Turns: their states, their text while they run, and their end.
 
 use rusqlite::{OptionalExtension as _, Row, params};
-use talaria_platform::{AccountId, Body, EventId, File, Media, Place, RoomId, ThreadId};
+use talaria_platform::{AccountId, Body, EventId, File, Media, Place, Quote, RoomId, ThreadId};
 
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 use crate::agent::{Prepared, Role, Usage};
@@ -79,6 +79,7 @@ pub struct TurnRow {
     pub room_name: Option<String>,
     pub direct: bool,
     pub prompt: String,
+    pub quote: Option<Quote>,
     pub media: Vec<Media>,
     pub attempt: u32,
     pub key: String,
@@ -137,7 +138,7 @@ pub struct Finish {
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
                        prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
-                       speaker_name, coalesce(question, event)";
+                       speaker_name, coalesce(question, event), quote";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -145,8 +146,10 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
-                     direct, prompt, media, attempt, key, state, created, speaker, speaker_name, question)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                     direct, prompt, media, attempt, key, state, created, speaker, speaker_name, question,
+                     quote)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+                     ?20)",
             )?
             .execute(params![
                 turn.id.0,
@@ -168,6 +171,7 @@ impl Tx<'_> {
                 turn.speaker.as_ref().map(|speaker| &speaker.id),
                 turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
                 Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
+                turn.quote.as_ref().map(serde_json::to_string).transpose()?,
             ])?;
         Ok(())
     }
@@ -447,6 +451,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(16)?;
     let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
     let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
+    let quote: Option<String> = row.get(22)?;
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
@@ -463,6 +468,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         room_name: row.get(8)?,
         direct: row.get(9)?,
         prompt: row.get(10)?,
+        quote: quote.as_deref().map(serde_json::from_str).transpose()?,
         media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
         attempt: row.get(12)?,
         key: row.get(13)?,

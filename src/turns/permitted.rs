@@ -11,6 +11,7 @@ use crate::store::{self, TurnRow, Tx};
 pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
     let author = UserId::new(turn.author.clone());
     let actor = tx.known_actor(&turn.account, &turn.place.room, &author)?;
-    let policy = &rules.account(&turn.account).access;
+    let rules = rules.account(&turn.account);
+    let policy = rules.access_in(&turn.place.room);
     Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
 }

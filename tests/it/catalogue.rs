@@ -45,6 +45,17 @@ const SINGLE: &[(&str, &str, &str)] = &[
          platforms.{account}.access.people",
         "the log, for the operator",
     ),
+    (
+        "src/hub/strangers.rs",
+        "they verify this session with another one of theirs, or enter their recovery key there; or set `trust: any` \
+         for this platform",
+        "the log, for the operator",
+    ),
+    (
+        "src/hub/strangers.rs",
+        "ask them, in another way, whether they have reset their encryption; if so, verify them again",
+        "the log, for the operator",
+    ),
     ("src/hub/taking.rs", "invited us", "the log, for the operator"),
     ("src/hub/taking.rs", "too many strangers", "a rule in the audit"),
     ("src/openai/client.rs", "the key would go in the clear to a public address", "an error, for the log"),

@@ -92,21 +92,60 @@ fn the_keys_of_every_chat_network_are_there_and_load() {
     assert_eq!((rules.session, rules.busy, rules.limits), (session, busy, limits));
 }
 
-/// The block of keys that every chat network has: comments that are indented by more than prose is.
+/// The block of keys that every chat network has.
 #[cfg(feature = "testing")]
 fn shared_block() -> String {
-    let lines =
-        EXAMPLE.lines().filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("    ")));
-    lines.collect::<Vec<_>>().join("\n")
+    block("  # Every other chat network").join("\n")
+}
+
+/// The block of keys of a Matrix account.
+#[cfg(feature = "matrix")]
+fn matrix_block() -> String {
+    block("  # An account on a Matrix homeserver").join("\n")
+}
+
+/// The lines of a block whose prose begins with these words: comments that are indented by more than prose is.
+#[cfg(any(feature = "testing", feature = "matrix"))]
+fn block(prose: &str) -> Vec<&'static str> {
+    let behind = EXAMPLE.lines().skip_while(|line| !line.starts_with(prose));
+    let lines = behind.take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("  "))).collect()
+}
+
+/// An account needs no more than an address and people; the block says what else there is.
+#[cfg(feature = "matrix")]
+#[test]
+fn the_keys_of_a_matrix_account_are_there_and_state_the_defaults() {
+    use crate::config::matrix;
+
+    let scene = Scene::new();
+    let load = |text: String| {
+        scene.private_file("talaria.yaml", text);
+        scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors))).platforms
+    };
+    let (access, block) = ("    access: {people: []}\n", matrix_block());
+    let least = "platforms:\n  matrix:\n    homeserver: https://matrix.example.org\n";
+    assert_eq!(load(format!("platforms:\n{block}\n{access}")), load(format!("{least}{access}")));
+
+    let all: serde_yaml::Value = serde_yaml::from_str(&switched_on_in(&block)).unwrap();
+    let shared = ["access", "session", "busy", "places", "limits"];
+    for key in keys_of::<matrix::Written>().into_iter().filter(|key| !shared.contains(&key.as_str())) {
+        assert!(all["matrix"].get(&key).is_some(), "there is no {key}");
+    }
 }
 
 /// The example with every `#key:` switched on. Prose has a space after its `#`.
 fn switched_on() -> String {
+    switched_on_in(EXAMPLE)
+}
+
+/// The same for a part of it.
+fn switched_on_in(text: &str) -> String {
     let switch = |line: &str| match line.trim_start().strip_prefix('#') {
         Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) => line.replacen('#', "", 1),
         _ => line.to_owned(),
     };
-    EXAMPLE.lines().map(switch).collect::<Vec<_>>().join("\n")
+    text.lines().map(switch).collect::<Vec<_>>().join("\n")
 }
 
 /// The keys that a struct takes, as serde lists them when it is given another.

@@ -75,7 +75,7 @@ fn a_container_needs_no_file() {
     );
     let lists = lists(&scene);
     assert_eq!(lists.people, ["@ann:example.org".into(), "@bob:example.org".into()].into());
-    assert_eq!(lists.trust, Some(Trust::CrossSigned));
+    assert_eq!((lists.trust, lists.secure_only), (Some(Trust::CrossSigned), true));
     assert_eq!(scene.load().unwrap().file, None);
 }
 
@@ -129,6 +129,24 @@ fn every_key_of_the_file_is_read() {
     assert_eq!(settings.unreadable_after, Duration::from_secs(5));
     assert_eq!(settings.rate, Rate { per_second: 5.0, burst: 20.5 });
     assert_eq!(lists(&scene).trust, Some(Trust::Verified));
+    assert!(!lists(&scene).secure_only);
+}
+
+#[test]
+fn rooms_can_have_settings_of_their_own() {
+    let scene = written(
+        "places:\n  \"!a\": {mention: never}\n  \"!b:example.org\": {mention: required, people: [\"@bob:example.org\"]}",
+    );
+    let rooms = settings(&scene).rooms;
+    assert_eq!(rooms.get(&"!a".into()), Some(&Hearing::Everything));
+    assert_eq!(rooms.get(&"!b:example.org".into()), Some(&Hearing::Mentioned));
+    let config = scene.load().unwrap();
+    let rules = config.rules.account(&"matrix".into());
+    let Policy::Listed(own) = rules.access_in(&"!b:example.org".into()) else { panic!("no owner") };
+    assert_eq!(own.people, ["@bob:example.org".into()].into());
+    // A list of its own changes nothing about what must be proven.
+    assert_eq!((own.trust, own.secure_only), (Some(Trust::CrossSigned), true));
+    assert!(config.describe().contains(", 2 of them with settings of their own"));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn every_key_about_people_arrives() {
         "access:\n  admins: ['@admin:test']\n  people: ['@ann:test']\n  direct: ['@bob:test']\n  \
          rooms: ['@eve:test']\n  pairing: true\n  admin_commands: [undo, /new]\n\
          session:\n  threads: true\n  people: true\n  reset: daily\n  reset_at: '05:30'\n\
-         busy: interrupt\nplaces:\n  '!quiet': {busy: queue}\n\
+         busy: interrupt\nplaces:\n  '!quiet': {busy: queue}\n  '!own': {people: ['@cat:test']}\n\
          limits:\n  per_minute: 3\n  per_hour: 30\n",
     );
     let one = |id: &str| [id.into()].into();
@@ -99,6 +99,7 @@ fn every_key_about_people_arrives() {
             pairing: true,
             admin_commands: [Command::Undo, Command::New].into(),
             trust: None,
+            secure_only: false,
         })
     );
     assert!(rules.session.threads && rules.session.people);
@@ -108,6 +109,15 @@ fn every_key_about_people_arrives() {
         (Busy::Queue, Busy::Interrupt)
     );
     assert_eq!(rules.limits, Some(Limits { per_minute: 3, per_hour: 30 }));
+    assert_eq!(*rules.access_in(&"!quiet".into()), rules.access);
+    let own = Lists {
+        admins: one("@admin:test"),
+        people: one("@cat:test"),
+        admin_commands: [Command::Undo, Command::New].into(),
+        ..Lists::default()
+    };
+    assert_eq!(*rules.access_in(&"!own".into()), Policy::Listed(own));
+    assert_eq!(rules.busy_in(&"!own".into()), Busy::Interrupt);
 }
 
 #[test]
@@ -136,6 +146,10 @@ fn slips_are_named_with_their_line() {
         ("access: {people: []}\nsession: {idle: 59s}", "`platforms.test.session.idle`"),
         ("access: {people: []}\nlimits: {per_minute: 0}", "a whole number from 1 to 10000"),
         ("access: {people: []}\nplaces: {'!x': {buzy: queue}}", "unknown key `buzy`"),
+        (
+            "access: {people: []}\nplaces: {'!x': {people: [ann]}}",
+            "`platforms.test.places.!x.people` holds `ann`, which is not a full id (talaria.yaml, line 5)",
+        ),
     ] {
         let errors = scene(lines).errors();
         assert!(errors.contains(expected), "{lines}\n{errors}");

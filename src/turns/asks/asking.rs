@@ -296,7 +296,8 @@ impl Opening<'_> {
         for (grant, by) in tx.granted(turn, &self.digest)? {
             let id = UserId::new(by.clone());
             let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
-            let policy = &self.rules.account(&turn.account).access;
+            let rules = self.rules.account(&turn.account);
+            let policy = rules.access_in(&turn.place.room);
             if policy.authorize(actor, Where::from(turn.direct), Action::Approve(grant)).allowed {
                 return Ok(Some((grant, by)));
             }

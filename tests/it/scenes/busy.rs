@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use insta::assert_snapshot;
-use talaria::rules::{AccountRules, Busy};
+use talaria::rules::{AccountRules, Busy, PlaceRules};
 use talaria_platform::RoomId;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -68,7 +68,10 @@ async fn of_many_interruptions_the_last_is_answered() {
 async fn a_room_can_be_different_from_its_account() {
     let gateway = gateway(|rules| {
         rules.busy = Busy::Interrupt;
-        rules.places = HashMap::from([(RoomId::from("!all"), Busy::Queue)]);
+        rules.places = HashMap::from([(
+            RoomId::from("!all"),
+            PlaceRules { busy: Some(Busy::Queue), ..PlaceRules::default() },
+        )]);
     })
     .await;
     let room = gateway.shared_room();

@@ -84,6 +84,14 @@ impl Room {
         self.chat.happens(self.event(who, EventKind::Message(message)))
     }
 
+    /// A person writes something on one of their devices, encrypted.
+    pub async fn says_on(&self, who: &str, device: &str, trust: Trust, text: &str) -> EventId {
+        self.chat.show_person(self, who, text);
+        let mut event = self.event(who, EventKind::Message(Message::text(text)));
+        (event.secure, event.author.trust, event.author.device) = (true, trust, Some(device.to_owned()));
+        self.does(event).await
+    }
+
     /// Somebody writes under a name that the keys contradict.
     pub async fn a_forger_says(&self, who: &str, text: &str) {
         self.chat.show_person(self, who, text);

@@ -1,0 +1,133 @@
+//! Somebody whom a list names is not heard, because it may not be they: said once, with what to do about it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use talaria::access::Lists;
+use talaria::agent::Choice;
+use talaria::rules::AccountRules;
+use talaria::store::{AuditFilter, AuditRow};
+use talaria_platform::{EventKind, Trust, UserId};
+
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::logged::Logged;
+
+/// Ann and Bob may talk: with devices that are signed, and where it is encrypted.
+async fn careful() -> TestGateway {
+    let people: BTreeSet<UserId> = ["@ann:test".into(), "@bob:test".into()].into();
+    let (trust, secure_only) = (Some(Trust::CrossSigned), true);
+    let rules = AccountRules::listed(Lists { people, trust, secure_only, ..Lists::default() });
+    TestGateway::with(Setup { rules, ..Setup::default() }).await
+}
+
+async fn rules_of(gateway: &TestGateway) -> String {
+    let rows = gateway.store().read(|tx| tx.audited(&AuditFilter::default())).await.unwrap();
+    let line = |row: &AuditRow| format!("{} {} {} ({})\n", row.actor, row.action, row.allowed, row.rule);
+    rows.iter().map(line).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_is_not_signed_is_told_so_once() {
+    let logged = Logged::listen();
+    let gateway = careful().await;
+    let (room, other) = (gateway.shared_room(), gateway.room());
+    for text in ["one", "two"] {
+        room.says_on("@ann", "PHONE", Trust::Network, text).await;
+    }
+    other.says_on("@ann", "PHONE", Trust::Network, "three").await;
+    room.says_on("@ann", "LAPTOP", Trust::Network, "four").await;
+    room.says_on("@ann", "LAPTOP", Trust::CrossSigned, "five").await;
+
+    assert_snapshot!(room.settled().await, @"");
+    assert!(other.settled().await.is_empty(), "it is about the device, not about the room");
+    assert_eq!(gateway.agent_itself().heard().len(), 1);
+    assert_eq!(logged.with("a device is not trusted").len(), 2);
+    assert_snapshot!(rules_of(&gateway).await, @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_learns_nothing_of_devices_or_encryption() {
+    let gateway = careful().await;
+    let room = gateway.room();
+    room.says_on("@eve", "PHONE", Trust::Network, "hello?").await;
+    room.says("@eve", "hello?").await;
+    room.does(room.event("@eve", EventKind::Unreadable)).await;
+    room.settled().await;
+    assert!(gateway.chat().requests().is_empty());
+    assert_snapshot!(rules_of(&gateway).await, @"
+    @eve:test message false (not listed)
+    @eve:test message false (not listed)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_writes_in_somebodys_name_is_never_answered_and_the_operator_is_warned() {
+    let logged = Logged::listen();
+    let gateway = careful().await;
+    let room = gateway.room();
+    for text in ["give me the key", "now", "/stop"] {
+        room.says_on("@ann", "PHONE", Trust::Violated, text).await;
+    }
+    room.says_on("@eve", "PHONE", Trust::Violated, "hello?").await;
+    room.settled().await;
+    assert!(gateway.chat().requests().is_empty());
+    let warned = logged.with("the keys are not this person's");
+    assert!(warned.len() == 1 && warned[0].contains("@ann:test"), "{warned:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_without_encryption_is_told_why_nobody_is_answered_there() {
+    let gateway = careful().await;
+    let room = gateway.shared_room();
+    for (who, text) in [("@ann", "hello?"), ("@bob", "hello??"), ("@ann", "/help"), ("@eve", "me too")] {
+        room.says(who, text).await;
+    }
+    let asked = room.says("@ann", "last try").await;
+    room.edits("@ann", &asked, "really").await;
+
+    assert_snapshot!(room.settled().await, @"");
+    assert!(gateway.agent_itself().heard().is_empty());
+    let other = gateway.room();
+    other.says("@ann", "and here?").await;
+    assert!(other.settled().await.contains("only in encrypted rooms"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_never_encrypted_and_denies_all_the_same() {
+    let gateway = careful().await;
+    let room = gateway.room();
+    gateway.agent().asks("run a command", "rm -r build").says(["As you like."]);
+    room.says_on("@ann", "PHONE", Trust::CrossSigned, "tidy up").await;
+    let asked = room.is_asked("run a command").await;
+    room.reacts("@ann", &asked.message, "✅").await;
+    room.says("@ann", &format!("/approve {}", asked.code)).await;
+    room.reacts("@ann", &asked.message, "❌").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().answers()[0].choice, Choice::Deny);
+    assert!(room.now().contains("only in encrypted rooms"), "an approval in the clear is none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_asked_for_again_but_not_without_end() {
+    let gateway = careful().await;
+    let room = gateway.shared_room();
+    let unreadable = |who: &str| room.event(who, EventKind::Unreadable);
+    for who in ["@ann", "@ann", "@bob"] {
+        room.does(unreadable(who)).await;
+    }
+    assert_snapshot!(room.settled().await, @"note  A message could not be decrypted: its key did not come. Please send it again.");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    room.does(unreadable("@bob")).await;
+    assert_eq!(room.settled().await.lines().count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_left_is_not_asked_to_send_again() {
+    let gateway = careful().await;
+    let room = gateway.shared_room();
+    room.leaves("@ann").await;
+    room.does(room.event("@ann", EventKind::Unreadable)).await;
+    room.settled().await;
+    assert!(gateway.chat().requests().is_empty());
+}
