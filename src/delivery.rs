@@ -105,7 +105,8 @@ impl Delivery {
     ) -> store::Result<Arc<Account>> {
         let about = platform.about();
         let key = rate_key(&id);
-        let learned = store.read(move |tx| tx.setting(&key)).await?.and_then(|text| parse_rate(&text));
+        let learned =
+            store.read(move |tx| tx.setting(&key)).await?.and_then(|text| parse_rate(&text, about.rate));
         let account = Arc::new(Account {
             platform,
             about,
@@ -319,8 +320,8 @@ impl Account {
         tracing::debug!(account = %self.id, ?after, "the platform asks to slow down");
         if let Some(rate) = learned {
             let (store, key) = (self.store.clone(), rate_key(&self.id));
+            let text = rate_text(rate, self.about.rate);
             tokio::spawn(async move {
-                let text = format!("{} {}", rate.per_second, rate.burst);
                 if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
                     tracing::warn!(%error, "a learned rate could not be kept");
                 }
@@ -368,7 +369,34 @@ fn rate_key(account: &AccountId) -> String {
     format!("rate.{account}")
 }
 
-fn parse_rate(text: &str) -> Option<Rate> {
-    let (per_second, burst) = text.split_once(' ')?;
-    Some(Rate { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? })
+/// A rate that was learned, and what was believed before.
+fn rate_text(learned: Rate, prior: Option<Rate>) -> String {
+    let numbers = |rate: Rate| format!("{} {}", rate.per_second, rate.burst);
+    format!("{};{}", numbers(learned), prior.map(numbers).unwrap_or_default())
+}
+
+/// What was learned; nothing once the operator believes something else. Nothing probes upwards, so that is how they
+/// say that a limit was lifted.
+fn parse_rate(text: &str, prior: Option<Rate>) -> Option<Rate> {
+    let (per_second, burst) = text.split(';').next()?.split_once(' ')?;
+    let learned = Rate { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? };
+    (text == rate_text(learned, prior)).then_some(learned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learned_holds_until_the_operator_believes_something_else() {
+        let (learned, prior) = (Rate { per_second: 0.2, burst: 9.5 }, Rate { per_second: 1.0, burst: 10.0 });
+        for before in [Some(prior), None] {
+            assert_eq!(parse_rate(&rate_text(learned, before), before), Some(learned));
+            let other = Some(Rate { per_second: 20.0, ..prior });
+            assert_eq!(parse_rate(&rate_text(learned, before), other), None);
+        }
+        for text in ["", "1", "1 2", "a b;1 10", ";"] {
+            assert_eq!(parse_rate(text, Some(prior)), None, "{text:?}");
+        }
+    }
 }

@@ -172,6 +172,12 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
         rate,
     };
     if resolver.errors.len() == before {
+        if settings.e2ee == E2ee::Optional && trust.is_some() && settings.trust > Trust::Network {
+            resolver.warnings.push(format!(
+                "`platforms.{name}.trust` means nothing in rooms without encryption, which `e2ee: optional` serves: \
+                 there the homeserver's word is taken for who wrote something"
+            ));
+        }
         return Some(settings);
     }
     if let Err(error) = people(resolver.env, document, name, &settings) {

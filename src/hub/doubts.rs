@@ -3,9 +3,12 @@
 //! Nothing that is said here tells a stranger anything, and none of it is said twice: who sends the same a hundred
 //! times has read it, or cannot.
 
+use talaria_platform::Trust;
+
 use super::strangers::Stranger;
 use super::taking::One;
 use crate::access::{Action, Where};
+use crate::reply::one_line;
 use crate::session::hash;
 use crate::store::{Result, unix_now};
 use crate::words::Text;
@@ -21,7 +24,9 @@ pub(super) fn untrusted(one: &One<'_>) -> Result<Stranger> {
     let device = author.device.as_deref();
     let about = [one.account().as_str(), author.id.as_str(), device.unwrap_or_default()];
     let phrase = match device {
-        Some(device) => Text::UntrustedDevice.with("device", crate::reply::one_line(device, 40)),
+        // Their own word for the device is there; what is missing is the operator's.
+        _ if author.trust >= Trust::CrossSigned => Text::NotVerified.into(),
+        Some(device) => Text::UntrustedDevice.with("device", one_line(device, 40)),
         None => Text::UntrustedSender.into(),
     };
     one.notice_once("trust", &about, &one.event.id, &phrase)?;

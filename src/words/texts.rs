@@ -67,6 +67,7 @@ texts! {
     AdminsOnly "admins_only" Notice ["command"]
     UntrustedDevice "untrusted_device" Notice ["device"]
     UntrustedSender "untrusted_sender" Notice []
+    NotVerified "not_verified" Notice []
     RoomNotEncrypted "room_not_encrypted" Notice []
     Unreadable "unreadable" Notice []
     EditUnheard "edit_unheard" Notice []

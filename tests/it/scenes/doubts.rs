@@ -39,11 +39,36 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     room.says_on("@ann", "LAPTOP", Trust::Network, "four").await;
     room.says_on("@ann", "LAPTOP", Trust::CrossSigned, "five").await;
 
-    assert_snapshot!(room.settled().await, @"");
-    assert!(other.settled().await.is_empty(), "it is about the device, not about the room");
+    let shown = room.settled().await;
+    for device in ["PHONE", "LAPTOP"] {
+        assert_eq!(shown.matches(&format!("the device `{device}` is not signed")).count(), 1, "{shown}");
+    }
+    assert!(shown.contains("enter your recovery key") && shown.contains("bot   ok"), "{shown}");
+    assert_eq!(other.settled().await, "@ann  three\n", "it is about the device, not about the room");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
     assert_eq!(logged.with("a device is not trusted").len(), 2);
-    assert_snapshot!(rules_of(&gateway).await, @"");
+    assert_snapshot!(rules_of(&gateway).await, @"
+    @ann:test message false (untrusted)
+    @ann:test message false (untrusted)
+    @ann:test message false (untrusted)
+    @ann:test message false (untrusted)
+    @ann:test message true (listed)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_verified_is_told_whom_to_ask() {
+    let people: BTreeSet<UserId> = ["@ann:test".into()].into();
+    let rules = AccountRules::listed(Lists { people, trust: Some(Trust::Verified), ..Lists::default() });
+    let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
+    let room = gateway.room();
+    room.says_on("@ann", "PHONE", Trust::CrossSigned, "hello?").await;
+    assert_snapshot!(room.settled().await, @"
+    @ann  hello?
+    note  I did not read this: whoever runs me has not verified you yet. Please ask them to; they do it with `talaria matrix verify`. Then send it again.
+    ");
+    room.says_on("@ann", "PHONE", Trust::Verified, "hello!").await;
+    assert!(room.settled().await.contains("bot   ok"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +111,14 @@ async fn a_room_without_encryption_is_told_why_nobody_is_answered_there() {
     let asked = room.says("@ann", "last try").await;
     room.edits("@ann", &asked, "really").await;
 
-    assert_snapshot!(room.settled().await, @"");
+    assert_snapshot!(room.settled().await, @"
+    @ann  hello?
+    @bob  hello??
+    @ann  /help
+    @eve  me too
+    @ann  last try
+    note  I answer only in encrypted rooms, so that nobody on the way can read along. Turn on encryption in the settings of this room, then write again; or write to me in an encrypted room.
+    ");
     assert!(gateway.agent_itself().heard().is_empty());
     let other = gateway.room();
     other.says("@ann", "and here?").await;

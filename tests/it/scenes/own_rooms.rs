@@ -30,6 +30,11 @@ async fn a_rooms_own_list_replaces_the_others_but_not_the_admins() {
         direct.settled().await;
     }
     let heard: Vec<_> = gateway.agent_itself().heard().into_iter().map(|heard| heard.prompt).collect();
-    insta::assert_snapshot!(heard.join("\n"), @"");
+    insta::assert_snapshot!(heard.join("\n"), @r#"
+    hello
+    "bob" (@bob:test): hello
+    "root" (@root:test): hello
+    hello
+    "#);
     assert!(!room.invites("@ann").await && room.invites("@bob").await && direct.invites("@ann").await);
 }
