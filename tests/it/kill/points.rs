@@ -19,6 +19,7 @@ const fn point(name: &'static str, reached: u32) -> Point {
 /// The points. A test holds this table against the source.
 pub const POINTS: &[Point] = &[
     point("accept.received", 3),
+    point("sync.before_inbox", 3),
     point("accept.committed", 3),
     point("turn.taken", 3),
     point("turn.prepared", 3),
