@@ -9,6 +9,7 @@ mod cursor;
 mod doors;
 mod filter;
 mod gap;
+mod history;
 mod lookup;
 mod mention;
 mod parked;

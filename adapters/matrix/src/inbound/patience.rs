@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use matrix_sdk::HttpError;
 use matrix_sdk::config::RequestConfig;
+use matrix_sdk::{Client, HttpError};
 use talaria_platform::ErrorKind;
 
 use crate::error::kind_of;
@@ -15,6 +15,11 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(10);
 /// How long one request may take. Pages of history are prepared by asking other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
+
+/// Faults of the homeserver after which we ask whether it is the room.
+const FAULTS: u32 = 6;
+/// How long that question may take.
+const PROBE: Duration = Duration::from_secs(10);
 
 /// How often something failed in a row.
 #[derive(Debug, Default)]
@@ -42,11 +47,37 @@ impl Patience {
 }
 
 /// Repeats a request for as long as waiting may help. Ends with an error only if it does not.
-pub(super) async fn insist<T, F>(what: &'static str, mut request: impl FnMut() -> F) -> Result<T, HttpError>
+pub(super) async fn insist<T, F>(what: &'static str, request: impl FnMut() -> F) -> Result<T, HttpError>
+where
+    F: Future<Output = Result<T, HttpError>>,
+{
+    repeat(what, request, None).await
+}
+
+/// The same about one room. A room that a homeserver stumbles over again and again, while it answers everything else,
+/// must not end the reading of all others.
+pub(super) async fn insist_on_room<T, F>(
+    client: &Client,
+    what: &'static str,
+    request: impl FnMut() -> F,
+) -> Result<T, HttpError>
+where
+    F: Future<Output = Result<T, HttpError>>,
+{
+    repeat(what, request, Some(client)).await
+}
+
+/// With a `probe`, the rest of the homeserver is looked at when this fails again and again.
+async fn repeat<T, F>(
+    what: &'static str,
+    mut request: impl FnMut() -> F,
+    probe: Option<&Client>,
+) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
 {
     let mut patience = Patience::default();
+    let mut faults = 0;
     loop {
         let error = match request().await {
             Ok(value) => return Ok(value),
@@ -58,6 +89,16 @@ where
                 return Err(error);
             }
         };
+        // An answer, and not that we ask too often.
+        if after.is_none() && error.as_client_api_error().is_some() {
+            faults += 1;
+        }
+        if faults >= FAULTS
+            && let Some(client) = probe
+            && matches!(tokio::time::timeout(PROBE, client.whoami()).await, Ok(Ok(_)))
+        {
+            return Err(error);
+        }
         tracing::debug!(what, %error, "the homeserver is asked again");
         tokio::time::sleep(patience.next(after)).await;
     }

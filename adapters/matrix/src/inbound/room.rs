@@ -8,14 +8,11 @@ use matrix_sdk::ruma::OwnedRoomId;
 use matrix_sdk::ruma::events::direct::DirectEventContent;
 use talaria_platform::{Error, Event, EventId, EventKind};
 
-use super::gap::{self, is_arrival_of, is_message_to};
+use super::history::{cut_before_arrival, cut_old, has_arrival};
 use super::translate::{About, Outcome, moved};
 use super::update::Update;
 use super::wire::{self, Change, What};
-use super::{Reader, people, store_failed};
-
-/// Messages older than this are not answered when we come back: nobody waits for that any more.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+use super::{Reader, gap, people, store_failed};
 
 /// What one response comes to.
 #[derive(Default)]
@@ -63,34 +60,21 @@ impl Reader<'_> {
     ) -> Result<(), Error> {
         let own = &self.account.own;
         let Update { limited, before, mut events, state, .. } = update;
-        let is_arrival = |event: &TimelineEvent| is_arrival_of(own, event.raw().json().get());
         let (mut missed, mut open) = (0, false);
         if limited
-            && !events.iter().any(is_arrival)
+            && !has_arrival(own, &events)
             && let (Some(before), Some(since)) = (&before, from.since)
         {
             let gap = gap::fill(room, own, before, since).await?;
             (missed, open) = (gap.missed, gap.open);
             events.splice(..0, gap.events);
         }
-        // What was said before we came is not for us, and who is there has to be found out.
-        if let Some(arrival) = events.iter().rposition(is_arrival) {
-            let id = events.drain(..=arrival).next_back().and_then(|event| event.event_id());
+        // Who is there has to be found out; nothing was missed by whoever was not there.
+        if let Some(arrival) = cut_before_arrival(own, &mut events) {
             (missed, open) = (0, false);
-            if let Some(id) = id {
-                news.events.extend(people::all_here(&self.account.client, room, about, id.as_str()).await?);
-            }
+            news.events.extend(people::all_here(&self.account.client, room, about, &arrival).await?);
         }
-        let mut old = 0;
-        if from.away || limited {
-            events.retain(|event| {
-                let is_old = is_old(event);
-                if is_old && is_message_to(own, event.raw().json().get()) {
-                    old += 1;
-                }
-                !is_old
-            });
-        }
+        let old = if from.away || limited { cut_old(own, &mut events) } else { 0 };
         if missed + old > 0 {
             let first = events.first().and_then(TimelineEvent::event_id).map(|id| id.to_string());
             let mark = before.or(first).or(from.since.map(str::to_owned)).unwrap_or_default();
@@ -123,17 +107,6 @@ impl Reader<'_> {
         let content = content.ok().flatten().and_then(|raw| raw.deserialize().ok()).unwrap_or_default();
         content.0.into_values().flatten().collect()
     }
-}
-
-/// Whether something was said, by the homeserver's clock, longer than a day ago. Who came and went and what was
-/// deleted stays true however long ago it was.
-fn is_old(event: &TimelineEvent) -> bool {
-    wire::read(event.raw().json().get()).is_some_and(|event| match event.what {
-        What::Said(_) | What::Edited { .. } | What::Reacted { .. } | What::Sealed { .. } => {
-            event.age.is_some_and(|age| age > DAY_MS)
-        }
-        What::Deleted { .. } | What::Member { .. } | What::Upgraded { .. } | What::Nothing => false,
-    })
 }
 
 /// Somebody who is no longer in the room, by a state event.
