@@ -7,6 +7,7 @@
 //! - [`answer`] L1: a whole answer through the whole core costs linear work.
 //! - [`relay`] R1: the gateway beside a reader that throws away what it reads. [`idle`] R5: memory.
 //! - [`durable`] D1 D3: the store.
+//! - [`matrix`] M1 M2: what an answer costs to show in a Matrix room, in work and in bytes.
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
 //!
 //! `quick` leaves out what takes minutes or a quiet machine (R1 R5 D1) and is what CI runs.
@@ -19,6 +20,7 @@ mod count;
 mod durable;
 mod edits;
 mod idle;
+mod matrix;
 mod reading;
 mod relay;
 mod room;
@@ -41,7 +43,7 @@ enum Scale {
 }
 
 /// Every gate, and whether it is part of `quick`.
-const GATES: [(&str, bool); 12] = [
+const GATES: [(&str, bool); 14] = [
     ("P1", true),
     ("P2", true),
     ("P4", true),
@@ -54,6 +56,8 @@ const GATES: [(&str, bool); 12] = [
     ("E1", true),
     ("E2", true),
     ("E3", true),
+    ("M1", true),
+    ("M2", true),
 ];
 
 /// The first argument of a process that this program starts of itself.
@@ -114,6 +118,8 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "R5" => idle::memory(),
         "D1" => durable::group_commit(),
         "D3" => durable::long_history(),
+        "M1" => matrix::growth(),
+        "M2" => matrix::size(),
         _ => Ok(edits::run(gate)),
     }
 }
@@ -122,6 +128,7 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
 fn role(words: &[String]) -> anyhow::Result<()> {
     match words[0].as_str() {
         "answer" => answer::role_of(words),
+        "matrix" => matrix::role_of(words),
         "server" => relay::server(),
         "raw" => relay::raw(words),
         "relay" => relay::relay(words),

@@ -9,9 +9,12 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 use talaria_platform::{Body, BodyKind, EventId, MessageId, Place};
 
-/// The largest content, as JSON. An event of a room may have 65,536 bytes; encrypted content grows by a third, and
-/// about 3,000 are left for keys, signatures and the event's own references.
-pub(super) const LARGEST: usize = 46_000;
+/// The most bytes that an event of a room may have, with everything that homeservers add to it.
+pub(super) const EVENT: usize = 65_536;
+
+/// What an event has beside what it says: its references to others, hashes, signatures, sender, and the names of our
+/// keys. Twenty references and two signatures make about 2,500 bytes.
+const ENVELOPE: usize = 3_500;
 
 /// Characters of an edit's fallback.
 const FALLBACK: usize = 60;
@@ -85,12 +88,28 @@ fn fitting(
 ) -> Result<String, TooLarge> {
     if let Some(html) = html {
         let content = Value::from(make(Some(&html))).to_string();
-        if content.len() <= LARGEST {
+        if fits(&content) {
             return Ok(content);
         }
     }
     let content = Value::from(make(None)).to_string();
-    if content.len() <= LARGEST { Ok(content) } else { Err(TooLarge(content.len())) }
+    if fits(&content) { Ok(content) } else { Err(TooLarge(content.len())) }
+}
+
+/// Whether an event can carry this, encrypted. Where it is not, there would be room for more; nobody needs it.
+fn fits(content: &str) -> bool {
+    sealed(content.len()) + ENVELOPE <= EVENT
+}
+
+/// The bytes of content once it is encrypted: wrapped with its type and room, filled up to whole blocks, signed, and
+/// written in letters.
+pub(super) fn sealed(content: usize) -> usize {
+    /// The wrapping with the longest id that a room can have.
+    const WRAPPING: usize = 310;
+    /// Version, message number and length before it, authentication and signature behind.
+    const AROUND: usize = 16 + 8 + 64;
+    let blocks = (content + WRAPPING) / 16 + 1;
+    (blocks * 16 + AROUND).div_ceil(3) * 4
 }
 
 fn words(kind: BodyKind, text: &str, html: Option<&str>) -> Map<String, Value> {
@@ -148,6 +167,8 @@ pub(super) fn legible(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use matrix_sdk::encryption::vodozemac::megolm::{GroupSession, SessionConfig};
+
     use super::super::html::render;
     use super::*;
 
@@ -197,9 +218,48 @@ mod tests {
         let place = Place::room("!r");
         let text = "*<* ".repeat(5_000);
         let sent = message(&place, &body(BodyKind::Answer, &text), render(&text)).unwrap();
-        assert!(!sent.contains("formatted_body") && sent.len() <= LARGEST);
-        let text = "x".repeat(LARGEST);
+        assert!(!sent.contains("formatted_body") && fits(&sent));
+        let text = "x".repeat(EVENT);
         assert!(message(&place, &body(BodyKind::Answer, &text), None).is_err());
+    }
+
+    #[test]
+    fn what_fits_is_what_an_event_can_carry() {
+        let mut session = GroupSession::new(SessionConfig::version_1());
+        let room = format!("!{}", "r".repeat(254));
+        let mut largest = 0;
+        for length in (0..50_000).step_by(997) {
+            let content = json!({ "body": "x".repeat(length) }).to_string();
+            let payload = format!(r#"{{"type":"m.room.message","content":{content},"room_id":"{room}"}}"#);
+            let ciphertext = session.encrypt(payload).to_base64();
+            let counted = sealed(content.len());
+            assert!((ciphertext.len()..ciphertext.len() + 60).contains(&counted), "{length}: {counted}");
+            if fits(&content) {
+                largest = event(&room, &ciphertext).len();
+            }
+        }
+        assert!((62_000..=EVENT).contains(&largest), "{largest}");
+    }
+
+    /// An event as homeservers hand it to each other, with about as much around it as there can be.
+    fn event(room: &str, ciphertext: &str) -> String {
+        let ids = |count: usize| (0..count).map(|id| format!("${id:043}")).collect::<Vec<_>>();
+        json!({
+            "auth_events": ids(12), "prev_events": ids(20), "depth": 1_000_000, "origin_server_ts": 1_700_000_000_000u64,
+            "hashes": { "sha256": "h".repeat(43) }, "room_id": room, "sender": format!("@{}", "s".repeat(60)),
+            "signatures": { "a.homeserver.example.org": { "ed25519:a_key_id": "s".repeat(86) } },
+            "type": "m.room.encrypted",
+            "unsigned": { "age_ts": 1_700_000_000_000u64 },
+            "content": {
+                "algorithm": "m.megolm.v1.aes-sha2", "ciphertext": ciphertext, "device_id": "DEVICEDEVICE",
+                "sender_key": "k".repeat(43), "session_id": "s".repeat(43),
+                "m.relates_to": {
+                    "rel_type": "m.thread", "event_id": format!("${}", "t".repeat(43)), "is_falling_back": false,
+                    "m.in_reply_to": { "event_id": format!("${}", "r".repeat(43)) },
+                },
+            },
+        })
+        .to_string()
     }
 
     #[test]
