@@ -8,7 +8,7 @@ use talaria_platform::Inbox;
 use tokio::sync::watch;
 
 use crate::login::Opened;
-use crate::outbound::Drafts;
+use crate::outbound::{Drafts, Uploads};
 use crate::rooms::Rooms;
 use crate::settings::Settings;
 
@@ -26,6 +26,8 @@ pub(crate) struct Account {
     pub rooms: Rooms,
     /// Answers that grow at present, as far as they are rendered.
     pub drafts: Drafts,
+    /// Files of messages that are not sent yet.
+    pub uploads: Uploads,
     /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
     pub synced: watch::Sender<bool>,
     /// The device and its session. Holds the lock on the account's folder for as long as anybody uses the account.
@@ -43,6 +45,7 @@ impl Account {
             inbox,
             rooms,
             drafts: Drafts::default(),
+            uploads: Uploads::default(),
             synced: watch::Sender::new(false),
             opened,
         }

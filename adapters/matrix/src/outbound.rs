@@ -1,7 +1,7 @@
 //! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
 //!
 //! `content` says what a message says and `html` what its Markdown looks like, `draft` remembers the beginning of
-//! answers that grow, `files` uploads, `recipients` says who can read. Nothing is tried twice here and nothing waits
+//! answers that grow, `files` and `uploads` bring files along, `recipients` says who can read. Nothing is tried twice here and nothing waits
 //! for a rate limit: the core does that. A message is known by its [`SendKey`], which is the transaction id: for the
 //! same device, the homeserver answers the same key with the message that is there.
 
@@ -11,6 +11,7 @@ mod files;
 mod html;
 mod picture;
 mod recipients;
+mod uploads;
 
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ use crate::error::from_write;
 use crate::rooms::Speech;
 
 pub(crate) use draft::Drafts;
-#[allow(unused_imports, reason = "`login` builds the client with them")]
 pub(crate) use recipients::{decryption, recipients};
+pub(crate) use uploads::Uploads;
 
 /// For one message, with everything that has to happen before it: keys are asked for and sent. A little less than
 /// the core waits, so that the log says what was late.
@@ -58,13 +59,18 @@ pub(crate) async fn send(
         let content = match body.files.as_slice() {
             [] => content::message(place, &body, html),
             [file] => {
-                let about = files::upload(account, file, speech).await?;
+                let upload = || files::upload(account.client.clone(), file.clone(), speech);
+                let about = account.uploads.content(key, speech, upload).await?;
                 content::file(place, &body, html, &about)
             }
             // The core sends a message for each.
             _ => return Err(Error::new(ErrorKind::Rejected, "more than one file in a message")),
         };
-        post(&room, "m.room.message", key, content.map_err(rejected)?, speech).await
+        let sent = post(&room, "m.room.message", key, content.map_err(rejected)?, speech).await?;
+        if !body.files.is_empty() {
+            account.uploads.forget(key, speech);
+        }
+        Ok(sent)
     })
     .await
 }
@@ -210,6 +216,10 @@ fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error
 
 #[cfg(test)]
 mod tests {
+    use matrix_sdk::encryption::vodozemac::megolm::{GroupSession, SessionConfig};
+    use serde_json::json;
+
+    use super::content::{EVENT, fits, sealed};
     use super::*;
 
     #[test]
@@ -220,5 +230,44 @@ mod tests {
         for text in ["", "yes", "the password", "1", "👀 secret", &"👀".repeat(9)] {
             assert!(!is_mark(text), "{text}");
         }
+    }
+
+    #[test]
+    fn what_fits_is_what_an_event_can_carry() {
+        let mut session = GroupSession::new(SessionConfig::version_1());
+        let room = format!("!{}", "r".repeat(254));
+        let mut largest = 0;
+        for length in (0..50_000).step_by(997) {
+            let content = json!({ "body": "x".repeat(length) }).to_string();
+            let payload = format!(r#"{{"type":"m.room.message","content":{content},"room_id":"{room}"}}"#);
+            let ciphertext = session.encrypt(payload).to_base64();
+            let counted = sealed(content.len());
+            assert!((ciphertext.len()..ciphertext.len() + 60).contains(&counted), "{length}: {counted}");
+            if fits(&content) {
+                largest = event(&room, &ciphertext).len();
+            }
+        }
+        assert!((62_000..=EVENT).contains(&largest), "{largest}");
+    }
+
+    /// An event as homeservers hand it to each other, with about as much around it as there can be.
+    fn event(room: &str, ciphertext: &str) -> String {
+        let ids = |count: usize| (0..count).map(|id| format!("${id:043}")).collect::<Vec<_>>();
+        json!({
+            "auth_events": ids(12), "prev_events": ids(20), "depth": 1_000_000, "origin_server_ts": 1_700_000_000_000u64,
+            "hashes": { "sha256": "h".repeat(43) }, "room_id": room, "sender": format!("@{}", "s".repeat(60)),
+            "signatures": { "a.homeserver.example.org": { "ed25519:a_key_id": "s".repeat(86) } },
+            "type": "m.room.encrypted",
+            "unsigned": { "age_ts": 1_700_000_000_000u64 },
+            "content": {
+                "algorithm": "m.megolm.v1.aes-sha2", "ciphertext": ciphertext, "device_id": "DEVICEDEVICE",
+                "sender_key": "k".repeat(43), "session_id": "s".repeat(43),
+                "m.relates_to": {
+                    "rel_type": "m.thread", "event_id": format!("${}", "t".repeat(43)), "is_falling_back": false,
+                    "m.in_reply_to": { "event_id": format!("${}", "r".repeat(43)) },
+                },
+            },
+        })
+        .to_string()
     }
 }

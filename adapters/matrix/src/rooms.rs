@@ -22,7 +22,7 @@ pub(crate) struct Rooms {
 }
 
 /// How something may be said in a room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Speech {
     /// Encrypted; the room is noted.
     Encrypted,

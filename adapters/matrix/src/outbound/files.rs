@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::time::Duration;
 
+use matrix_sdk::Client;
 use matrix_sdk::ruma::OwnedMxcUri;
 use matrix_sdk::ruma::api::client::media::create_content;
 use matrix_sdk::ruma::events::room::EncryptedFile;
@@ -12,43 +13,42 @@ use talaria_platform::{Error, ErrorKind, File};
 
 use super::content::FileContent;
 use super::{once, picture, rejected};
-use crate::account::Account;
 use crate::error::from_http;
 use crate::media::base_name;
 use crate::rooms::Speech;
 
-/// For one upload. The core gives up earlier if it wants to.
+/// For one upload, however often its message is tried meanwhile.
 const UPLOAD: Duration = Duration::from_secs(300);
 
-/// Uploads a file and says what a message has to say about it. If the message is then sent again, the file is uploaded
-/// again; what counts is the message, and that is there once.
+/// Uploads a file and says what a message has to say about it.
 pub(super) async fn upload(
-    account: &Account,
-    file: &File,
+    client: Client,
+    file: File,
     speech: Speech,
 ) -> Result<FileContent<'static>, Error> {
-    let mut info = json!({ "mimetype": file.mime, "size": file.content.len() });
-    let msgtype = msgtype(&file.mime);
+    let File { name, mime, content } = file;
+    let mut info = json!({ "mimetype": mime, "size": content.len() });
+    let msgtype = msgtype(&mime);
     if msgtype == "m.image"
-        && let Some((width, height)) = picture::size(&file.content)
+        && let Some((width, height)) = picture::size(&content)
     {
         info["w"] = width.into();
         info["h"] = height.into();
     }
     let source = match speech {
         Speech::Plain => {
-            let uri = put(account, file.content.clone(), &file.mime).await?;
+            let uri = put(&client, content, &mime).await?;
             ("url", Value::from(uri.as_str()))
         }
         Speech::Encrypted => {
-            let (sealed, keys) = seal(file.content.clone()).await?;
+            let (sealed, keys) = seal(content).await?;
             // Neither its type nor its name: the homeserver needs to know neither.
-            let uri = put(account, sealed, "application/octet-stream").await?;
+            let uri = put(&client, sealed, "application/octet-stream").await?;
             let file = EncryptedFile::new(uri, keys.encryption_info, keys.hashes);
             ("file", serde_json::to_value(file).map_err(rejected)?)
         }
     };
-    Ok(FileContent { msgtype, name: base_name(&file.name).into(), info, source })
+    Ok(FileContent { msgtype, name: base_name(&name).into(), info, source })
 }
 
 /// Only what clients show as it is. Anything else, SVG above all, is a file to be opened by somebody's decision.
@@ -61,10 +61,10 @@ fn msgtype(mime: &str) -> &'static str {
     }
 }
 
-async fn put(account: &Account, content: Vec<u8>, mime: &str) -> Result<OwnedMxcUri, Error> {
+async fn put(client: &Client, content: Vec<u8>, mime: &str) -> Result<OwnedMxcUri, Error> {
     let mut request = create_content::v3::Request::new(content);
     request.content_type = Some(mime.to_owned());
-    let sent = account.client.send(request).with_request_config(once(UPLOAD)).await;
+    let sent = client.send(request).with_request_config(once(UPLOAD)).await;
     sent.map(|response| response.content_uri).map_err(from_http)
 }
 

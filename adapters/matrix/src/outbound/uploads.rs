@@ -1,0 +1,158 @@
+//! Uploads that outlive the request they are for.
+//!
+//! The core waits for a message for half a minute, and a large file over a slow line takes longer. So an upload goes
+//! on by itself, and when the core sends the same message again it finds what became of it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria_platform::{Error, ErrorKind, SendKey};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::content::FileContent;
+use crate::rooms::Speech;
+
+/// How long one try waits for its upload; the message itself has to be sent, too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Uploads that are remembered. The core sends one message after the other in a room, so this is many rooms.
+const MOST: usize = 32;
+
+/// What an upload is for. What was uploaded for a plain room is never used for an encrypted one.
+type Purpose = (SendKey, Speech);
+
+/// The uploads of an account that no message shows yet.
+#[derive(Default)]
+pub(crate) struct Uploads {
+    open: Mutex<HashMap<Purpose, Upload>>,
+}
+
+enum Upload {
+    Running(JoinHandle<Result<FileContent<'static>, Error>>),
+    Done(FileContent<'static>),
+}
+
+impl Uploads {
+    /// What a message says of its file, once that is uploaded. Begins the upload unless an earlier try did.
+    pub(super) async fn content<W>(
+        &self,
+        key: &SendKey,
+        speech: Speech,
+        begin: impl FnOnce() -> W,
+    ) -> Result<FileContent<'static>, Error>
+    where
+        W: Future<Output = Result<FileContent<'static>, Error>> + Send + 'static,
+    {
+        let purpose = (key.clone(), speech);
+        let known = self.open().remove(&purpose);
+        let content = match known {
+            Some(Upload::Done(content)) => content,
+            running => {
+                let mut running = match running {
+                    Some(Upload::Running(running)) => running,
+                    Some(Upload::Done(_)) | None => tokio::spawn(begin()),
+                };
+                match timeout(PATIENCE, &mut running).await {
+                    Ok(ended) => ended.map_err(again)??,
+                    Err(late) => {
+                        self.keep(purpose, Upload::Running(running));
+                        return Err(again(late));
+                    }
+                }
+            }
+        };
+        self.keep(purpose, Upload::Done(content.clone()));
+        Ok(content)
+    }
+
+    /// The message is there.
+    pub(super) fn forget(&self, key: &SendKey, speech: Speech) {
+        self.open().remove(&(key.clone(), speech));
+    }
+
+    fn keep(&self, purpose: Purpose, upload: Upload) {
+        let mut open = self.open();
+        if open.len() >= MOST
+            && let Some(any) = open.keys().next().cloned()
+            && let Some(Upload::Running(task)) = open.remove(&any)
+        {
+            task.abort();
+        }
+        open.insert(purpose, upload);
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Purpose, Upload>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Uploads {
+    fn drop(&mut self) {
+        for upload in self.open().values() {
+            if let Upload::Running(task) = upload {
+                task.abort();
+            }
+        }
+    }
+}
+
+fn again(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Retry { after: None }, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn content() -> FileContent<'static> {
+        FileContent { msgtype: "m.file", name: "a".into(), info: Value::Null, source: ("url", Value::Null) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_upload_is_made_once_however_often_its_message_is_tried() {
+        let uploads = Uploads::default();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let key = SendKey::new("a");
+        let count = begun.clone();
+        let slow = || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                tokio::time::sleep(Duration::from_secs(50)).await;
+                Ok(content())
+            }
+        };
+        for _ in 0..2 {
+            let late = uploads.content(&key, Speech::Encrypted, slow).await;
+            assert_eq!(late.err().map(|error| error.kind()), Some(ErrorKind::Retry { after: None }));
+        }
+        for _ in 0..2 {
+            assert!(
+                uploads.content(&key, Speech::Encrypted, slow).await.is_ok(),
+                "and again until it is sent"
+            );
+        }
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
+
+        uploads.forget(&key, Speech::Encrypted);
+        assert!(uploads.open().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_upload_is_begun_again_and_a_plain_one_is_not_used_where_it_must_be_encrypted() {
+        let uploads = Uploads::default();
+        let key = SendKey::new("a");
+        let failed = uploads.content(&key, Speech::Plain, || async { Err(ErrorKind::Rejected.into()) }).await;
+        assert_eq!(failed.err().map(|error| error.kind()), Some(ErrorKind::Rejected));
+        assert!(uploads.content(&key, Speech::Plain, || async { Ok(content()) }).await.is_ok());
+        let other =
+            uploads.content(&key, Speech::Encrypted, || async { Err(ErrorKind::Rejected.into()) }).await;
+        assert!(other.is_err());
+    }
+}
