@@ -52,7 +52,7 @@ pub enum MatrixCommand {
         /// One step only [default: walk through it]
         #[command(subcommand)]
         step: Option<VerifyStep>,
-        /// How it is printed
+        /// How the list is printed
         #[command(flatten)]
         output: Output,
     },
@@ -76,27 +76,25 @@ pub enum MatrixCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum VerifyStep {
     /// List those that wait
-    List,
+    List(Output),
     /// Begin, and show the pictures
-    Accept {
-        /// Which, from the list
-        id: String,
-    },
+    Accept(Chosen),
     /// The pictures are the same on both sides
-    Confirm {
-        /// Which, from the list
-        id: String,
-    },
+    Confirm(Chosen),
     /// They are not: somebody is in between
-    Mismatch {
-        /// Which, from the list
-        id: String,
-    },
+    Mismatch(Chosen),
     /// Break it off
-    Cancel {
-        /// Which, from the list
-        id: String,
-    },
+    Cancel(Chosen),
+}
+
+/// A verification.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct Chosen {
+    /// Which, from the list
+    id: String,
+    /// How it is printed
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Carries out a command.
@@ -148,19 +146,17 @@ impl MatrixArgs {
                 walk::through(desk, &self.account).await
             }
             MatrixCommand::Verify { step, output } => {
-                let (id, answer) = match step {
-                    None | Some(VerifyStep::List) => {
-                        let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
-                        return Ok((output.show(&list, show::verifications)?, true));
-                    }
-                    Some(VerifyStep::Accept { id }) => (id.clone(), Answer::Accept),
-                    Some(VerifyStep::Confirm { id }) => (id.clone(), Answer::Match),
-                    Some(VerifyStep::Mismatch { id }) => (id.clone(), Answer::Differ),
-                    Some(VerifyStep::Cancel { id }) => (id.clone(), Answer::Cancel),
+                let (chosen, answer) = match step {
+                    Some(VerifyStep::Accept(chosen)) => (chosen, Answer::Accept),
+                    Some(VerifyStep::Confirm(chosen)) => (chosen, Answer::Match),
+                    Some(VerifyStep::Mismatch(chosen)) => (chosen, Answer::Differ),
+                    Some(VerifyStep::Cancel(chosen)) => (chosen, Answer::Cancel),
+                    Some(VerifyStep::List(output)) => return self.list(desk, *output).await,
+                    None => return self.list(desk, *output).await,
                 };
-                let asked = VerifyAsked { account: self.account.clone(), id, answer };
+                let asked = VerifyAsked { account: self.account.clone(), id: chosen.id.clone(), answer };
                 let verification: Verification = desk.post("/matrix/verify", &asked).await?;
-                Ok((output.show(&verification, show::verification)?, true))
+                Ok((chosen.output.show(&verification, show::verification)?, true))
             }
             MatrixCommand::Logout { .. } => Err(Problem::new(
                 StatusCode::CONFLICT,
@@ -168,6 +164,12 @@ impl MatrixArgs {
                 "stop it first, then log out",
             )),
         }
+    }
+
+    async fn list(&self, desk: &Desk, output: Output) -> Done {
+        let asked = AccountAsked { account: self.account.clone() };
+        let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
+        Ok((output.show(&list, show::verifications)?, true))
     }
 
     /// Nothing runs, so the account is opened here.

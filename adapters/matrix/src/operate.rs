@@ -141,7 +141,7 @@ pub(crate) async fn status_of(opened: &Opened) -> Status {
         recovery_key: key.exists().then(|| key.display().to_string()),
         rooms: rooms.len(),
         encrypted,
-        verifications: encryption::verify::list(opened).await.len(),
+        verifications: encryption::verify::list(opened).await.iter().filter(|one| one.is_open()).count(),
     }
 }
 

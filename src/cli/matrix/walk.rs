@@ -31,8 +31,7 @@ pub(super) async fn through(desk: &Desk, account: &Option<String>) -> Done {
     let mut said = false;
     let mut one = loop {
         let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
-        let open = |one: &Verification| !matches!(one.stage, Stage::Done | Stage::Cancelled(_));
-        if let Some(one) = list.verifications.into_iter().find(open) {
+        if let Some(one) = list.verifications.into_iter().find(Verification::is_open) {
             break one;
         }
         if !said {

@@ -54,6 +54,16 @@ pub struct Verification {
     pub numbers: Option<(u16, u16, u16)>,
 }
 
+impl Verification {
+    /// Whether somebody still has to do something.
+    pub fn is_open(&self) -> bool {
+        match self.stage {
+            Stage::Asked | Stage::Accepted | Stage::Compare | Stage::Confirmed => true,
+            Stage::Done | Stage::Cancelled(_) => false,
+        }
+    }
+}
+
 /// How far a verification is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
