@@ -17,6 +17,9 @@ use crate::support::shown::Shown;
 /// Kills in one room: more questions than a few in quick succession look like a program's.
 const KILLS_IN_A_ROOM: usize = 6;
 
+/// How often a kill is tried.
+const TRIES: usize = 5;
+
 /// Where it dies, and for the how many-th time it gets there.
 type Point = (&'static str, u32);
 
@@ -70,35 +73,46 @@ async fn kills(points: &[Point], few: usize, many: usize) {
     let kills = if full() { many } else { few };
     let mut asked = Vec::new();
     let mut room = String::new();
-    for kill in 0..kills {
-        gateway.lives_on();
-        gateway.starts();
-        if kill % KILLS_IN_A_ROOM == 0 {
+    for (number, kill) in (0..kills).flat_map(|kill| [kill; TRIES]).enumerate() {
+        if asked.iter().any(|(_, _, _, _, done)| *done == kill) {
+            continue;
+        }
+        if number % (TRIES * KILLS_IN_A_ROOM) == 0 {
+            gateway.starts();
             room = ann.makes_room(DIRECT, &[&bot.id]).await;
             ann.says(&room, &format!("warm-up {kill}")).await;
             ann.reads(&room, &bot.id, &full_text(&format!("warm-up {kill}"))).await;
+            gateway.stops().await;
         }
-        gateway.stops().await;
 
         let (point, time) = points[kill % points.len()];
         gateway.dies_at(point, time);
-        let prompt = format!("question {kill}");
+        let prompt = format!("question {number}");
         let question = ann.says(&room, &prompt).await;
         gateway.starts();
-        let ended = gateway.ended().await;
-        assert_eq!(ended.code, -1, "it should have died at {point}\n{}", ended.err);
+        let text = full_text(&prompt);
+        let died = tokio::select! {
+            () = gateway.process().dies() => true,
+            // On a machine that does much else an answer may come without any edit to die after.
+            _ = ann.reads(&room, &bot.id, &text) => false,
+        };
+        if died {
+            gateway.ended().await;
+            gateway.lives_on();
+            gateway.starts();
+            ann.reads(&room, &bot.id, &text).await;
+            asked.push((room.clone(), question, prompt, point, kill));
+        }
         gateway.lives_on();
-        gateway.starts();
-        ann.reads(&room, &bot.id, &full_text(&prompt)).await;
-        asked.push((room.clone(), question, prompt, point));
         gateway.stops().await;
     }
+    assert_eq!(asked.len(), kills, "it should have died at every point");
 
     // Whatever might still come has come when something later is answered.
     gateway.starts();
     ann.says(&room, "the end").await;
     ann.reads(&room, &bot.id, &full_text("the end")).await;
-    for (room, question, prompt, point) in asked {
+    for (room, question, prompt, point, _) in asked {
         let of = |message: &&Shown| message.sender == bot.id && message.reply_to.as_ref() == Some(&question);
         let shown = ann.shows(&room);
         let answers: Vec<_> = shown.iter().filter(of).collect();

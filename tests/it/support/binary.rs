@@ -187,6 +187,12 @@ impl Process {
         kill_process(self.pid, signal).unwrap();
     }
 
+    /// Waits until it is no longer there.
+    pub async fn dies(&mut self) {
+        let died = self.code.wait_for(Option::is_some);
+        assert!(tokio::time::timeout(PATIENCE, died).await.is_ok(), "it should have died\n{}", self.so_far());
+    }
+
     /// Waits for its end. Whatever the test is about, it must not have panicked.
     pub async fn ended(mut self) -> Ended {
         let end = tokio::time::timeout(PATIENCE, self.code.wait_for(Option::is_some)).await;
