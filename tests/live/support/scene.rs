@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fresh;
 use super::gateway::Gateway;
 use super::homeserver::{Account, Homeserver};
 use super::person::{DIRECT, Person, With};
@@ -57,9 +58,10 @@ impl Scene {
 
     /// Ann asks something, the answer comes: whatever the bot was doing before is done.
     pub async fn settles(&self, room: &str) {
-        self.upstream.answers(Answer::says(["settled"]));
+        let answer = fresh("settled");
+        self.upstream.answers(Answer::says([answer.as_str()]));
         self.ann.says(room, "is everything done?").await;
-        self.reads(room, "settled").await;
+        self.reads(room, &answer).await;
     }
 
     /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.
