@@ -82,6 +82,7 @@ impl Reader<'_> {
         let mut patience = Patience::default();
         // The first response after a pause brings what happened meanwhile, and must not wait for more.
         let mut away = true;
+        let mut refused = 0;
         loop {
             let response = match sync::next(&self.account.client, &since, !away).await {
                 Ok(response) => response,
@@ -94,13 +95,16 @@ impl Reader<'_> {
                     tokio::time::sleep(patience.next(after)).await;
                     continue;
                 }
-                // Somebody may have put the homeserver back to an older state. Once: a homeserver that does not know
-                // its own positions is only asked again.
-                Err(Failure::Lost) if patience.is_tried() => {
+                // Not at the first word: it may be a proxy's, or a homeserver's that is just starting. And not more
+                // than once in a row: one that does not know its own positions is only asked again.
+                Err(Failure::Lost) if refused + 1 != sync::REFUSALS => {
+                    refused = refused.saturating_add(1);
                     tokio::time::sleep(patience.next(None)).await;
                     continue;
                 }
+                // Somebody has put the homeserver back to an older state.
                 Err(Failure::Lost) => {
+                    refused = refused.saturating_add(1);
                     let first = sync::first(&self.account.client).await?;
                     self.give_up(&since, &first.next_batch).await?;
                     since = first.next_batch;
@@ -112,6 +116,7 @@ impl Reader<'_> {
                 tracing::info!("the homeserver is back");
                 patience.rest();
             }
+            refused = 0;
             since = self.take(response, &since, away).await?;
             away = false;
         }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::patience::{Patience, once};
 use super::{Reader, lookup, store_failed, text};
-use crate::error::{from_http, kind_of};
+use crate::error::{from_http, from_sdk, kind_of};
 
 /// Invitations that are dealt with at a time; then there is a pause.
 const AT_A_TIME: usize = 20;
@@ -215,7 +215,12 @@ impl Reader<'_> {
         if direct {
             match timeout(MARKING, self.mark_direct(room, by)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%room, %error, "a direct chat could not be marked as one"),
+                Ok(Err(error)) => match from_sdk(error) {
+                    error if matches!(error.kind(), ErrorKind::Retry { .. } | ErrorKind::Fatal) => {
+                        return Err(error);
+                    }
+                    error => tracing::warn!(%room, ?error, "a direct chat could not be marked as one"),
+                },
                 Err(_) => return Err(ErrorKind::Retry { after: None }.into()),
             }
         }

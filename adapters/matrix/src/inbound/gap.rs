@@ -13,7 +13,7 @@ use talaria_platform::{Error, ErrorKind};
 
 use super::patience::{insist_on_room, once};
 use super::update::unseal;
-use super::wire::{self, Change, What};
+use super::wire::{self, Change, Happening, What};
 use crate::error::{from_http, kind_of};
 
 /// Events of one room that are read at most; whoever comes back later than that has other worries than an answer
@@ -89,25 +89,25 @@ impl Found {
         if self.arrived {
             return;
         }
-        let json = event.json().get();
-        self.arrived = is_arrival_of(own, json);
+        // As the homeserver sent it, not decrypted.
+        let Some(happening) = wire::read(event.json().get()) else { return };
+        self.arrived = is_arrival(own, &happening);
         if self.newest.len() < MOST || self.arrived {
             self.newest.push(event);
-        } else if is_message_to(own, json) {
+        } else if is_message_to(own, &happening) {
             self.missed += 1;
         }
     }
 }
 
 /// Whether an event is our own coming into the room.
-pub(super) fn is_arrival_of(own: &UserId, json: &str) -> bool {
-    wire::read(json)
-        .is_some_and(|event| matches!(event.what, What::Member { who, change: Change::Came } if who == own))
+pub(super) fn is_arrival(own: &UserId, event: &Happening) -> bool {
+    matches!(&event.what, What::Member { who, change: Change::Came } if who == own)
 }
 
 /// Whether an event is something that somebody else said, as far as can be seen without decrypting it.
-pub(super) fn is_message_to(own: &UserId, json: &str) -> bool {
-    wire::read(json).is_some_and(|event| match event.what {
+pub(super) fn is_message_to(own: &UserId, event: &Happening) -> bool {
+    match &event.what {
         What::Said(_) | What::Sealed { edit: false, .. } => event.sender != own,
         What::Edited { .. }
         | What::Deleted { .. }
@@ -116,7 +116,7 @@ pub(super) fn is_message_to(own: &UserId, json: &str) -> bool {
         | What::Upgraded { .. }
         | What::Sealed { edit: true, .. }
         | What::Nothing => false,
-    })
+    }
 }
 
 #[cfg(test)]

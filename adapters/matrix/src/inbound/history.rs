@@ -3,21 +3,22 @@
 use matrix_sdk::deserialized_responses::TimelineEvent;
 use matrix_sdk::ruma::UserId;
 
-use super::gap::{is_arrival_of, is_message_to};
-use super::wire::{self, What};
+use super::gap::{is_arrival, is_message_to};
+use super::wire::{self, Happening, What};
 
 /// Messages older than this are not answered when we come back: nobody waits for that any more.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Whether our own arrival is among these events.
 pub(super) fn has_arrival(own: &UserId, events: &[TimelineEvent]) -> bool {
-    events.iter().any(|event| is_arrival_of(own, json(event)))
+    events.iter().any(|event| wire::of(event).is_some_and(|event| is_arrival(own, &event)))
 }
 
 /// Takes out what was said before we came, and gives the id of our arrival if we did: the last one, if we came and
 /// went.
 pub(super) fn cut_before_arrival(own: &UserId, events: &mut Vec<TimelineEvent>) -> Option<String> {
-    let arrival = events.iter().rposition(|event| is_arrival_of(own, json(event)))?;
+    let arrival =
+        events.iter().rposition(|event| wire::of(event).is_some_and(|event| is_arrival(own, &event)))?;
     events.drain(..=arrival).next_back()?.event_id().map(|id| id.to_string())
 }
 
@@ -26,8 +27,9 @@ pub(super) fn cut_before_arrival(own: &UserId, events: &mut Vec<TimelineEvent>) 
 pub(super) fn cut_old(own: &UserId, events: &mut Vec<TimelineEvent>) -> u64 {
     let mut old = 0;
     events.retain(|event| {
-        let is_old = is_old(json(event));
-        if is_old && is_message_to(own, json(event)) {
+        let Some(event) = wire::of(event) else { return false };
+        let is_old = is_old(&event);
+        if is_old && is_message_to(own, &event) {
             old += 1;
         }
         !is_old
@@ -35,17 +37,13 @@ pub(super) fn cut_old(own: &UserId, events: &mut Vec<TimelineEvent>) -> u64 {
     old
 }
 
-fn is_old(json: &str) -> bool {
-    wire::read(json).is_some_and(|event| match event.what {
+fn is_old(event: &Happening) -> bool {
+    match event.what {
         What::Said(_) | What::Edited { .. } | What::Reacted { .. } | What::Sealed { .. } => {
             event.age.is_some_and(|age| age > DAY_MS)
         }
         What::Deleted { .. } | What::Member { .. } | What::Upgraded { .. } | What::Nothing => false,
-    })
-}
-
-fn json(event: &TimelineEvent) -> &str {
-    event.raw().json().get()
+    }
 }
 
 #[cfg(test)]

@@ -10,24 +10,25 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use matrix_sdk::Room;
-use matrix_sdk::config::RequestConfig;
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
 };
+use matrix_sdk::ruma::api::client::room::get_room_event::v3::Request;
+use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use serde_json::Value;
 use talaria_platform::Quote;
 use tokio::time::Instant;
 
+use super::patience::{insist_on_room, once};
 use super::text;
+use super::update::unseal;
 use super::wire::{self, What};
 
 /// The most that is repeated of an earlier message, in characters.
 const QUOTE: usize = 2_000;
 /// Events that may be asked for while one response is read.
-const ASKED: u32 = 200;
-/// How long all of that may take: a slow homeserver must not keep everybody waiting.
-const ALL: Duration = Duration::from_secs(30);
+const ASKED: u32 = 600;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Not before this are the keys of a person asked for again.
@@ -45,9 +46,8 @@ pub(super) struct Lookup {
     threads: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// Threads that we did not take part in when we asked.
     others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
-    /// How often the homeserver may still be asked, and until when.
+    /// How often the homeserver may still be asked.
     left: AtomicU32,
-    until: Mutex<Instant>,
     /// People whose keys were asked for, lately.
     asked: Mutex<HashMap<OwnedUserId, Instant>>,
 }
@@ -68,7 +68,6 @@ impl Lookup {
             threads: Mutex::default(),
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
-            until: Mutex::new(Instant::now() + ALL),
             asked: Mutex::default(),
         }
     }
@@ -76,7 +75,6 @@ impl Lookup {
     /// Another response is read.
     pub fn renew(&self) {
         self.left.store(ASKED, Ordering::Relaxed);
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + ALL;
     }
 
     /// Remembers a message of ours and the thread it is in.
@@ -104,7 +102,7 @@ impl Lookup {
 
     /// The message that a reply is about. In an encrypted room only what was encrypted is repeated: the rest is
     /// whatever the homeserver likes.
-    pub async fn earlier(&self, room: &Room, id: &EventId, encrypted: bool) -> Earlier {
+    pub async fn earlier(&self, room: &Room, id: &EventId, asker: &UserId, encrypted: bool) -> Earlier {
         let known = has(&self.ours, &key(room, id));
         let Some(event) = self.ask(room, id).await else { return Earlier { ours: known, quote: None } };
         let ours = known || event.sender().is_some_and(|sender| sender == self.own);
@@ -114,6 +112,16 @@ impl Lookup {
         let Some((sender, words)) = reads_now(&event, encrypted) else {
             return Earlier { ours, quote: None };
         };
+        // Whoever came later may name what was said before, without being allowed to read it.
+        let is_theirs = sender == self.own || sender == asker;
+        let is_for_all = match room.history_visibility_or_default() {
+            HistoryVisibility::Shared | HistoryVisibility::WorldReadable => true,
+            // Invited, joined, and whatever else there may be.
+            _ => false,
+        };
+        if !is_theirs && !is_for_all {
+            return Earlier { ours, quote: None };
+        }
         let author = if sender == self.own { None } else { Some(called(room, &sender).await) };
         Earlier { ours, quote: Some(Quote { author, text: text::beginning(&words, QUOTE) }) }
     }
@@ -132,8 +140,7 @@ impl Lookup {
 
     fn may_ask(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
-        Instant::now() < *self.until.lock().unwrap_or_else(PoisonError::into_inner)
-            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
     async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
@@ -141,16 +148,16 @@ impl Lookup {
             tracing::debug!(room = %room.room_id(), "too many replies at once: not all are looked up");
             return None;
         }
-        // Two attempts: a lost connection must not decide whether we are meant.
-        let config = RequestConfig::new().retry_limit(2).timeout(TIMEOUT);
-        let asked = tokio::time::timeout(TIMEOUT * 2, room.event(id, Some(config))).await;
-        match asked {
-            Ok(Ok(event)) => Some(event),
-            Ok(Err(error)) => {
+        // A homeserver that is away for a moment must not decide whether we are meant.
+        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
+        let ask =
+            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
+        match insist_on_room(&client, "an earlier message", ask).await {
+            Ok(response) => Some(unseal(room, response.event.cast()).await),
+            Err(error) => {
                 tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
                 None
             }
-            Err(_) => None,
         }
     }
 }

@@ -13,25 +13,25 @@ use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
 use matrix_sdk::ruma::events::AnySyncTimelineEvent;
 use matrix_sdk::ruma::serde::Raw;
-use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, OwnedUserId};
+use matrix_sdk::ruma::{OwnedRoomId, OwnedUserId};
 use matrix_sdk::{RoomState, encryption};
 use serde::{Deserialize, Serialize};
-use talaria_platform::{Batch, Error, EventId, EventKind, ThreadId};
+use talaria_platform::{Batch, Error, EventId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::translate::{Outcome, moved};
+use super::translate::{Outcome, unreadable};
 use super::update::unseal;
 use super::wire::{self, Happening, What};
 use super::{Reader, now_ms, store_failed};
 
 /// Messages that may wait at once.
 const MOST: usize = 1_000;
-/// Of one person: nobody shall push the others out.
-const MOST_OF_ONE: usize = 50;
+/// Of one person: nobody shall push the others out. All of a gap may be of one, after a store was lost.
+const MOST_OF_ONE: usize = 500;
 /// After this they are tried again the first time, then after twice as long, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// What is found waiting at the start is tried at least so long: a clock that jumped must not end it at once.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -52,10 +52,6 @@ struct Waiting {
     sender: OwnedUserId,
     /// The key that opens it.
     session: Option<String>,
-    /// Whether it only replaces another: nobody need be asked to send it again.
-    edit: bool,
-    /// The thread it is in.
-    thread: Option<OwnedEventId>,
     until: Instant,
     /// The order they came in.
     number: u64,
@@ -93,6 +89,13 @@ impl Parked {
         Some((key, value))
     }
 
+    /// The row to empty if this event waits: it was taken back.
+    pub fn take_out(&self, room: &Room, event: &EventId) -> Option<(String, String)> {
+        let key = format!("{} {event}", room.room_id());
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(&key).map(|_| (key, String::new()))
+    }
+
     /// Takes over what an earlier process parked; gives back the keys of rows that are of no use.
     fn load(&self, rows: Vec<(String, String)>, now: u64) -> Vec<(String, String)> {
         let mut useless = Vec::new();
@@ -110,7 +113,7 @@ impl Parked {
     }
 
     fn add(&self, key: &str, row: Row, patience: Duration) -> bool {
-        let Some(Happening { sender, what: What::Sealed { session, edit, thread }, .. }) =
+        let Some(Happening { sender, what: What::Sealed { session, .. }, .. }) =
             wire::read(row.event.json().get())
         else {
             return false;
@@ -126,7 +129,7 @@ impl Parked {
         let number = waiting.values().map(|waiting| waiting.number + 1).max().unwrap_or_default();
         let until = Instant::now() + patience;
         let Row { room, event, .. } = row;
-        waiting.insert(key.to_owned(), Waiting { room, event, sender, session, edit, thread, until, number });
+        waiting.insert(key.to_owned(), Waiting { room, event, sender, session, until, number });
         true
     }
 
@@ -195,8 +198,11 @@ impl Reader<'_> {
                     self.try_again(came.as_deref()).await?;
                 }
                 () = self.parked.added.notified() => {
-                    pause = FIRST_PAUSE;
-                    next = next.min(Instant::now() + pause);
+                    // A stream of them must not have all of them tried all the time.
+                    if wanted.is_none() {
+                        pause = FIRST_PAUSE;
+                        next = Instant::now() + pause;
+                    }
                 }
                 () = due => {
                     self.try_again(None).await?;
@@ -213,7 +219,7 @@ impl Reader<'_> {
         if chosen.is_empty() {
             return Ok(());
         }
-        let direct = self.direct_rooms().await;
+        let direct = self.direct_rooms().await?;
         for (key, waiting) in chosen {
             let room = self.account.client.get_room(&waiting.room);
             let Some(room) = room.filter(|room| room.state() == RoomState::Joined) else {
@@ -227,13 +233,9 @@ impl Reader<'_> {
                 Outcome::Tell(event) => batch.events.push(event),
                 Outcome::Drop => {}
                 Outcome::Park(_) if Instant::now() < waiting.until => continue,
-                Outcome::Park(_) if waiting.edit => {}
                 Outcome::Park(happening) => {
                     tracing::warn!(room = %waiting.room, event = %happening.id, "a message could not be decrypted");
-                    let id = EventId::new(happening.id.as_str());
-                    let mut event = moved(&room, &about, id, &waiting.sender, EventKind::Unreadable);
-                    event.place.thread = waiting.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
-                    batch.events.push(event);
+                    batch.events.extend(unreadable(&room, &about, &happening));
                 }
             }
             batch.parked.push((key, String::new()));
@@ -290,11 +292,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_pushes_the_others_out() {
         let parked = Parked::new(TEN);
-        let flood = (0..60).map(|event| row(event, "@eve:example.org", "A"));
+        let flood = (0..MOST_OF_ONE + 10).map(|event| row(event, "@eve:example.org", "A"));
         let given_up = parked.load(flood.collect(), 2_000);
 
-        assert_eq!(given_up.len(), 60 - MOST_OF_ONE);
-        assert!(parked.load(vec![row(100, "@ann:example.org", "A")], 2_000).is_empty());
+        assert_eq!(given_up.len(), 10);
+        assert!(parked.load(vec![row(1_000, "@ann:example.org", "A")], 2_000).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

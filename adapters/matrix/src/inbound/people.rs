@@ -8,7 +8,7 @@ use talaria_platform::{Error, ErrorKind, Event, EventId, EventKind};
 use super::patience::{insist_on_room, once};
 use super::translate::{About, moved};
 use super::update::Update;
-use super::wire::{self, Change, What};
+use super::wire::{self, Change, Happening, What};
 use crate::error::{from_http, kind_of};
 
 /// People of one room that the core is told of at most. It keeps only those it knows, but every event costs it a row.
@@ -46,9 +46,9 @@ pub(super) async fn all_here(
 /// Everybody whom we know to have been there, when we are out: nothing they asked for can be shown to them, and
 /// whether they stay we shall not hear.
 pub(super) async fn all_left(room: &Room, about: &About, own: &UserId, update: &Update) -> Vec<Event> {
-    let departure = update.events.iter().rev().map(|event| event.raw().json().get());
-    let state = update.state.iter().map(String::as_str);
-    let departure = departure.chain(state).find_map(|json| departure_of(own, json));
+    let told = update.events.iter().rev().filter_map(wire::of);
+    let state = update.state.iter().filter_map(|json| wire::read(json));
+    let departure = told.chain(state).find_map(|event| departure_of(own, event));
     // An invitation that we declined ends in the same list.
     let Some(departure) = departure else { return Vec::new() };
     let members = room.members_no_sync(RoomMemberships::JOIN).await.unwrap_or_default();
@@ -65,8 +65,7 @@ pub(super) async fn all_left(room: &Room, about: &About, own: &UserId, update: &
 }
 
 /// The id of an event that took us out of a room.
-fn departure_of(own: &UserId, json: &str) -> Option<String> {
-    let event = wire::read(json)?;
+fn departure_of(own: &UserId, event: Happening) -> Option<String> {
     match event.what {
         What::Member { who, change: Change::Went } if who == own => Some(event.id.to_string()),
         _ => None,
@@ -87,6 +86,7 @@ mod tests {
                 "content": {"membership": "leave"}, "unsigned": {"prev_content": {"membership": before}}})
             .to_string()
         };
+        let departure_of = |own, json: &str| departure_of(own, wire::read(json).expect("an event"));
         let own = user_id!("@bot:example.org");
 
         assert_eq!(departure_of(own, &event("join", "@bot:example.org")).as_deref(), Some("$1"));

@@ -62,7 +62,7 @@ fn trust_in(state: &VerificationState) -> Trust {
     match state {
         VerificationState::Verified => Trust::Verified,
         VerificationState::Unverified(level) => match level {
-            // Nobody verified the person, but the device is signed by an identity that we have pinned.
+            // Nobody verified the person, but the device is signed by the identity that the homeserver says is theirs.
             VerificationLevel::UnverifiedIdentity => Trust::CrossSigned,
             // Whose the device is, only the homeserver says.
             VerificationLevel::UnsignedDevice

@@ -9,10 +9,11 @@ use matrix_sdk::ruma::events::direct::DirectEventContent;
 use talaria_platform::{Error, Event, EventId, EventKind};
 
 use super::history::{cut_before_arrival, cut_old, has_arrival};
-use super::translate::{About, Outcome, moved};
+use super::translate::{About, Outcome, moved, unreadable};
 use super::update::Update;
 use super::wire::{self, Change, What};
 use super::{Reader, gap, people, store_failed};
+use crate::error::from_sdk;
 
 /// What one response comes to.
 #[derive(Default)]
@@ -34,7 +35,7 @@ impl Reader<'_> {
     /// Reads the news of all rooms, in the order of the response.
     pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<News, Error> {
         self.lookup.renew();
-        let direct = if updates.is_empty() { HashSet::new() } else { self.direct_rooms().await };
+        let direct = if updates.is_empty() { HashSet::new() } else { self.direct_rooms().await? };
         let mut news = News::default();
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };
@@ -82,8 +83,17 @@ impl Reader<'_> {
         }
         for event in &events {
             match self.translate(room, about, event).await {
-                Outcome::Tell(event) => news.events.push(event),
-                Outcome::Park(happening) => news.parked.extend(self.parked.take_in(room, &happening, event)),
+                Outcome::Tell(event) => {
+                    // What is taken back need not be decrypted any more, and must not be answered.
+                    if let EventKind::Deleted { of } = &event.kind {
+                        news.parked.extend(self.parked.take_out(room, of));
+                    }
+                    news.events.push(event);
+                }
+                Outcome::Park(happening) => match self.parked.take_in(room, &happening, event) {
+                    Some(row) => news.parked.push(row),
+                    None => news.events.extend(unreadable(room, about, &happening)),
+                },
                 Outcome::Drop => {}
             }
         }
@@ -102,10 +112,10 @@ impl Reader<'_> {
     }
 
     /// The rooms that our own account marks as direct chats.
-    pub async fn direct_rooms(&self) -> HashSet<OwnedRoomId> {
+    pub async fn direct_rooms(&self) -> Result<HashSet<OwnedRoomId>, Error> {
         let content = self.account.client.account().account_data::<DirectEventContent>().await;
-        let content = content.ok().flatten().and_then(|raw| raw.deserialize().ok()).unwrap_or_default();
-        content.0.into_values().flatten().collect()
+        let content = content.map_err(from_sdk)?.and_then(|raw| raw.deserialize().ok()).unwrap_or_default();
+        Ok(content.0.into_values().flatten().collect())
     }
 }
 

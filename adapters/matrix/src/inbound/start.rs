@@ -9,10 +9,11 @@ use matrix_sdk::store::StateStoreDataKey;
 use talaria_platform::{Batch, Error, ErrorKind};
 
 use super::cursor::Cursor;
-use super::patience::{insist, once};
+use super::patience::{Patience, insist, once};
 use super::room::From;
 use super::{Reader, filter, people, store_failed, sync, update};
 use crate::error::{from_http, from_sdk, kind_of};
+use crate::login::revoked;
 
 impl Reader<'_> {
     /// Reads what was left unread and gives the position to go on from.
@@ -22,9 +23,10 @@ impl Reader<'_> {
         let stored = self.account.client.state_store().get_kv_data(StateStoreDataKey::SyncToken).await;
         let stored =
             stored.map_err(|error| from_sdk(error.into()))?.and_then(|token| token.into_sync_token());
+        // Without a position of our own everything up to now is history, whatever the SDK has read before.
         let token = match stored {
-            Some(token) => token,
-            None => self.arrive().await?,
+            Some(token) if cursor.is_some() => token,
+            Some(_) | None => self.arrive().await?,
         };
         match cursor {
             Some(cursor) if cursor == token => {}
@@ -41,7 +43,7 @@ impl Reader<'_> {
     async fn arrive(&self) -> Result<String, Error> {
         let response = sync::first(&self.account.client).await?;
         self.account.synced.send_replace(true);
-        let direct = self.direct_rooms().await;
+        let direct = self.direct_rooms().await?;
         for room in self.account.client.joined_rooms() {
             let is_direct = direct.contains(room.room_id()) && room.active_members_count() <= 2;
             let about = self.about(&room, is_direct).await.map_err(store_failed)?;
@@ -60,13 +62,19 @@ impl Reader<'_> {
         request.since = Some(cursor.to_owned());
         request.filter = Some(Filter::FilterDefinition(filter::ours()));
         let ask = || async { client.send(request.clone()).with_request_config(once()).await };
-        let response = match insist("what was not committed", ask).await {
-            Ok(response) => response,
-            Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(from_http(error)),
-            Err(error) => {
+        let (mut patience, mut refused) = (Patience::default(), 0);
+        let response = loop {
+            let error = match insist("what was not committed", ask).await {
+                Ok(response) => break response,
+                Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(revoked(from_http(error))),
+                Err(error) => error,
+            };
+            refused = if sync::is_position_refused(&error) { refused + 1 } else { 0 };
+            if refused >= sync::REFUSALS {
                 tracing::warn!(%error, "the homeserver does not know our position: what came since is missed");
                 return self.give_up(cursor, token).await;
             }
+            tokio::time::sleep(patience.next(None)).await;
         };
         let updates = update::unread(response.rooms, |room| client.get_room(room)).await;
         let news = self.news(updates, From { since: Some(cursor), away: true }).await?;

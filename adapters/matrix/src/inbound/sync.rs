@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use matrix_sdk::Client;
 use matrix_sdk::config::{SyncSettings, SyncToken};
 use matrix_sdk::ruma::api::client::sync::sync_events::v3::Filter;
 use matrix_sdk::ruma::presence::PresenceState;
 use matrix_sdk::sync::SyncResponse;
+use matrix_sdk::{Client, HttpError};
 use talaria_platform::{Error, ErrorKind};
 
 use super::filter;
@@ -18,6 +18,9 @@ use crate::login::revoked;
 const POLL: Duration = Duration::from_secs(30);
 /// What the first sync may take longer: it brings the state of all rooms.
 const FIRST: Duration = Duration::from_secs(180);
+
+/// How often in a row a homeserver must refuse a position before we believe that it is lost.
+pub(super) const REFUSALS: u32 = 3;
 
 /// Why there is no response.
 pub(super) enum Failure {
@@ -57,13 +60,21 @@ fn settings(token: SyncToken, timeout: Duration, filter: Filter) -> SyncSettings
     SyncSettings::new().token(token).timeout(timeout).filter(filter).set_presence(PresenceState::Offline)
 }
 
+/// Whether a homeserver, and not something before it, refuses what we ask for; all we ask for is a position.
+pub(super) fn is_position_refused(error: &HttpError) -> bool {
+    error
+        .as_client_api_error()
+        .is_some_and(|api| api.status_code.as_u16() == 400 && api.error_kind().is_some())
+}
+
 fn failure(error: matrix_sdk::Error) -> Failure {
-    let status = error.as_client_api_error().map(|error| error.status_code.as_u16());
     let kind = match &error {
         matrix_sdk::Error::Http(http) => Some(kind_of(http)),
         _ => None,
     };
-    if status == Some(400) {
+    if let matrix_sdk::Error::Http(http) = &error
+        && is_position_refused(http)
+    {
         tracing::warn!(%error, "the homeserver refuses our position");
         return Failure::Lost;
     }

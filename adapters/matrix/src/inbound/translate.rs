@@ -1,10 +1,10 @@
 //! One event of a room as an event for the core.
 
-use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnableToDecryptReason, VerificationLevel,
 };
 use matrix_sdk::ruma::UserId as MatrixUserId;
+use matrix_sdk::{Room, RoomState};
 use talaria_platform::{
     Author, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust, UserId,
 };
@@ -45,7 +45,7 @@ impl Reader<'_> {
         let account = self.account;
         let id = RoomId::new(room.room_id().as_str());
         let hearing = account.settings.rooms.get(&id).unwrap_or(&account.settings.hearing);
-        if room.encryption_state().is_encrypted() {
+        if room.state() == RoomState::Joined && room.encryption_state().is_encrypted() {
             account.rooms.saw_encrypted(room.room_id()).await?;
         }
         Ok(About {
@@ -61,7 +61,7 @@ impl Reader<'_> {
 
     /// What an event means for the core. Our own arrivals and departures are not seen here.
     pub async fn translate(&self, room: &Room, about: &About, event: &TimelineEvent) -> Outcome {
-        let Some(happening) = wire::read(event.raw().json().get()) else { return Outcome::Drop };
+        let Some(happening) = wire::of(event) else { return Outcome::Drop };
         if happening.sender == self.account.own {
             self.own_event(room, &happening);
             return Outcome::Drop;
@@ -132,7 +132,7 @@ impl Reader<'_> {
             about.room.direct || about.hears_all || after.is_some() || names.are_mentioned(said);
         let mut quote = None;
         if let Some(reply_to) = &said.reply_to {
-            let earlier = self.lookup.earlier(room, reply_to, about.encrypted).await;
+            let earlier = self.lookup.earlier(room, reply_to, sender, about.encrypted).await;
             addressed |= earlier.ours;
             quote = earlier.quote;
         }
@@ -184,6 +184,15 @@ pub(super) fn moved(room: &Room, about: &About, id: EventId, who: &MatrixUserId,
         Author { id: UserId::new(who.as_str()), name: None, trust: Trust::Network, bot: false, device: None };
     let place = Place::room(room.room_id().as_str());
     Event { id, place, room: about.room.clone(), author, secure: false, kind }
+}
+
+/// That something could not be decrypted; nothing if it only replaces what can be read.
+pub(super) fn unreadable(room: &Room, about: &About, happening: &Happening) -> Option<Event> {
+    let What::Sealed { edit: false, thread, .. } = &happening.what else { return None };
+    let id = EventId::new(happening.id.as_str());
+    let mut event = moved(room, about, id, &happening.sender, EventKind::Unreadable);
+    event.place.thread = thread.as_ref().map(|root| ThreadId::new(root.as_str()));
+    Some(event)
 }
 
 /// Whether a key that comes later may help. What is malformed or forged stays so.

@@ -40,17 +40,22 @@ pub(super) fn processed(rooms: RoomUpdates) -> Vec<Update> {
 
 /// The rooms of a response that nobody has read yet. `find` gives those we know.
 pub(super) async fn unread(rooms: raw::Rooms, find: impl Fn(&OwnedRoomId) -> Option<Room>) -> Vec<Update> {
-    let joined = rooms.join.into_iter().map(|(room, update)| (room, true, update.timeline));
-    let left = rooms.leave.into_iter().map(|(room, update)| (room, false, update.timeline));
+    let joined = rooms.join.into_iter().map(|(room, update)| (room, true, update.timeline, update.state));
+    let left = rooms.leave.into_iter().map(|(room, update)| (room, false, update.timeline, update.state));
     let mut updates = Vec::new();
-    for (id, joined, timeline) in joined.chain(left) {
+    for (id, joined, timeline, state) in joined.chain(left) {
         let Some(room) = find(&id) else { continue };
         let mut events = Vec::with_capacity(timeline.events.len());
         for event in timeline.events {
             events.push(unseal(&room, event).await);
         }
         let (limited, before) = (timeline.limited, timeline.prev_batch);
-        updates.push(Update { room: id, joined, limited, before, events, state: Vec::new() });
+        let state = match state {
+            raw::State::Before(state) | raw::State::After(state) => state.events,
+            _ => Vec::new(),
+        };
+        let state = state.into_iter().map(|event| event.json().get().to_owned()).collect();
+        updates.push(Update { room: id, joined, limited, before, events, state });
     }
     updates
 }

@@ -3,6 +3,7 @@
 //! Pure, and forgiving: whoever may write to a room chooses every byte of it. What has the wrong shape says
 //! nothing; an event never fails a sync.
 
+use matrix_sdk::deserialized_responses::{TimelineEvent, TimelineEventKind};
 use matrix_sdk::ruma::events::room::message::MessageType;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use serde::Deserialize;
@@ -94,6 +95,23 @@ pub(super) fn read(json: &str) -> Option<Happening> {
     Some(Happening { id, sender, age, what: wire.what().unwrap_or(What::Nothing) })
 }
 
+/// The same of an event that may have been decrypted. Whoever encrypts chooses the type of what comes out, and no
+/// homeserver has checked it: in there people speak and react, and nothing else that it claims has happened.
+pub(super) fn of(event: &TimelineEvent) -> Option<Happening> {
+    let mut happening = read(event.raw().json().get())?;
+    if matches!(event.kind, TimelineEventKind::Decrypted(_)) {
+        happening.what = match happening.what {
+            what @ (What::Said(_) | What::Edited { .. } | What::Reacted { .. }) => what,
+            What::Deleted { .. }
+            | What::Member { .. }
+            | What::Upgraded { .. }
+            | What::Sealed { .. }
+            | What::Nothing => What::Nothing,
+        };
+    }
+    Some(happening)
+}
+
 impl Wire {
     fn what(&self) -> Option<What> {
         let content = &self.content;
@@ -105,8 +123,12 @@ impl Wire {
                 thread: relation(content, "m.thread").and_then(event_id),
             }),
             ("m.room.redaction", None) => {
-                let of = content.get("redacts").or(Some(&self.redacts))?.as_str()?;
-                Some(What::Deleted { of: EventId::parse(of).ok()? })
+                // Which of the two counts depends on the room's version: where they differ, somebody plays a trick.
+                let of = match (text(content, "redacts"), self.redacts.as_str()) {
+                    (Some(new), Some(old)) => Some(new).filter(|new| *new == old),
+                    (new, old) => new.or(old),
+                };
+                Some(What::Deleted { of: EventId::parse(of?).ok()? })
             }
             ("m.reaction", None) => {
                 let relates = relation(content, "m.annotation")?;

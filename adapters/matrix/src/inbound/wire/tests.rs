@@ -61,9 +61,14 @@ fn a_redaction_names_its_target_in_either_place() {
     old["redacts"] = json!("$gone");
     let new = event("m.room.redaction", json!({"redacts": "$gone"}));
 
-    for event in [old, new] {
+    let mut both = new.clone();
+    both["redacts"] = json!("$gone");
+    for event in [old, new.clone(), both] {
         assert!(matches!(what(&event), What::Deleted { of } if of == "$gone"));
     }
+    let mut differ = new;
+    differ["redacts"] = json!("$other");
+    assert!(matches!(what(&differ), What::Nothing));
 }
 
 #[test]
@@ -178,4 +183,44 @@ fn messages_as_state_and_states_as_messages_say_nothing() {
     state["state_key"] = json!("");
 
     assert!(matches!(what(&state), What::Nothing));
+}
+
+#[test]
+fn what_was_encrypted_cannot_claim_that_the_room_changed() {
+    let mut arrival = event("m.room.member", json!({"membership": "join"}));
+    arrival["state_key"] = json!("@bot:example.org");
+    let mut upgrade = event("m.room.tombstone", json!({"replacement_room": "!new:example.org"}));
+    upgrade["state_key"] = json!("");
+    let redaction = event("m.room.redaction", json!({"redacts": "$1"}));
+    let message = event("m.room.message", json!({"msgtype": "m.text", "body": "hi"}));
+
+    for forged in [arrival, upgrade, redaction] {
+        assert!(!matches!(what(&forged), What::Nothing), "believed in the clear: {forged}");
+        assert!(matches!(of(&decrypted(&forged)).expect("an event").what, What::Nothing), "{forged}");
+    }
+    assert!(matches!(of(&decrypted(&message)).expect("an event").what, What::Said(_)));
+}
+
+fn decrypted(event: &Value) -> TimelineEvent {
+    use matrix_sdk::deserialized_responses::{
+        AlgorithmInfo, DecryptedRoomEvent, EncryptionInfo, VerificationState,
+    };
+    use matrix_sdk::ruma::serde::Raw;
+    let encryption_info = EncryptionInfo {
+        sender: UserId::parse("@ann:example.org").expect("an id"),
+        sender_device: None,
+        forwarder: None,
+        algorithm_info: AlgorithmInfo::MegolmV1AesSha2 {
+            curve25519_key: String::new(),
+            sender_claimed_keys: std::collections::BTreeMap::new(),
+            session_id: None,
+        },
+        verification_state: VerificationState::Verified,
+    };
+    let event = Raw::from_json_string(event.to_string()).expect("JSON");
+    let encryption_info = std::sync::Arc::new(encryption_info);
+    TimelineEvent::from_decrypted(
+        DecryptedRoomEvent { event, encryption_info, unsigned_encryption_info: None },
+        None,
+    )
 }
