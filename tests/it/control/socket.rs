@@ -107,6 +107,20 @@ async fn another_user_is_turned_away() {
     scene.prints(["status"]).await;
 }
 
+/// A small container may have none.
+#[tokio::test]
+async fn a_health_check_needs_no_certificates() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_talaria"));
+    command.arg("health").env_clear().env("TALARIA_HOME", scene.talaria.home());
+    command.env("SSL_CERT_FILE", "/nowhere").env("SSL_CERT_DIR", "/nowhere");
+    let ended = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{err}");
+}
+
 /// Whatever comes in, the gateway goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_is_answered_in_its_own_form_and_disturbs_nobody() {
