@@ -80,6 +80,8 @@ pub struct Config {
     pub home: PathBuf,
     /// Who answers.
     pub agent: AgentChoice,
+    /// The model, for rooms that want it although the remote agent server answers everywhere else.
+    pub room_agent: Option<LocalConfig>,
     /// What goes with each turn, whoever answers.
     pub turns: TurnConfig,
     /// The chat accounts. Empty: a chat in the terminal.
@@ -213,6 +215,7 @@ impl Config {
                 file: document.map(|document| document.path().to_owned()),
                 home,
                 agent: resolved.agent,
+                room_agent: resolved.room_agent,
                 turns: resolved.turns,
                 platforms: resolved.platforms,
                 display: resolved.display,

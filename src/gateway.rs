@@ -30,7 +30,7 @@ use crate::rules::{AccountRules, Live};
 use crate::store::{self, Store};
 use crate::tasks::{self, Run, supervise};
 use crate::testing::failpoint;
-use crate::turns::{Settings, Turns};
+use crate::turns::{Agents, Settings, Turns};
 
 pub use home::Home;
 
@@ -92,7 +92,7 @@ pub struct Parts {
     /// Where everything durable is.
     pub store: Store,
     /// Who answers.
-    pub agent: SharedAgent,
+    pub agents: Agents,
     /// Where people are.
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
     /// About turns.
@@ -121,7 +121,10 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     let matrix = platforms.matrix;
     let parts = Parts {
         store: store.clone(),
-        agent: agent(&config.agent, &live)?,
+        agents: Agents {
+            main: agent(&config.agent, &live)?,
+            local: config.room_agent.as_ref().map(local).transpose()?,
+        },
         platforms: platforms.accounts,
         settings: settings(config),
         display: Display {
@@ -175,7 +178,7 @@ impl Gateway {
         }
         let turns = Turns::new(
             parts.store.clone(),
-            parts.agent,
+            parts.agents,
             Arc::new(delivery),
             parts.settings,
             parts.live.clone(),

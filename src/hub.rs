@@ -55,7 +55,7 @@ impl Hub {
         Taking {
             account: self.account.id().clone(),
             live: self.live.clone(),
-            agent: self.turns.agent(),
+            agents: taking::Agents { main: self.turns.agent(), local: self.turns.local_agent() },
             about: *self.account.about(),
         }
     }

@@ -53,7 +53,8 @@ fn secrets(config: &Config) -> Vec<String> {
         AgentChoice::Local(local) => [local.key.as_ref(), None],
         AgentChoice::Guide => [None, None],
     };
-    let mut secrets: Vec<_> = keys.into_iter().flatten().map(|key| key.expose().to_owned()).collect();
+    let keys = keys.into_iter().chain([config.room_agent.as_ref().and_then(|local| local.key.as_ref())]);
+    let mut secrets: Vec<_> = keys.flatten().map(|key| key.expose().to_owned()).collect();
     secrets.extend(config.platforms.values().flat_map(of_platform));
     // One may begin with the other: the longer goes first, or its rest would stay.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));

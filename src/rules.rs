@@ -42,6 +42,17 @@ pub struct PlaceRules {
     pub busy: Option<Busy>,
     /// Who may do what.
     pub access: Option<Policy>,
+    /// Who answers.
+    pub agent: Option<AgentName>,
+}
+
+/// One of the agents that can be configured at the same time. Its name on record must not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentName {
+    /// The remote agent server.
+    Proxy,
+    /// Our own loop over a model server.
+    Local,
 }
 
 /// What belongs to one session.
@@ -98,6 +109,21 @@ impl Default for Limits {
     }
 }
 
+impl AgentName {
+    /// Its name on record and in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Local => "local",
+        }
+    }
+
+    /// By its name on record.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Proxy, Self::Local].into_iter().find(|agent| agent.name() == name)
+    }
+}
+
 impl Reset {
     /// Whether a session that was last used at one time is over at another, both in seconds since 1970. A clock
     /// that was set back ends nothing: what was used later than now was used just now.
@@ -135,6 +161,11 @@ impl AccountRules {
     /// What a prompt does in this room while an answer runs.
     pub fn busy_in(&self, room: &RoomId) -> Busy {
         self.places.get(room).and_then(|place| place.busy).unwrap_or(self.busy)
+    }
+
+    /// Who answers in this room; `None` is whoever answers everywhere.
+    pub fn agent_in(&self, room: &RoomId) -> Option<AgentName> {
+        self.places.get(room).and_then(|place| place.agent)
     }
 
     /// Who may do what in this room.

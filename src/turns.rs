@@ -31,12 +31,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::SharedAgent;
+use crate::agent::{Prepared, SharedAgent};
 use crate::delivery::Delivery;
 use crate::reply::Outcome;
-use crate::rules::Live;
+use crate::rules::{AgentName, Live};
 use crate::session::{AskId, SessionId, TurnId};
-use crate::store::{self, Finish, State, Store, StoreError};
+use crate::store::{self, Finish, State, Store, StoreError, TurnRow};
 use crate::words::{Phrase, Text};
 use asks::Asks;
 use log::TurnLog;
@@ -50,7 +50,7 @@ const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
     store: Store,
-    agent: SharedAgent,
+    agents: Agents,
     delivery: Arc<Delivery>,
     settings: Settings,
     live: Arc<Live>,
@@ -65,6 +65,15 @@ pub struct Turns {
     asks: Arc<Asks>,
     /// What is known of the agent's failures.
     trouble: Mutex<Trouble>,
+}
+
+/// Those who answer.
+#[derive(Clone)]
+pub struct Agents {
+    /// Everywhere.
+    pub main: SharedAgent,
+    /// The model, in rooms that want it although another agent answers everywhere else.
+    pub local: Option<SharedAgent>,
 }
 
 /// What an operator may set about turns.
@@ -109,7 +118,7 @@ impl Turns {
     /// An engine with nothing to do.
     pub fn new(
         store: Store,
-        agent: SharedAgent,
+        agents: Agents,
         delivery: Arc<Delivery>,
         settings: Settings,
         live: Arc<Live>,
@@ -126,7 +135,7 @@ impl Turns {
         };
         Arc::new(Self {
             store,
-            agent,
+            agents,
             delivery,
             settings,
             live,
@@ -181,7 +190,28 @@ impl Turns {
 
     /// What the agent says of itself.
     pub fn agent(&self) -> crate::agent::AgentInfo {
-        self.agent.about()
+        self.agents.main.about()
+    }
+
+    /// What the agent says of itself that answers in rooms that want the model, if there is one besides.
+    pub fn local_agent(&self) -> Option<crate::agent::AgentInfo> {
+        self.agents.local.as_ref().map(|agent| agent.about())
+    }
+
+    /// Whoever answers a turn.
+    fn agent_of(&self, row: &TurnRow) -> &SharedAgent {
+        match row.agent {
+            Some(AgentName::Local) => self.agents.local.as_ref().unwrap_or(&self.agents.main),
+            Some(AgentName::Proxy) | None => &self.agents.main,
+        }
+    }
+
+    /// The request that was made for a turn, unless whoever it was made for is no longer there: nobody else may be
+    /// given it.
+    fn prepared_of(&self, row: &TurnRow) -> Option<Prepared> {
+        let gone =
+            row.agent == Some(AgentName::Local) && self.agents.local.is_none() && !self.agent().is_model();
+        row.prepared.clone().filter(|_| !gone)
     }
 
     /// How often in a row the agent failed of late and why the last time, if it is known to fail.

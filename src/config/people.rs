@@ -16,7 +16,7 @@ use super::value::{Span, TimeOfDay, Whole};
 use super::walk::Keys;
 use crate::access::{Lists, Policy};
 use crate::command::Command;
-use crate::rules::{AccountRules, Busy, Limits, PlaceRules, Reset, SessionRules};
+use crate::rules::{AccountRules, AgentName, Busy, Limits, PlaceRules, Reset, SessionRules};
 
 /// As written.
 #[derive(Default, Deserialize)]
@@ -92,6 +92,15 @@ pub(super) struct Place {
     people: Option<Vec<String>>,
     /// Whether we must be named here. Default: as everywhere.
     mention: Option<Mention>,
+    /// Who answers here. Default: as everywhere.
+    agent: Option<WrittenAgent>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenAgent {
+    Proxy,
+    Local,
 }
 
 /// `mention`: whether we must be named where others read along.
@@ -254,7 +263,7 @@ fn places(
 ) -> Result<HashMap<RoomId, PlaceRules>, ConfigError> {
     let mut places = HashMap::new();
     for (room, place) in written {
-        let Keys(Place { busy, people, mention: _ }) = place.unwrap_or_default();
+        let Keys(Place { busy, people, mention: _, agent }) = place.unwrap_or_default();
         let people = match people {
             Some(people) => {
                 Some(ids(document, &["platforms", name, "places", &room, "people"], people, is_id)?)
@@ -267,7 +276,11 @@ fn places(
             let (trust, secure_only) = (lists.trust, lists.secure_only);
             Policy::Listed(Lists { admins, people, admin_commands, trust, secure_only, ..Lists::default() })
         });
-        let rules = PlaceRules { busy: busy.map(Busy::from), access };
+        let agent = agent.map(|agent| match agent {
+            WrittenAgent::Proxy => AgentName::Proxy,
+            WrittenAgent::Local => AgentName::Local,
+        });
+        let rules = PlaceRules { busy: busy.map(Busy::from), access, agent };
         if rules != PlaceRules::default() {
             places.insert(RoomId::new(room), rules);
         }

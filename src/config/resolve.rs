@@ -25,7 +25,7 @@ use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ProxyConfig, Secret,
     Timeouts, TurnConfig,
 };
-use crate::rules::Rules;
+use crate::rules::{AgentName, Rules};
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_PROXY_MODEL: &str = "hermes-agent";
@@ -34,6 +34,7 @@ const DEFAULT_LOG: &str = "info";
 /// Everything but the places of things, which `load` knows.
 pub(super) struct Resolved {
     pub(super) agent: AgentChoice,
+    pub(super) room_agent: Option<LocalConfig>,
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) display: DisplayConfig,
@@ -49,7 +50,8 @@ pub(super) fn resolve(
     env: Env<'_>,
     home: &Path,
 ) -> Result<Resolved, Vec<ConfigError>> {
-    let mut resolver = Resolver { document, env, home, errors: Vec::new(), warnings: Vec::new() };
+    let mut resolver =
+        Resolver { document, env, home, spare: None, errors: Vec::new(), warnings: Vec::new() };
     let turns = TurnConfig {
         context_prompt: file
             .agent
@@ -71,10 +73,11 @@ pub(super) fn resolve(
     let agent = resolver.agent(file.gateway, file.agent);
     let mut rules = Rules::default();
     let platforms = resolver.platforms(file.platforms, &mut rules);
+    let room_agent = resolver.room_agent(&agent, &rules);
     rules.words = wording::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
-        Ok(Resolved { agent, turns, platforms, display, rules, log, warnings: resolver.warnings })
+        Ok(Resolved { agent, room_agent, turns, platforms, display, rules, log, warnings: resolver.warnings })
     } else {
         Err(resolver.errors)
     }
@@ -86,6 +89,8 @@ pub(super) struct Resolver<'a> {
     /// The state folder.
     #[cfg_attr(not(feature = "matrix"), allow(dead_code, reason = "Matrix keeps a device's keys there"))]
     pub(super) home: &'a Path,
+    /// What is said of a model server that nobody has asked yet.
+    spare: Option<ModelServer>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<String>,
 }
@@ -160,13 +165,7 @@ impl Resolver<'_> {
         if let Some(given) = proxy_url {
             let stand_in = match fallback {
                 file::Fallback::None => {
-                    if model_server.is_asked_for() {
-                        self.warnings.push(
-                            "the model server is not used, because there is a remote agent server; with \
-                             `gateway.fallback: local` it stands in while that one is away"
-                                .to_owned(),
-                        );
-                    }
+                    self.spare = Some(model_server).filter(ModelServer::is_asked_for);
                     None
                 }
                 file::Fallback::Local => self.stand_in(model_server).map(Box::new),
@@ -220,6 +219,49 @@ impl Resolver<'_> {
             return AgentChoice::Guide;
         }
         self.local(model_server).map_or(AgentChoice::Guide, AgentChoice::Local)
+    }
+
+    /// The model, if a room wants it and somebody else answers everywhere.
+    fn room_agent(&mut self, main: &AgentChoice, rules: &Rules) -> Option<LocalConfig> {
+        let mut wanted = None;
+        for (account, rules) in &rules.accounts {
+            for (room, place) in &rules.places {
+                match (place.agent, main) {
+                    (None, _)
+                    | (Some(AgentName::Proxy), AgentChoice::Proxy(..))
+                    | (Some(AgentName::Local), AgentChoice::Local(_)) => {}
+                    (Some(AgentName::Local), AgentChoice::Proxy(_, Some(stand_in))) => {
+                        wanted = Some((**stand_in).clone());
+                    }
+                    (Some(AgentName::Local), AgentChoice::Proxy(_, None)) if wanted.is_some() => {}
+                    (Some(AgentName::Local), AgentChoice::Proxy(_, None)) if self.spare.is_some() => {
+                        wanted = self.spare.take().and_then(|server| self.local(server));
+                    }
+                    (Some(agent), _) => {
+                        let path = ["platforms", account.as_str(), "places", room.as_str(), "agent"];
+                        let (key, name, place) = (path.join("."), agent.name(), self.place(&path));
+                        let hint = match agent {
+                            AgentName::Proxy => "set `GATEWAY_PROXY_URL` or `gateway.proxy_url`",
+                            AgentName::Local => {
+                                "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)"
+                            }
+                        };
+                        self.errors.push(
+                            ConfigError::new(format!("`{key}` is `{name}`, which is not configured{place}"))
+                                .hint(hint),
+                        );
+                    }
+                }
+            }
+        }
+        if self.spare.take().is_some() {
+            self.warnings.push(
+                "the model server is not used, because there is a remote agent server; with `gateway.fallback: \
+                 local` it stands in while that one is away"
+                    .to_owned(),
+            );
+        }
+        wanted
     }
 
     /// The model server that stands in for the remote agent server. `None` only with an error.

@@ -48,6 +48,7 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
     for name in names {
         keys.restart(&format!("platforms.{name}"), started.platforms.get(name) != new.platforms.get(name));
     }
+    keys.restart("agent for rooms", started.room_agent != new.room_agent);
     match (&started.agent, &new.agent) {
         (AgentChoice::Proxy(old, old_stand_in), AgentChoice::Proxy(new, new_stand_in)) => {
             keys.restart("gateway", old != new || old_stand_in.is_some() != new_stand_in.is_some());

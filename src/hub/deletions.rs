@@ -56,7 +56,7 @@ fn remove(one: &One<'_>, of: &EventId, turn: TurnRow, after: &mut Vec<After>) ->
     if !asked && !remembered {
         return Ok(());
     }
-    match one.all.agent.rewind {
+    match one.agent().rewind {
         true => tx.fork_session(&turn.session),
         false if remembered => one.notice_on(of, "gone", &Text::DeletedRemembered.into()),
         false => Ok(()),

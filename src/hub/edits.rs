@@ -77,7 +77,7 @@ fn ask_again(one: &One<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<V
     if !one.authorize(Action::Message)?.allowed {
         return Ok(Vec::new());
     }
-    if !one.all.agent.rewind {
+    if !one.agent().rewind {
         one.notice_on(of, "edit", &Text::EditTooLate.into())?;
         return Ok(Vec::new());
     }

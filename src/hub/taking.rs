@@ -13,7 +13,7 @@ use crate::access::{Action, Actor, Channel, Decision, Grant, Rule, Where};
 use crate::agent::AgentInfo;
 use crate::command::{self, After, Command, Desk, Parsed};
 use crate::notice::Notice;
-use crate::rules::{AccountRules, Busy, Live};
+use crate::rules::{AccountRules, AgentName, Busy, Live};
 use crate::session::{SessionId, SessionKey, TurnId, hash, idempotency_key, random_hex};
 use crate::store::{Result, Session, State, TurnRow, Tx, unix_now};
 use crate::words::{Phrase, Text, Words};
@@ -26,8 +26,24 @@ pub(super) struct Taking {
     pub account: AccountId,
     /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
     pub live: Arc<Live>,
-    pub agent: AgentInfo,
+    pub agents: Agents,
     pub about: Capabilities,
+}
+
+/// What those who may answer say of themselves.
+pub(super) struct Agents {
+    pub main: AgentInfo,
+    /// For rooms that want it.
+    pub local: Option<AgentInfo>,
+}
+
+impl Agents {
+    fn named(&self, name: Option<AgentName>) -> &AgentInfo {
+        match name {
+            Some(AgentName::Local) => self.local.as_ref().unwrap_or(&self.main),
+            Some(AgentName::Proxy) | None => &self.main,
+        }
+    }
 }
 
 /// What a transaction came to.
@@ -213,6 +229,11 @@ impl One<'_> {
         }
     }
 
+    /// Who answers here.
+    pub(super) fn agent(&self) -> &AgentInfo {
+        self.all.agents.named(self.rules.agent_in(&self.event.place.room))
+    }
+
     /// What a command has before it.
     pub fn desk(&self, decision: Decision) -> Desk<'_> {
         Desk {
@@ -221,7 +242,7 @@ impl One<'_> {
             event: self.event,
             rules: self.rules,
             words: self.words,
-            agent: &self.all.agent,
+            agent: self.agent(),
             decision,
         }
     }
@@ -287,6 +308,10 @@ impl One<'_> {
         if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
             return doubled(tx, turn);
         }
+        // Another agent than before does not know what was said with that one, or knows something else.
+        if tx.last_turn(&turn.session)?.is_some_and(|last| last.agent != turn.agent) {
+            tx.fork_session(&turn.session)?;
+        }
         tx.add_turn(&turn)?;
         after.push(After::Run(turn.session, turn.id));
         Ok(after)
@@ -325,6 +350,7 @@ impl One<'_> {
             direct: event.room.direct,
             prompt: message.text.clone(),
             quote: message.quote.clone(),
+            agent: self.rules.agent_in(room),
             media: message.media.clone(),
             attempt: 0,
             key: idempotency_key(account, room, &event.id, 0),

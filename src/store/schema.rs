@@ -186,4 +186,8 @@ CREATE INDEX outbox_message ON outbox (account, room, message) WHERE message IS 
 -- What the question answers, as JSON: who wrote it and what it says. The agent is told, and told the same again.
 ALTER TABLE turns ADD COLUMN quote TEXT;
 ",
+    r"
+-- Who answers it, if the room has an agent of its own: proxy, local.
+ALTER TABLE turns ADD COLUMN agent TEXT;
+",
 ];

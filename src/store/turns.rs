@@ -6,6 +6,7 @@ use talaria_platform::{AccountId, Body, EventId, File, Media, Place, Quote, Room
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 use crate::agent::{Prepared, Role, Usage};
 use crate::reply::Outcome;
+use crate::rules::AgentName;
 use crate::session::{SessionId, TurnId};
 
 /// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
@@ -81,6 +82,7 @@ pub struct TurnRow {
     pub prompt: String,
     pub quote: Option<Quote>,
     pub media: Vec<Media>,
+    pub agent: Option<AgentName>,
     pub attempt: u32,
     pub key: String,
     pub state: State,
@@ -138,7 +140,7 @@ pub struct Finish {
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
                        prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
-                       speaker_name, coalesce(question, event), quote";
+                       speaker_name, coalesce(question, event), quote, agent";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -147,9 +149,9 @@ impl Tx<'_> {
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
                      direct, prompt, media, attempt, key, state, created, speaker, speaker_name, question,
-                     quote)
+                     quote, agent)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                     ?20)",
+                     ?20, ?21)",
             )?
             .execute(params![
                 turn.id.0,
@@ -172,6 +174,7 @@ impl Tx<'_> {
                 turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
                 Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
                 turn.quote.as_ref().map(serde_json::to_string).transpose()?,
+                turn.agent.map(AgentName::name),
             ])?;
         Ok(())
     }
@@ -451,7 +454,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(16)?;
     let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
     let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
-    let quote: Option<String> = row.get(22)?;
+    let (quote, agent): (Option<String>, Option<String>) = (row.get(22)?, row.get(23)?);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
@@ -470,6 +473,7 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         prompt: row.get(10)?,
         quote: quote.as_deref().map(serde_json::from_str).transpose()?,
         media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
+        agent: agent.as_deref().and_then(AgentName::from_name),
         attempt: row.get(12)?,
         key: row.get(13)?,
         state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),

@@ -31,7 +31,8 @@ impl Turns {
 
         let stop = CancellationToken::new();
         let voice = Voice::new(sink, &self.asks, row, &running.stop);
-        let mut run = self.agent.run_turn(turn, prepared, &voice, stop.clone());
+        let agent = self.agent_of(row);
+        let mut run = agent.run_turn(turn, prepared, &voice, stop.clone());
         // Every delta comes by here, so nothing else is looked at that did not call.
         let mut interrupted = rarely(self.interrupted(running, sink));
         tokio::select! {
@@ -64,8 +65,9 @@ impl Turns {
     ) -> store::Result<Result<(), Result<TurnEnd, AgentError>>> {
         loop {
             if prepared.is_none() {
+                let agent = self.agent_of(row);
                 let made = tokio::select! {
-                    made = self.agent.prepare(turn) => made,
+                    made = agent.prepare(turn) => made,
                     () = self.interrupted(running, sink) => return Ok(Err(Ok(TurnEnd::Stopped))),
                 };
                 match made {
@@ -94,7 +96,7 @@ impl Turns {
         let prompt = row.prompt.clone();
         let max = self.delivery.max_text(&row.account);
         let notice = match prepared.stand_in {
-            true => changeover::away(row, max, &self.agent.about(), &self.live.now().words),
+            true => changeover::away(row, max, &self.agent_of(row).about(), &self.live.now().words),
             false => Vec::new(),
         };
         let told = self.store.write(move |tx| {

@@ -50,7 +50,7 @@ impl Turns {
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let words = &self.live.now().words;
         // Only a model stands in.
-        let model = now.stood_in || self.agent.about().is_model();
+        let model = now.stood_in || self.agent_of(turn).about().is_model();
         let shown = match blank && outcome == Outcome::Done && model {
             true => words.say(&Text::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -110,7 +110,7 @@ impl Turns {
     async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>, again: bool) -> store::Result<()> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
-            let agent = self.agent.about();
+            let agent = self.agent_of(&turn).about();
             // An agent that cannot be told another history keeps the one it has; the room is told so.
             let diverges = agent.rewind && finish.said.is_some();
             let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);

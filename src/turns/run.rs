@@ -147,10 +147,10 @@ impl Turns {
         let repeats = |prepared: &Prepared| {
             // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
             // made for an agent that is no longer configured at the one that is.
-            let about = self.agent.about();
+            let about = self.agent_of(row).about();
             prepared.resumable && if prepared.stand_in { about.stand_in.is_some() } else { about.resume }
         };
-        if resumed && !row.prepared.as_ref().is_some_and(repeats) {
+        if resumed && !self.prepared_of(row).as_ref().is_some_and(repeats) {
             return Ok(Drive::Over(Outcome::Interrupted));
         }
         // Boxed: every function it passes through would hold its whole size.

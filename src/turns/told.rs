@@ -151,6 +151,7 @@ mod tests {
             direct,
             prompt: prompt.to_owned(),
             quote: None,
+            agent: None,
             media: Vec::new(),
             attempt: 0,
             key: String::new(),

@@ -40,7 +40,7 @@ impl Turns {
         sink: &Sink<'_>,
         running: &Running,
     ) -> store::Result<Drive> {
-        let mut prepared = row.prepared.clone();
+        let mut prepared = self.prepared_of(row);
         let deadline = Instant::now() + self.settings.retry_for;
         // Read off once, or a clock between two minutes would say now this and now that.
         let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + self.settings.retry_for);

@@ -12,7 +12,7 @@ use talaria::gateway::{Gateway, Parts};
 use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, Live, Rules};
 use talaria::store::{Store, StoreThreads};
-use talaria::turns::Settings;
+use talaria::turns::{Agents, Settings};
 use talaria_platform::{
     AccountId, Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event,
     EventId, EventKind, Inbox, Message, MessageId, Place, Platform, Room, SendKey, Show, Trust, UserId,
@@ -124,7 +124,7 @@ pub async fn gateway(
     let (store, threads) = Store::open(&folder.join("talaria.db"))?;
     let everybody = AccountRules::listed(Lists { allow_all: true, ..Lists::default() });
     let parts = Parts {
-        agent: agent(&store)?,
+        agents: Agents { main: agent(&store)?, local: None },
         store,
         platforms: vec![(AccountId::new("rooms"), rooms)],
         settings: Settings {

@@ -59,3 +59,29 @@ fn without_an_agent_server_it_is_pointed_out() {
     assert!(matches!(config.agent, AgentChoice::Local(_)));
     assert!(config.warnings[0].starts_with("`gateway.fallback` has no effect"), "{:?}", config.warnings);
 }
+
+#[cfg(feature = "testing")]
+#[test]
+fn a_room_may_want_the_model_while_the_server_answers_elsewhere() {
+    let room = "platforms:\n  test:\n    socket: /s\n    access: {people: ['@a:b']}\n    places: {'!x': {agent: local}}\n";
+    let model = "agent: {base_url: \"http://localhost:1/v1\", model: llama}\n";
+    let config = relay(&format!("{model}{room}")).load().unwrap();
+    assert!(matches!(&config.agent, AgentChoice::Proxy(_, None)));
+    assert_eq!(config.room_agent.map(|local| local.model).as_deref(), Some("llama"));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+
+    let config = relay(&format!("gateway: {{fallback: local}}\n{model}{room}")).load().unwrap();
+    assert_eq!(config.room_agent.map(|local| local.model).as_deref(), Some("llama"));
+
+    insta::assert_snapshot!(relay(room).errors(), @"
+    error: `platforms.test.places.!x.agent` is `local`, which is not configured (talaria.yaml, line 5)
+
+    hint: set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)
+    ");
+    let proxy = room.replace("local", "proxy");
+    assert_eq!(relay(&proxy).load().unwrap().room_agent, None);
+    let errors = Scene::new().file(format!("{model}{proxy}")).errors();
+    assert!(errors.contains("is `proxy`, which is not configured"), "{errors}");
+    let config = Scene::new().file(format!("{model}{room}")).load().unwrap();
+    assert!(matches!(config.agent, AgentChoice::Local(_)) && config.room_agent.is_none());
+}

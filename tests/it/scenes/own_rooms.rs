@@ -1,9 +1,9 @@
-//! A room can have a list of its own, which holds there and nowhere else.
+//! A room can have a list and an agent of its own, which hold there and nowhere else.
 
 use std::collections::HashMap;
 
 use talaria::access::{Lists, Policy};
-use talaria::rules::{AccountRules, PlaceRules};
+use talaria::rules::{AccountRules, AgentName, PlaceRules};
 use talaria_platform::UserId;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -37,4 +37,48 @@ async fn a_rooms_own_list_replaces_the_others_but_not_the_admins() {
     hello
     "#);
     assert!(!room.invites("@ann").await && room.invites("@bob").await && direct.invites("@ann").await);
+}
+
+/// Everybody may talk, and one room wants the model.
+fn with_the_model_in(room: &str) -> AccountRules {
+    let place = PlaceRules { agent: Some(AgentName::Local), ..PlaceRules::default() };
+    let rules = Setup::default().rules;
+    AccountRules { places: HashMap::from([(room.into(), place)]), ..rules }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_can_have_an_agent_of_its_own() {
+    let setup = Setup { rules: with_the_model_in("!all"), rewind: false, ..Setup::default() };
+    let gateway = TestGateway::with(setup).await;
+    let (room, direct) = (gateway.shared_room(), gateway.room());
+    for place in [&room, &direct] {
+        place.says("@ann", "hello").await;
+        place.settled().await;
+    }
+    assert_eq!(gateway.stand_in().heard().len(), 1);
+    assert_eq!(gateway.agent_itself().heard().len(), 1);
+    // What can be done depends on who answers.
+    for (place, can) in [(&room, true), (&direct, false)] {
+        place.says("@ann", "/undo").await;
+        assert_eq!(!place.settled().await.contains("cannot"), can, "{}", place.now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_agent_is_told_what_was_said_before() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    room.says("@ann", "one").await;
+    room.settled().await;
+    gateway.reload(with_the_model_in("!all"));
+    room.says("@ann", "two").await;
+    room.settled().await;
+    gateway.reload(Setup::default().rules);
+    room.says("@ann", "three").await;
+    room.settled().await;
+    let model = gateway.stand_in().heard();
+    assert_eq!((model.len(), model[0].history.len()), (1, 2));
+    let agent = gateway.agent_itself().heard();
+    assert_eq!((agent.len(), agent[1].history.len()), (2, 4));
+    assert_ne!(agent[0].session, agent[1].session, "what it remembers is no longer what was said");
 }

@@ -16,7 +16,7 @@ use talaria::gateway::{Ended, Gateway, Parts};
 use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, Live, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
-use talaria::turns::Settings;
+use talaria::turns::{Agents, Settings};
 use talaria::words::Words;
 use talaria_platform::{AccountId, Capabilities, Rate, Show};
 use tempfile::TempDir;
@@ -319,7 +319,8 @@ impl TestGateway {
         };
         let parts = Parts {
             store: store.clone(),
-            agent,
+            // Nobody asks the second one but rooms that want it, and the first while it is away.
+            agents: Agents { main: agent, local: Some(Arc::new(self.stand_in.clone())) },
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
             settings: Settings {
                 context: self.setup.context.clone(),

@@ -9,7 +9,7 @@ use talaria::delivery::Display;
 use talaria::gateway::{Gateway, Parts};
 use talaria::rules::Live;
 use talaria::store::Store;
-use talaria::turns::Settings;
+use talaria::turns::{Agents, Settings};
 use talaria::words::Text;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ impl Asking {
         let agent = Asker::default();
         let parts = Parts {
             store: store.clone(),
-            agent: Arc::new(agent.clone()),
+            agents: Agents { main: Arc::new(agent.clone()), local: None },
             platforms: talaria::platforms::build(&config, false).unwrap().accounts,
             settings: Settings {
                 context: String::new(),
