@@ -14,8 +14,8 @@ use crate::support::person::{DIRECT, Person, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// Kills in one room: more questions than a few in quick succession look like a program's.
-const KILLS_IN_A_ROOM: usize = 6;
+/// Questions in one room: eight in quick succession look like a program's, and the room would be told so.
+const QUESTIONS_IN_A_ROOM: usize = 6;
 
 /// How often a kill is tried.
 const TRIES: usize = 5;
@@ -72,12 +72,13 @@ async fn kills(points: &[Point], few: usize, many: usize) {
 
     let kills = if full() { many } else { few };
     let mut asked = Vec::new();
-    let mut room = String::new();
+    let (mut room, mut here) = (String::new(), QUESTIONS_IN_A_ROOM);
     for (number, kill) in (0..kills).flat_map(|kill| [kill; TRIES]).enumerate() {
         if asked.iter().any(|(_, _, _, _, done)| *done == kill) {
             continue;
         }
-        if number % (TRIES * KILLS_IN_A_ROOM) == 0 {
+        if here == QUESTIONS_IN_A_ROOM {
+            here = 0;
             gateway.starts();
             room = ann.makes_room(DIRECT, &[&bot.id]).await;
             ann.says(&room, &format!("warm-up {kill}")).await;
@@ -85,6 +86,7 @@ async fn kills(points: &[Point], few: usize, many: usize) {
             gateway.stops().await;
         }
 
+        here += 1;
         let (point, time) = points[kill % points.len()];
         gateway.dies_at(point, time);
         let prompt = format!("question {number}");
