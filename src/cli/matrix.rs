@@ -146,17 +146,19 @@ impl MatrixArgs {
                 walk::through(desk, &self.account).await
             }
             MatrixCommand::Verify { step, output } => {
+                // `--json` holds on either side of the step.
+                let wanted = |own: Output| if output.is_json() { *output } else { own };
                 let (chosen, answer) = match step {
                     Some(VerifyStep::Accept(chosen)) => (chosen, Answer::Accept),
                     Some(VerifyStep::Confirm(chosen)) => (chosen, Answer::Match),
                     Some(VerifyStep::Mismatch(chosen)) => (chosen, Answer::Differ),
                     Some(VerifyStep::Cancel(chosen)) => (chosen, Answer::Cancel),
-                    Some(VerifyStep::List(output)) => return self.list(desk, *output).await,
+                    Some(VerifyStep::List(own)) => return self.list(desk, wanted(*own)).await,
                     None => return self.list(desk, *output).await,
                 };
                 let asked = VerifyAsked { account: self.account.clone(), id: chosen.id.clone(), answer };
                 let verification: Verification = desk.post("/matrix/verify", &asked).await?;
-                Ok((chosen.output.show(&verification, show::verification)?, true))
+                Ok((wanted(chosen.output).show(&verification, show::verification)?, true))
             }
             MatrixCommand::Logout { .. } => Err(Problem::new(
                 StatusCode::CONFLICT,

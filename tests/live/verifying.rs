@@ -56,7 +56,8 @@ async fn until(scene: &Scene, step: &[&str], happened: impl Fn(&Value) -> bool) 
     let asking = async {
         loop {
             let answer = operator(scene, step).await;
-            let answer = serde_json::from_str(&answer.out).unwrap_or_else(|_| panic!("{}", answer.err));
+            let answer = serde_json::from_str(&answer.out)
+                .unwrap_or_else(|_| panic!("{step:?} {:?} {}", answer.out, answer.err));
             if happened(&answer) {
                 return answer;
             }
