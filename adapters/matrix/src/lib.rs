@@ -8,8 +8,6 @@
 //! matrix-sdk does the cryptography and keeps the keys. The position in the stream of events is ours: it is
 //! committed together with the events by the [`Inbox`], so that a crash loses nothing.
 
-#![allow(dead_code, reason = "the pieces arrive one by one; goes away with the last")]
-
 mod account;
 mod encryption;
 mod error;
