@@ -21,7 +21,7 @@ use crate::agent::{Step, StepState};
 use crate::words::{Phrase, Text, Words};
 
 use self::fence::{Fence, FenceTracker};
-pub use self::files::{Enclosed, FileFilter, Piece, Trouble};
+pub use self::files::{Enclosed, FILE as LARGEST_FILE, FileFilter, Piece, Trouble};
 pub use self::split::{into_parts, split};
 pub use self::think::{Part, ThinkFilter};
 pub use self::verbatim::{code_block, code_span, fenced};

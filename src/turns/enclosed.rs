@@ -3,12 +3,16 @@
 use talaria_platform::File;
 
 use crate::reply::{Enclosed, Trouble};
-use crate::words::{Text, Words};
+use crate::words::{Phrase, Text, Words};
 
-/// The files that are sent, and lines to be put below the answer about those that are not. `takes`: the platform
-/// takes files at all.
-pub(super) fn sort(files: Vec<Enclosed>, takes: bool, words: &Words) -> (Vec<File>, String) {
+/// The files that are sent, and lines to be put below the answer about those that are not. `more`: how many there
+/// were beside them. `takes`: the platform takes files at all.
+pub(super) fn sort(files: Vec<Enclosed>, more: usize, takes: bool, words: &Words) -> (Vec<File>, String) {
     let (mut sent, mut notes) = (Vec::new(), String::new());
+    let mut note = |phrase: &Phrase| {
+        notes.push_str(if notes.is_empty() { "\n\n" } else { "\n" });
+        notes.push_str(&words.say(phrase));
+    };
     for Enclosed { name, content } in files {
         let why = match content {
             Ok((mime, content)) if takes => {
@@ -17,12 +21,13 @@ pub(super) fn sort(files: Vec<Enclosed>, takes: bool, words: &Words) -> (Vec<Fil
             }
             Ok(_) => Text::FileUnshowable,
             Err(Trouble::TooLarge) => Text::FileTooLarge,
-            Err(Trouble::TooMany) => Text::FileTooMany,
             Err(Trouble::Broken) => Text::FileBroken,
             Err(Trouble::Elsewhere) => Text::FileElsewhere,
         };
-        notes.push_str(if notes.is_empty() { "\n\n" } else { "\n" });
-        notes.push_str(&words.say(&Text::FileUnsent.with("name", name).with("why", why)));
+        note(&Text::FileUnsent.with("name", name).with("why", why));
+    }
+    if more > 0 {
+        note(&Text::FilesUnsent.with("count", more).with("why", Text::FileTooMany));
     }
     (sent, notes)
 }
@@ -41,13 +46,14 @@ mod tests {
                 file("c", Err(Trouble::TooLarge)),
             ]
         };
-        let (sent, notes) = sort(files(), true, &Words::default());
+        let (sent, notes) = sort(files(), 3, true, &Words::default());
         assert_eq!(sent.len(), 1);
         insta::assert_snapshot!(notes.trim(), @r"
         (b was not sent: it lies on the agent's machine.)
         (c was not sent: it is too large.)
+        (and 3 more were not sent: one answer may bring only a few files.)
         ");
-        let (sent, notes) = sort(files(), false, &Words::default());
+        let (sent, notes) = sort(files(), 0, false, &Words::default());
         assert!(sent.is_empty());
         assert!(notes.contains("(a.png was not sent: this chat takes no files.)"), "{notes}");
     }

@@ -32,7 +32,7 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let Summary { text, tools, files, usage, shown } = log.take_summary();
+        let Summary { text, tools, files, more_files, usage, shown } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
         let (text, outcome) = match now.permitted {
@@ -56,9 +56,9 @@ impl Turns {
             false => reply::finished(&text, &outcome, words),
         };
         // Whoever may no longer be answered is not sent anything either.
-        let files = if now.permitted { files } else { Vec::new() };
+        let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
-        let (files, notes) = enclosed::sort(files, takes, words);
+        let (files, notes) = enclosed::sort(files, more, takes, words);
         let parts = reply::into_parts(shown + notes.as_str(), max)
             .into_iter()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
@@ -77,7 +77,7 @@ impl Turns {
             parts,
             files,
         };
-        let mark = (now.permitted).then(|| mark(&finish.outcome)).flatten();
+        let mark = (now.permitted && turn.attempt == 0).then(|| mark(&finish.outcome)).flatten();
         self.keep_end(turn.clone(), Arc::new(finish), again).await?;
         if let (Some(mark), Some(account)) = (mark, self.delivery.account(&turn.account)) {
             account.mark(&turn.place, &turn.event, mark);

@@ -40,6 +40,8 @@ struct Inner {
     tools: Vec<String>,
     /// Files that came in the text. Bounded by whoever takes them out of it.
     files: Vec<Enclosed>,
+    /// How many there were beside those.
+    more_files: usize,
     usage: Usage,
     /// When the newest entry came or grew.
     changed_at: Option<Instant>,
@@ -79,6 +81,8 @@ pub struct Summary {
     pub tools: Vec<String>,
     /// The files that came in the text, in order.
     pub files: Vec<Enclosed>,
+    /// How many came beside those.
+    pub more_files: usize,
     /// What it cost.
     pub usage: Usage,
     /// Bytes of text, from its beginning, that people have been shown.
@@ -138,7 +142,14 @@ impl TurnLog {
 
     /// Keeps a file for the end; the text names it.
     pub fn enclose(&self, file: Enclosed) {
-        self.lock().files.push(file);
+        let mut inner = self.lock();
+        inner.size += ENTRY + file.name.len();
+        inner.files.push(file);
+    }
+
+    /// Counts a file that is one too many; the text names it.
+    pub fn enclose_no_more(&self) {
+        self.lock().more_files += 1;
     }
 
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
@@ -240,6 +251,7 @@ impl TurnLog {
             text: mem::take(&mut inner.text),
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),
+            more_files: inner.more_files,
             usage: inner.usage,
             shown: inner.shown,
         }

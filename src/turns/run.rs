@@ -59,7 +59,8 @@ impl Turns {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         };
-        if before.permitted && turn.state == State::Queued && !turn.stop {
+        // What is asked again has its marks, and they cannot be taken back: others beside them would say both.
+        if before.permitted && turn.state == State::Queued && !turn.stop && turn.attempt == 0 {
             account.mark(&turn.place, &turn.event, TAKEN_UP);
         }
         let log = Arc::new(TurnLog::new(self.settings.turn_bytes));

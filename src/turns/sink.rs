@@ -78,6 +78,7 @@ impl<'a> Sink<'a> {
         match piece {
             Piece::Text(text) => self.append(TurnEvent::Text(text)),
             Piece::File(file) => self.log.enclose(file),
+            Piece::More => self.log.enclose_no_more(),
         }
     }
 

@@ -180,6 +180,7 @@ texts! {
     Unshown "unshown" Notice ["turn"]
     NamelessTool "nameless_tool" Part []
     FileUnsent "file_unsent" Part ["name", "why"]
+    FilesUnsent "files_unsent" Part ["count", "why"]
     FileTooLarge "file_too_large" Part []
     FileTooMany "file_too_many" Part []
     FileBroken "file_broken" Part []

@@ -100,3 +100,16 @@ async fn files_go_with_their_question() {
     room.deletes("@ann", &asked).await;
     assert!(room.settled().await.ends_with("@ann  draw\nbot   (deleted)\nbot   (deleted)\n"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_files_is_spoken_of_in_one_line() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().says([&*"[](data:;base64,) ".repeat(1000)]);
+    room.says("@ann", "draw").await;
+
+    let shown = room.settled().await;
+    let notes: Vec<_> = shown.lines().filter(|line| line.contains("not sent")).map(str::trim).collect();
+    assert_eq!(notes.len(), 11, "{notes:?}");
+    assert_eq!(notes[10], "(and 990 more were not sent: one answer may bring only a few files.)");
+}

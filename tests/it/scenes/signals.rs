@@ -51,3 +51,17 @@ async fn marks_say_how_a_question_goes() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_again_keeps_its_marks() {
+    let gateway = TestGateway::with(Setup { reactions: true, ..Setup::default() }).await;
+    let room = gateway.room();
+    gateway.agent().then_fails(AgentErrorKind::Refused, "No.");
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    room.says("@ann", "/retry").await;
+    room.settled().await;
+    let signals = gateway.chat().signals();
+    let marks: Vec<_> = signals.iter().filter(|signal| matches!(signal, Signal::React(..))).collect();
+    assert_eq!(marks, [&marked(&asked, "👀"), &marked(&asked, "❌")]);
+}
