@@ -17,6 +17,7 @@ use super::wire::{Chunks, DONE, TOOL_PROGRESS, ToolProgress};
 use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
 use crate::rarely::rarely;
+use crate::reply::LARGEST_FILE;
 use crate::words::Text;
 
 /// The most of a refused answer's body that is looked at.
@@ -29,6 +30,10 @@ const REST: Duration = Duration::from_secs(1);
 /// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
+
+/// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what any
+/// other event may have, so only for those.
+const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
 
 /// Who is read from, and how.
 pub struct Reader<'a> {
@@ -92,7 +97,7 @@ impl Reader<'_> {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let mut parser = Parser::default();
+        let mut parser = Parser::default().with_files(WITH_FILE);
         let mut progress = Progress::default();
         let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
         let mut stopped = rarely(stop.cancelled());

@@ -30,11 +30,14 @@ mod tests;
 use std::borrow::Cow;
 use std::mem;
 
-use memchr::memchr2;
+use memchr::{memchr2, memmem};
 
 /// What [`Parser::default`] lets an event grow to. Far more than any real delta, small enough that
 /// a thousand hostile streams do not exhaust a machine.
 pub const LIMIT: usize = 1024 * 1024;
+
+/// What an event says that has a file in it; see [`Parser::with_files`].
+const FILE: &[u8] = b";base64,";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -73,6 +76,10 @@ pub struct TooLong {
 pub struct Parser {
     /// The most that `kept` may hold; also the longest line and the longest data.
     limit: usize,
+    /// The same for an event with a file in it.
+    with_file: usize,
+    /// The open event has one.
+    file: bool,
     /// First the data of the open event, each line of it ended by a line feed; then what has come of
     /// the current line. One buffer for both, so that the limit bounds their sum.
     kept: Vec<u8>,
@@ -109,6 +116,8 @@ impl Parser {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
+            with_file: limit,
+            file: false,
             kept: Vec::new(),
             data: 0,
             event: String::new(),
@@ -120,6 +129,13 @@ impl Parser {
             lent: false,
             failed: false,
         }
+    }
+
+    /// Lets an event that has a file in it, as base64, grow to `limit`: a picture comes in one piece, and is far longer
+    /// than any text. Every other event stays within its own limit, so that noise is still cut off early.
+    #[must_use]
+    pub fn with_files(self, limit: usize) -> Self {
+        Self { with_file: limit.max(self.limit), ..self }
     }
 
     /// Takes the next chunk of the stream. Ask the result for events until it has none: what is
@@ -210,13 +226,18 @@ impl Parser {
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         let needed = self.kept.len() + bytes.len();
-        if needed > self.limit || self.failed {
+        if needed > self.limit && !self.file && self.with_file > self.limit {
+            // Once for an event. A sign that is cut in two is missed, which takes a chunk that ends right there.
+            self.file = [&*self.kept, bytes].iter().any(|part| memmem::find(part, FILE).is_some());
+        }
+        let limit = if self.file { self.with_file } else { self.limit };
+        if needed > limit || self.failed {
             self.failed = true;
-            return Err(TooLong { limit: self.limit });
+            return Err(TooLong { limit });
         }
         if needed > self.kept.capacity() {
             // Doubles like any vector, but a vector would also double beyond the limit.
-            let target = (2 * self.kept.capacity()).max(256).min(self.limit).max(needed);
+            let target = (2 * self.kept.capacity()).max(256).min(limit).max(needed);
             self.kept.reserve_exact(target - self.kept.len());
         }
         self.kept.extend_from_slice(bytes);
@@ -226,6 +247,10 @@ impl Parser {
     fn close_event(&mut self) {
         self.lent = false;
         self.kept.clear();
+        if mem::take(&mut self.file) {
+            // So much is not kept for the rest of a stream.
+            self.kept = Vec::new();
+        }
         self.data = 0;
         self.event.clear();
         self.own_id = false;

@@ -155,3 +155,28 @@ fn after_an_error_nothing_more_is_read() {
     assert!(parser.feed(b"data: 123456789").next_event().is_err());
     assert_eq!(parser.feed(b"\n\ndata: 1\n\n").next_event(), Err(TooLong { limit: 8 }));
 }
+
+#[test]
+fn only_an_event_with_a_file_may_be_longer() {
+    let feed = |data: &str, chunk: usize| {
+        let mut parser = Parser::new(100).with_files(1000);
+        let stream = format!("data: {data}\n\ndata: after\n\n");
+        let mut seen = Vec::new();
+        for chunk in stream.as_bytes().chunks(chunk) {
+            let mut events = parser.feed(chunk);
+            while let Some(event) = events.next_event()? {
+                seen.push(event.data.len());
+            }
+        }
+        Ok::<_, TooLong>(seen)
+    };
+    let picture = |length| format!("![x](data:image/png;base64,{}", "A".repeat(length));
+    for chunk in [10_000, 50, 7] {
+        assert_eq!(feed(&picture(900), chunk), Ok(vec![927, 5]), "{chunk}");
+        assert_eq!(feed(&picture(1000), chunk), Err(TooLong { limit: 1000 }), "{chunk}");
+        assert_eq!(feed(&"A".repeat(900), chunk), Err(TooLong { limit: 100 }), "{chunk}");
+        // The next event has no share in it.
+        let two = format!("{}\n\ndata: {}", picture(900), "A".repeat(900));
+        assert_eq!(feed(&two, chunk), Err(TooLong { limit: 100 }), "{chunk}");
+    }
+}

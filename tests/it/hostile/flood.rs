@@ -46,6 +46,15 @@ async fn a_line_of_ten_megabytes_is_cut_off() {
     is_little(grown);
 }
 
+/// Only a file may be longer than a line of text ever is.
+#[tokio::test]
+async fn a_picture_of_two_megabytes_in_one_piece_is_taken() {
+    let picture =
+        format!("Here: ![chart](data:image/png;base64,iVBORw0KGgo{}) Good?", "A".repeat(2 * MIB + 1));
+    let (ended, _) = asked(Answer::events(delta(&picture) + DONE), "Here: 📎 chart.png Good?").await;
+    assert!(!ended.out.contains("cut short") && ended.out.len() < 1000, "{}", ended.out.len());
+}
+
 #[tokio::test]
 async fn data_in_endless_lines_is_cut_off() {
     let answer = Answer::stream().repeats("data: xxxxxxxx\n".repeat(MIB / 16), 64).hangs();
