@@ -77,19 +77,14 @@ async fn one(
     files: bool,
     caps: &Caps,
 ) -> Result<Vec<u8>, &'static str> {
-    // What may be a picture may be as large as one; anything else can only be text, unless the agent takes files.
+    // Many clients send a picture as a file: what it is, is seen when it is here, so it may be as large as one.
     let limit = match file.kind {
-        MediaKind::Image => caps.forwarded,
         MediaKind::Audio if !files => return Err("a voice message or other sound, which is not forwarded"),
         MediaKind::Video if !files => return Err("a film, which is not forwarded"),
-        MediaKind::File if !files => caps.text,
-        MediaKind::Audio | MediaKind::Video | MediaKind::File => caps.forwarded,
+        MediaKind::Image | MediaKind::Audio | MediaKind::Video | MediaKind::File => caps.forwarded,
     };
     match tokio::time::timeout(FETCH, platform.fetch(&file.id, limit)).await {
         Ok(Ok(content)) => Ok(content),
-        Ok(Err(error)) if error.kind() == ErrorKind::Rejected && file.kind == MediaKind::File && !files => {
-            Err("not forwarded: of files other than pictures only text is, up to 256 KB in one message")
-        }
         Ok(Err(error)) if error.kind() == ErrorKind::Rejected => Err("it is too large, or was refused"),
         Ok(Err(_)) => Err("it could not be fetched"),
         Err(_) => Err("it could not be fetched in time"),

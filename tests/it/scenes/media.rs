@@ -33,6 +33,18 @@ async fn a_picture_without_words_is_a_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_picture_that_was_sent_as_a_file_is_one_all_the_same() {
+    let gateway = TestGateway::start().await;
+    gateway.chat().keeps("cat", &[PNG, &[0; 2_000_000]].concat());
+
+    gateway.room().brings("@ann", "what is it?", vec![file("cat", MediaKind::File, "cat.bin")]).await;
+    gateway.room().settled().await;
+
+    let heard = gateway.agent_itself().heard();
+    assert_eq!((heard[0].prompt.as_str(), heard[0].images.len()), ("what is it?", 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn text_files_are_read_out_and_cannot_get_out_of_their_frame() {
     let gateway = TestGateway::start().await;
     gateway.chat().keeps("notes", b"\xef\xbb\xbfone\ntwo\n");
@@ -94,7 +106,7 @@ async fn other_files_are_named_with_the_reason_why_they_stay_behind() {
     read this
     [attached file "paper.pdf": this kind of file is not forwarded]
     [attached file "huge.png": it is too large, or was refused]
-    [attached file "book.txt": not forwarded: of files other than pictures only text is, up to 256 KB in one message]
+    [attached file "book.txt": its text is too long: up to 256 KB are forwarded in one message]
     [attached file "voice.ogg": a voice message or other sound, which is not forwarded]
     [attached file "lost.png": it could not be fetched]
     [attached file "one-too-many.pdf": too many files in one message]
