@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+#[cfg(feature = "matrix")]
+use base64::Engine as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{AgentChoice, Config, PlatformConfig};
@@ -72,11 +74,21 @@ fn of_platform(platform: &PlatformConfig) -> Vec<String> {
                 }
                 talaria_matrix::Login::Stored => None,
             };
-            login.into_iter().chain(&settings.recovery_key).map(|secret| secret.expose().to_owned()).collect()
+            let given =
+                login.into_iter().chain(&settings.recovery_key).map(|secret| secret.expose().to_owned());
+            given.chain(settings.store_key.iter().flat_map(|key| as_written(&key.0))).collect()
         }
         #[cfg(feature = "testing")]
         PlatformConfig::Test(_) => Vec::new(),
     }
+}
+
+/// The ways in which a key of bytes may have been given, and may appear.
+#[cfg(feature = "matrix")]
+fn as_written(key: &[u8]) -> [String; 3] {
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Without its padding, which is then found with it too.
+    [hex.to_uppercase(), hex, base64::engine::general_purpose::STANDARD_NO_PAD.encode(key)]
 }
 
 /// Writes one log line at a time, as the formatter hands it over.
@@ -149,6 +161,12 @@ mod tests {
             "authorization: Bearer [redacted] sent"
         );
         assert_eq!(redacted("with sk-proj_4Xyz, then"), "with sk-[redacted], then");
+    }
+
+    #[cfg(feature = "matrix")]
+    #[test]
+    fn a_key_is_known_however_it_was_written() {
+        assert_eq!(as_written(&[0xab, 0xcd]), ["ABCD", "abcd", "q80"]);
     }
 
     #[test]
