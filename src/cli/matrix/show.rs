@@ -88,6 +88,14 @@ pub(super) fn verification(one: &Verification) -> String {
     }
 }
 
+/// It is there no more.
+pub(super) fn unknown_end(one: &Verification) -> String {
+    format!(
+        "It is not known how the verification with {} ended. Look at what their client says, or begin again there.",
+        one_line(&one.user, LINE)
+    )
+}
+
 /// The pictures with their names, and the numbers.
 pub(super) fn pictures(one: &Verification) -> String {
     let mut text = String::new();

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use talaria_matrix::{Answer, Stage, Verification};
 
 use super::Done;
-use super::show::{pictures, verification};
+use super::show::{pictures, unknown_end, verification};
 use crate::cli::operate::Output;
 use crate::control::Problem;
 use crate::control::desk::Desk;
 use crate::control::matrix::{AccountAsked, Verifications, VerifyAsked};
+use crate::reply::one_line;
 
 /// How often the running gateway is asked whether somebody has begun.
 const LOOK: Duration = Duration::from_secs(1);
@@ -42,9 +43,9 @@ pub(super) async fn through(desk: &Desk, account: &Option<String>) -> Done {
         }
         wait(began).await?;
     };
-    let device = one.device.clone().unwrap_or_else(|| "not known".to_owned());
+    let device = one.device.as_deref().map_or_else(|| "not known".to_owned(), |device| one_line(device, 40));
     let whose = if one.own { "another device of our own account" } else { "a person" };
-    eprintln!("{} wants to verify us ({whose}, device {device}).", crate::reply::one_line(&one.user, 200));
+    eprintln!("{} wants to verify us ({whose}, device {device}).", one_line(&one.user, 200));
     if !says_yes("Go on?")? {
         let one = answer(desk, account, &one.id, Answer::Cancel).await?;
         return Ok((verification(&one), false));
@@ -63,8 +64,11 @@ pub(super) async fn through(desk: &Desk, account: &Option<String>) -> Done {
     while one.stage == Stage::Confirmed {
         wait(began).await?;
         let list: Verifications = desk.post("/matrix/verifications", &asked).await?;
-        let now = list.verifications.into_iter().find(|other| other.id == one.id);
-        one = now.unwrap_or(Verification { stage: Stage::Done, ..one });
+        one = match list.verifications.into_iter().find(|other| other.id == one.id) {
+            Some(now) => now,
+            // The gateway was restarted, or the ten minutes are over. Who is not known to be verified is not.
+            None => return Ok((unknown_end(&one), false)),
+        };
     }
     Ok((verification(&one), one.stage == Stage::Done))
 }
