@@ -5,7 +5,7 @@
 //! knows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -16,6 +16,7 @@ use matrix_sdk::encryption::verification::{
 use matrix_sdk::event_handler::EventHandlerDropGuard;
 use matrix_sdk::ruma::events::key::verification::VerificationMethod;
 use matrix_sdk::ruma::events::key::verification::request::ToDeviceKeyVerificationRequestEvent;
+use matrix_sdk::ruma::events::room::member::MembershipState;
 use matrix_sdk::ruma::events::room::message::{MessageType, OriginalSyncRoomMessageEvent};
 use matrix_sdk::ruma::{OwnedUserId, UserId};
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,16 @@ impl Requests {
         true
     }
 
+    /// Whether nobody but ourselves is taken down any more.
+    fn are_full(&self) -> bool {
+        self.all().len() >= WAITING
+    }
+
+    /// Lets go of one.
+    fn forget(&self, id: &str) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
+    }
+
     fn all(&self) -> Vec<Waiting> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.iter().filter(|one| one.since.elapsed() < HOLDS).cloned().collect()
@@ -143,33 +154,74 @@ impl Requests {
 /// Takes requests down for as long as what is returned lives.
 pub(super) fn listen(opened: &Opened) -> [EventHandlerDropGuard; 2] {
     let (client, own) = (&opened.client, opened.own.clone());
-    let note = {
-        let (requests, own) = (opened.requests.clone(), own.clone());
-        Arc::new(move |user: &UserId, flow: &str| {
-            if requests.note(user, flow, user == own, Instant::now()) {
-                tracing::info!(%user, hint = "`talaria matrix verify` goes on with it", "somebody wants to verify us");
-            } else {
-                tracing::debug!(%user, "a verification request is not taken down");
-            }
-        })
-    };
     let direct = client.add_event_handler({
-        let note = note.clone();
-        move |event: ToDeviceKeyVerificationRequestEvent| {
-            note(&event.sender, event.content.transaction_id.as_str());
-            std::future::ready(())
+        let (requests, own) = (opened.requests.clone(), own.clone());
+        move |event: ToDeviceKeyVerificationRequestEvent, client: Client| {
+            let (requests, own) = (requests.clone(), event.sender == own);
+            async move {
+                take_down(&client, &requests, &event.sender, event.content.transaction_id.as_str(), own)
+                    .await;
+            }
         }
     });
-    let in_room = client.add_event_handler(move |event: OriginalSyncRoomMessageEvent| {
-        if let MessageType::VerificationRequest(request) = &event.content.msgtype
-            && request.to == own
-            && event.sender != own
-        {
-            note(&event.sender, event.event_id.as_str());
+    let requests = opened.requests.clone();
+    let in_room = client.add_event_handler(move |event: OriginalSyncRoomMessageEvent, client: Client| {
+        let (requests, own) = (requests.clone(), own.clone());
+        async move {
+            if let MessageType::VerificationRequest(request) = &event.content.msgtype
+                && request.to == own
+                && event.sender != own
+            {
+                take_down(&client, &requests, &event.sender, event.event_id.as_str(), false).await;
+            }
         }
-        std::future::ready(())
     });
     [direct, in_room].map(|handler| client.event_handler_drop_guard(handler))
+}
+
+/// Takes a request down, if there is room for it.
+async fn take_down(client: &Client, requests: &Requests, user: &UserId, flow: &str, own: bool) {
+    if requests.are_full() {
+        make_room(client, requests, user).await;
+    }
+    if requests.note(user, flow, own, Instant::now()) {
+        tracing::info!(%user, hint = "`talaria matrix verify` goes on with it", "somebody wants to verify us");
+    } else {
+        tracing::debug!(%user, "a verification request is not taken down");
+    }
+}
+
+/// Lets go of what is over. If that is nothing and `user` is somebody from our rooms, the oldest stranger goes whom
+/// the operator has not answered: anybody may write to a device, so strangers must not be able to fill the list.
+async fn make_room(client: &Client, requests: &Requests, user: &UserId) {
+    let mut unanswered = Vec::new();
+    for waiting in requests.all() {
+        match find(client, &waiting).await.map(|request| request.state()) {
+            None | Some(VerificationRequestState::Done | VerificationRequestState::Cancelled(_)) => {
+                requests.forget(&waiting.id);
+            }
+            Some(VerificationRequestState::Requested { .. }) => unanswered.push(waiting),
+            Some(_) => {}
+        }
+    }
+    if !requests.are_full() || !is_in_our_rooms(client, user).await {
+        return;
+    }
+    for waiting in unanswered {
+        if !is_in_our_rooms(client, &waiting.user).await {
+            return requests.forget(&waiting.id);
+        }
+    }
+}
+
+async fn is_in_our_rooms(client: &Client, user: &UserId) -> bool {
+    for room in client.joined_rooms() {
+        let member = room.get_member_no_sync(user).await.ok().flatten();
+        if member.is_some_and(|member| *member.membership() == MembershipState::Join) {
+            return true;
+        }
+    }
+    false
 }
 
 /// All that wait or are under way.
@@ -377,8 +429,14 @@ mod tests {
             requests.note(&user, "x", false, now);
         }
         assert_eq!(requests.all().len(), WAITING);
+        assert!(requests.are_full());
         // Our own devices still come through.
         assert!(requests.note(user_id!("@bot:example.org"), "mine", true, now));
+
+        // What is over makes room.
+        let over = requests.all();
+        over.iter().take(2).for_each(|one| requests.forget(&one.id));
+        assert!(requests.note(user_id!("@bob:example.org"), "next", false, now));
 
         // And after ten minutes others do.
         let later = now + HOLDS + Duration::from_secs(1);

@@ -1,8 +1,11 @@
 //! Looks at everything that encryption needs, and says how to mend what is wrong.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use matrix_sdk::ruma::OwnedUserId;
 use serde::{Deserialize, Serialize};
+use talaria_platform::Trust;
 
 use crate::encryption::{RECOVERY_KEY, Setup};
 use crate::login::Opened;
@@ -13,6 +16,12 @@ const CLOCK: Duration = Duration::from_secs(60);
 
 /// One-time keys below which somebody is using them up faster than we bring them. The SDK keeps fifty there.
 const FEW_KEYS: u64 = 5;
+
+/// People whom a check names; of the others it says how many they are.
+const NAMED: usize = 5;
+
+/// The name of the check of the people whom the operator verified.
+const IDENTITIES: &str = "identities";
 
 /// The name of the check that says what the homeserver allows.
 pub const RATE_LIMITS: &str = "rate limits";
@@ -81,6 +90,10 @@ pub(super) async fn examine(opened: &Opened, settings: &Settings) -> Health {
     backup(opened, &mut checks).await;
     checks.push(store(opened).await);
     checks.push(rooms(opened, settings));
+    checks.push(match changed(opened).await {
+        Ok(people) => identities(&people, settings.trust),
+        Err(error) => Check::bad(IDENTITIES, format!("not known: {error}"), "try again"),
+    });
     checks.push(rate(opened, settings));
     Health { user: opened.own.to_string(), checks }
 }
@@ -224,6 +237,44 @@ fn rooms(opened: &Opened, settings: &Settings) -> Check {
     }
 }
 
+/// Those in our encrypted rooms who were verified and have another identity now.
+async fn changed(opened: &Opened) -> Result<BTreeSet<OwnedUserId>, matrix_sdk::Error> {
+    let mut members = BTreeSet::new();
+    for room in opened.client.joined_rooms().iter().filter(|room| room.encryption_state().is_encrypted()) {
+        members.extend(room.joined_user_ids().await?);
+    }
+    let mut changed = BTreeSet::new();
+    for user in members {
+        let identity = opened.client.encryption().get_user_identity(&user).await?;
+        if identity.is_some_and(|identity| identity.has_verification_violation()) {
+            changed.insert(user);
+        }
+    }
+    Ok(changed)
+}
+
+/// What it means that these people have another identity.
+fn identities(changed: &BTreeSet<OwnedUserId>, trust: Trust) -> Check {
+    if changed.is_empty() {
+        return Check::good(IDENTITIES, "nobody who was verified has another identity");
+    }
+    let named: Vec<_> = changed.iter().take(NAMED).map(|user| user.as_str()).collect();
+    let more = match changed.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let says = format!("verified, but with another identity since: {}{more}", named.join(", "));
+    let hint = "verify them again (they begin in their client, then `talaria matrix verify`), or remove them from the room";
+    match trust {
+        // Keys go to everybody; that it is somebody else is for people to judge.
+        Trust::Violated | Trust::Network => Check::good(IDENTITIES, says).with(hint),
+        Trust::CrossSigned => {
+            Check::bad(IDENTITIES, says, format!("nothing is sent to the rooms they are in: {hint}"))
+        }
+        Trust::Verified => Check::bad(IDENTITIES, says, format!("they cannot read what we write: {hint}")),
+    }
+}
+
 /// What the homeserver allows cannot be asked; what we keep to can be told.
 fn rate(opened: &Opened, settings: &Settings) -> Check {
     let rate = settings.rate;
@@ -234,4 +285,24 @@ fn rate(opened: &Opened, settings: &Settings) -> Check {
          {{\"messages_per_second\": 0, \"burst_count\": 0}}",
         opened.own
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::UserId;
+
+    use super::*;
+
+    #[test]
+    fn somebody_with_another_identity_is_named_with_what_follows() {
+        let people = |count: usize| {
+            (0..count).map(|n| UserId::parse(format!("@p{n}:example.org")).unwrap()).collect::<BTreeSet<_>>()
+        };
+        assert!(identities(&people(0), Trust::CrossSigned).well);
+        let check = identities(&people(7), Trust::CrossSigned);
+        assert!(!check.well && check.says.ends_with("@p4:example.org and 2 more"), "{check:?}");
+        assert!(check.hint.unwrap().contains("nothing is sent"));
+        assert!(!identities(&people(1), Trust::Verified).well);
+        assert!(identities(&people(1), Trust::Network).well);
+    }
 }
