@@ -6,15 +6,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use matrix_sdk::deserialized_responses::RawSyncOrStrippedState;
 use matrix_sdk::ruma::api::client::membership::{
     forget_room, join_room_by_id_or_alias::v3::Request as Join, leave_room,
 };
 use matrix_sdk::ruma::events::direct::DirectEventContent;
+use matrix_sdk::ruma::events::room::tombstone::RoomTombstoneEventContent;
 use matrix_sdk::ruma::{OwnedRoomId, OwnedServerName, OwnedUserId, RoomId, UserId};
 use matrix_sdk::{HttpError, Room, RoomState};
 use talaria_platform::{Author, Error, ErrorKind, EventId, Invite, Trust};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::patience::{Patience, once};
 use super::{Reader, lookup, store_failed, text};
@@ -116,6 +118,7 @@ impl Reader<'_> {
     /// Answers the door. Ends only with an error.
     pub async fn answer_doors(&self) -> Result<(), Error> {
         let mut dealt = Dealt::default();
+        self.left_behind().await?;
         loop {
             let more = self.invitations(&mut dealt).await?;
             while let Some(upgrade) = self.doors.next_upgrade() {
@@ -197,15 +200,42 @@ impl Reader<'_> {
         if !self.account.inbox.may_join(invite).await.map_err(store_failed)? {
             return Ok(());
         }
-        match self.enter(&to, &by, direct).await {
-            Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
-            // A private room does not let us in by itself: then the invitation that we need is still to come.
-            Err(error) => {
-                tracing::info!(room = %to, error = ?error, "a room that goes on elsewhere waits for an invitation");
-                Ok(())
+        let mut patience = Patience::default();
+        for _ in 0..ATTEMPTS {
+            let Err(error) = self.enter(&to, &by, direct).await else { return Ok(()) };
+            match error.kind() {
+                ErrorKind::Fatal => return Err(error),
+                ErrorKind::Retry { after } => sleep(patience.next(after)).await,
+                // A private room does not let us in by itself: then the invitation that we need is still to come.
+                ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => {
+                    tracing::info!(room = %to, ?error, "a room that goes on elsewhere waits for an invitation");
+                    return Ok(());
+                }
             }
-            Ok(()) => Ok(()),
         }
+        tracing::warn!(room = %to, "a room that goes on elsewhere could not be entered; the next start tries again");
+        Ok(())
+    }
+
+    /// Finds rooms that went on elsewhere while nobody could follow: a crash came in between, or the homeserver
+    /// stumbled. What is waited for in vain is asked for once more at each start.
+    async fn left_behind(&self) -> Result<(), Error> {
+        let direct = self.direct_rooms().await?;
+        for room in self.account.client.joined_rooms() {
+            let Some(successor) = room.successor_room() else { continue };
+            let tombstone = room.get_state_event_static::<RoomTombstoneEventContent>().await;
+            let Some(RawSyncOrStrippedState::Sync(raw)) = tombstone.map_err(from_sdk)? else { continue };
+            let (Ok(Some(by)), Ok(Some(event))) =
+                (raw.get_field::<OwnedUserId>("sender"), raw.get_field::<String>("event_id"))
+            else {
+                continue;
+            };
+            let is_direct = direct.contains(room.room_id()) && room.active_members_count() <= 2;
+            let about = self.about(&room, is_direct).await.map_err(store_failed)?;
+            let (event, about) = (EventId::new(event), about.room.clone());
+            self.doors.upgraded(Upgrade { event, to: successor.room_id, by, about });
+        }
+        Ok(())
     }
 
     /// Goes in. Not by the SDK's own `join`: it decides too late whether the room is a direct chat, and writes the
