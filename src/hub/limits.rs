@@ -40,6 +40,11 @@ pub(super) struct TooMuch {
 /// Looks whether an action is one too many.
 pub(super) fn check(one: &One<'_>, action: Action) -> Result<Hearing> {
     let Some(limits) = one.rules.limits else { return Ok(Hearing::Full) };
+    // What was written in hours comes in one second then, and what is refused now nobody sends again. It counts all
+    // the same: whoever goes on like that is refused from the next message on.
+    if one.late {
+        return Ok(Hearing::Full);
+    }
     match action {
         // Whoever wants less of us must always be heard, and whoever is asked may always answer. But that we say
         // something each time would be a way to have us talk without end.

@@ -61,7 +61,8 @@ impl Taking {
         let rules = now.account(&self.account);
         for event in &batch.events {
             if tx.see(&self.account, &event.place.room, &event.id)? {
-                let taking = One { all: self, tx, words: &now.words, rules: &rules, event };
+                let late = batch.late;
+                let taking = One { all: self, tx, words: &now.words, rules: &rules, event, late };
                 taken.after.extend(taking.event(&mut taken.strangers)?);
             }
         }
@@ -107,6 +108,8 @@ pub struct One<'a> {
     pub rules: &'a AccountRules,
     /// What happened.
     pub event: &'a Event,
+    /// It happened while we were not reading.
+    pub(super) late: bool,
 }
 
 impl One<'_> {
@@ -294,6 +297,8 @@ impl One<'_> {
         let mut after = Vec::new();
         match self.rules.busy_in(room) {
             Busy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
+            Busy::Queue if self.late => {}
             Busy::Queue if before > WAITING => {
                 self.notice(&Text::LineFull.with("limit", WAITING))?;
                 return Ok(Vec::new());

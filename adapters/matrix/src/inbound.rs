@@ -131,8 +131,8 @@ impl Reader<'_> {
         }
         let news = self.news(update::processed(rooms), From { since: Some(since), away }).await?;
         if next_batch != since {
-            self.commit(Batch { events: news.events, parked: news.parked, cursor: None }, &next_batch)
-                .await?;
+            let batch = Batch { events: news.events, parked: news.parked, cursor: None, late: away };
+            self.commit(batch, &next_batch).await?;
         }
         Ok(next_batch)
     }

@@ -12,6 +12,10 @@ pub struct Batch {
     pub parked: Vec<(String, String)>,
     /// The adapter's position after this batch; `None` leaves it where it was.
     pub cursor: Option<String>,
+    /// Whether it all happened while we were not reading: before a start, or while the network was away. Nobody could
+    /// be told then that they ask too much, so nothing of it is refused for that. Never `true` for what only came
+    /// faster than it was read; and the adapter bounds how much there can be.
+    pub late: bool,
 }
 
 /// Where an adapter puts what came, and keeps the little state it needs.

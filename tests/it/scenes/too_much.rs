@@ -233,3 +233,24 @@ async fn a_program_that_thinks_before_it_writes_is_noticed_after_a_while() {
     let notices = room.ours().iter().filter(|words| words.contains("talking to each other")).count();
     assert_eq!(notices, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_refused_that_was_asked_while_nobody_read() {
+    let mut gateway = gateway(Limits { per_minute: 2, per_hour: 3 }).await;
+    gateway.drain().await;
+    let asked: Vec<_> = (1..=30).map(|number| format!("question {number}")).collect();
+    for text in &asked {
+        gateway.room().posts("@ann", text, Vec::new());
+    }
+    gateway.chat().was_not_read();
+    gateway.restart().await;
+
+    let shown = gateway.room().settled().await;
+    let heard: Vec<_> = gateway.agent_itself().heard().into_iter().map(|turn| turn.prompt).collect();
+    assert_eq!(heard, asked);
+    assert!(!shown.contains("note"), "{shown}");
+
+    gateway.room().says("@ann", "and now?").await;
+    let shown = gateway.room().settled().await;
+    assert!(shown.contains("more than 3 messages in an hour"), "{shown}");
+}

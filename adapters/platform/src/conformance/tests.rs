@@ -210,7 +210,7 @@ impl Adapter {
         loop {
             let now = said.wait_for(|said| said.len() > position).await.unwrap().clone();
             let cursor = (!self.is(Fault::HasNoCursor)).then(|| now.len().to_string());
-            let batch = Batch { events: self.events(&now, position), parked: Vec::new(), cursor };
+            let batch = Batch { events: self.events(&now, position), cursor, ..Batch::default() };
             if let Err(error) = inbox.accept(batch).await {
                 match self.fault {
                     Some(Fault::DropsWhatWasRefused) => {}

@@ -41,6 +41,10 @@ pub(super) struct State {
     pub faults: VecDeque<(bool, Fault)>,
     pub bucket: Option<Bucket>,
     pub files: HashMap<MediaId, Vec<u8>>,
+    /// How the next times fail that something is fetched.
+    pub fetching: VecDeque<Fault>,
+    /// What is read next happened while nobody read.
+    pub late: bool,
     pub typing: HashMap<String, bool>,
     /// What was shown for a moment, but that we type.
     pub signals: Vec<Signal>,
@@ -108,6 +112,16 @@ impl Chat {
     /// A file that can be fetched.
     pub fn keeps(&self, id: &str, content: &[u8]) {
         self.state().files.insert(MediaId::from(id), content.to_vec());
+    }
+
+    /// The next time that a file is fetched fails like this.
+    pub fn next_fetch(&self, fault: Fault) {
+        self.state().fetching.push_back(fault);
+    }
+
+    /// What is read next happened while nobody read.
+    pub fn was_not_read(&self) {
+        self.state().late = true;
     }
 
     /// Every request so far.

@@ -95,6 +95,13 @@ impl Platform for Chat {
 
     fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
         Box::pin(async move {
+            let fault = self.state().fetching.pop_front();
+            match fault {
+                Some(Fault::Answers(kind)) => return Err(kind.into()),
+                Some(Fault::Waits(gate) | Fault::Late(gate)) => gate.opened().await,
+                Some(Fault::LostAnswer) => return Err(ErrorKind::Retry { after: None }.into()),
+                None => {}
+            }
             let content = self.state().files.get(media).cloned().ok_or(ErrorKind::Gone)?;
             if content.len() as u64 > limit { Err(ErrorKind::Rejected.into()) } else { Ok(content) }
         })
@@ -177,10 +184,9 @@ impl Chat {
                 continue;
             }
             next += events.len();
-            inbox
-                .accept(Batch { events, cursor: Some(next.to_string()), ..Batch::default() })
-                .await
-                .map_err(lost)?;
+            let late = std::mem::take(&mut self.state().late);
+            let batch = Batch { events, cursor: Some(next.to_string()), late, ..Batch::default() };
+            inbox.accept(batch).await.map_err(lost)?;
             self.state().accepted = next;
             self.changed();
         }
