@@ -7,7 +7,7 @@ pub mod kind;
 
 use std::time::Duration;
 
-use talaria_platform::{ErrorKind, Media, MediaKind, Platform};
+use talaria_platform::{Error, ErrorKind, Media, MediaKind, Platform};
 
 use self::kind::Kind;
 use crate::agent::{Attachment, Image};
@@ -25,8 +25,16 @@ const FILES: usize = 5;
 /// Characters of a file's name that an agent is told.
 const NAME: usize = 80;
 
-/// How long fetching one file may take.
+/// Text of one message's files that is remembered after its turn, in bytes together. A quarter of all that an agent is
+/// told again, unless the operator says otherwise; of a longer file only the name stays.
+const REMEMBERED: usize = 64 * 1024;
+
+/// How long fetching one file may take, with every try.
 const FETCH: Duration = Duration::from_secs(60);
+
+/// The pause after a try that may go better the next time, where the network names none; each further one is twice
+/// as long.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of the files of one message.
 #[derive(Debug, Default)]
@@ -37,6 +45,8 @@ pub struct Fetched {
     pub files: Vec<Attachment>,
     /// What is put after the person's own words: the text files, and a line for each file that is not forwarded.
     pub notes: String,
+    /// What is remembered of all of them, to be put after the person's own words.
+    pub kept: String,
 }
 
 /// What is left of the caps while the files of one message are gone through.
@@ -57,11 +67,30 @@ pub async fn fetch(platform: &dyn Platform, media: &[Media], files: bool) -> Fet
             () => one(platform, file, files, &caps).await,
         };
         match outcome.and_then(|content| take(&mut fetched, &mut caps, &name, content, files)) {
-            Ok(()) => {}
-            Err(reason) => fetched.notes.push_str(&format!("\n[attached file \"{name}\": {reason}]")),
+            Ok(Some(text)) => {
+                fetched.notes.push_str(&text);
+                let fits = fetched.kept.len() + text.len() <= REMEMBERED;
+                fetched.kept.push_str(&if fits { text } else { line(&name) });
+            }
+            Ok(None) => fetched.kept.push_str(&line(&name)),
+            Err(reason) => {
+                let why = format!("\n[attached file \"{name}\": {reason}]");
+                fetched.notes.push_str(&why);
+                fetched.kept.push_str(&why);
+            }
         }
     }
     fetched
+}
+
+/// What is remembered of files when nothing is known but their names.
+pub fn named(media: &[Media]) -> String {
+    media.iter().map(|file| line(&name(file))).collect()
+}
+
+/// That there was a file.
+fn line(name: &str) -> String {
+    format!("\n[attached file \"{name}\"]")
 }
 
 /// A name that fits into the quotes around it.
@@ -83,7 +112,7 @@ async fn one(
         MediaKind::Video if !files => return Err("a film, which is not forwarded"),
         MediaKind::Image | MediaKind::Audio | MediaKind::Video | MediaKind::File => caps.forwarded,
     };
-    match tokio::time::timeout(FETCH, platform.fetch(&file.id, limit)).await {
+    match tokio::time::timeout(FETCH, insist(platform, file, limit)).await {
         Ok(Ok(content)) => Ok(content),
         Ok(Err(error)) if error.kind() == ErrorKind::Rejected => Err("it is too large, or was refused"),
         Ok(Err(_)) => Err("it could not be fetched"),
@@ -91,14 +120,28 @@ async fn one(
     }
 }
 
-/// Puts a file where it belongs.
+/// Tries until there is a content, or never will be. Whoever calls it ends it.
+async fn insist(platform: &dyn Platform, file: &Media, limit: u64) -> Result<Vec<u8>, Error> {
+    let mut pause = PAUSE;
+    loop {
+        let error = match platform.fetch(&file.id, limit).await {
+            Ok(content) => return Ok(content),
+            Err(error) => error,
+        };
+        let ErrorKind::Retry { after } = error.kind() else { return Err(error) };
+        tokio::time::sleep(after.unwrap_or(pause)).await;
+        pause *= 2;
+    }
+}
+
+/// Puts a file where it belongs. `Some` is a text file as it is put into the prompt.
 fn take(
     fetched: &mut Fetched,
     caps: &mut Caps,
     name: &str,
     content: Vec<u8>,
     files: bool,
-) -> Result<(), &'static str> {
+) -> Result<Option<String>, &'static str> {
     let size = content.len() as u64;
     match Kind::of(&content) {
         Kind::Picture(mime) => {
@@ -109,7 +152,7 @@ fn take(
             caps.text -= size;
             let text = String::from_utf8(content).map_err(|_| "it is no text")?;
             let text = text.trim_start_matches('\u{feff}');
-            fetched.notes.push_str(&format!("\n[attached file \"{name}\", as it reads:]\n{}", fenced(text)));
+            return Ok(Some(format!("\n[attached file \"{name}\", as it reads:]\n{}", fenced(text))));
         }
         Kind::Text if !files => {
             return Err("its text is too long: up to 256 KB are forwarded in one message");
@@ -122,5 +165,5 @@ fn take(
         Kind::Sound(_) => return Err("a voice message or other sound, which is not forwarded"),
         Kind::Text | Kind::Film(_) | Kind::Other(_) => return Err("this kind of file is not forwarded"),
     }
-    Ok(())
+    Ok(None)
 }

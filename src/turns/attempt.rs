@@ -67,8 +67,11 @@ impl Turns {
             if prepared.is_none() {
                 let agent = self.agent_of(row);
                 let made = tokio::select! {
-                    made = agent.prepare(turn) => made,
+                    // Also looked at before anything is made: what is attached may not have been fetched then, and a
+                    // request without it must not be stored.
+                    biased;
                     () = self.interrupted(running, sink) => return Ok(Err(Ok(TurnEnd::Stopped))),
+                    made = agent.prepare(turn) => made,
                 };
                 match made {
                     Ok(made) => *prepared = Some(made),

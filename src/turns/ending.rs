@@ -9,6 +9,7 @@ use super::permitted::permitted;
 use super::run::Before;
 use super::{Turns, changeover, enclosed, told};
 use crate::delivery::REQUEST;
+use crate::media;
 use crate::reply::{self, Outcome};
 use crate::store::{self, Finish, StoreError, TurnRow, unix_now};
 use crate::words::Text;
@@ -32,7 +33,7 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let Summary { text, tools, files, more_files, usage, shown } = log.take_summary();
+        let Summary { text, tools, files, more_files, attached, usage, shown } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
         let (text, outcome) = match now.permitted {
@@ -63,7 +64,10 @@ impl Turns {
             .into_iter()
             .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
             .collect();
-        let said = (!blank).then(|| told::spoken(turn));
+        // An earlier process may have fetched it, and only the request has the rest.
+        let attached = attached.unwrap_or_else(|| media::named(&turn.media));
+        let said =
+            (!blank).then(|| (told::spoken(turn) + attached.as_str()).trim_start_matches('\n').to_owned());
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = Finish {

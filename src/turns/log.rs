@@ -42,6 +42,8 @@ struct Inner {
     files: Vec<Enclosed>,
     /// How many there were beside those.
     more_files: usize,
+    /// How what is attached to the question is remembered.
+    attached: Option<String>,
     usage: Usage,
     /// When the newest entry came or grew.
     changed_at: Option<Instant>,
@@ -83,6 +85,8 @@ pub struct Summary {
     pub files: Vec<Enclosed>,
     /// How many came beside those.
     pub more_files: usize,
+    /// How what is attached to the question is remembered; `None` if it was not fetched here.
+    pub attached: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// Bytes of text, from its beginning, that people have been shown.
@@ -150,6 +154,11 @@ impl TurnLog {
     /// Counts a file that is one too many; the text names it.
     pub fn enclose_no_more(&self) {
         self.lock().more_files += 1;
+    }
+
+    /// Keeps how what is attached to the question is remembered; the last time counts.
+    pub fn attached(&self, lines: String) {
+        self.lock().attached = Some(lines);
     }
 
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
@@ -252,6 +261,7 @@ impl TurnLog {
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),
             more_files: inner.more_files,
+            attached: inner.attached.take(),
             usage: inner.usage,
             shown: inner.shown,
         }

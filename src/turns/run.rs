@@ -206,9 +206,10 @@ impl Turns {
         let Some(account) = self.delivery.account(&row.account) else { return };
         let fetched = tokio::select! {
             fetched = media::fetch(account.platform(), &row.media, self.settings.files) => fetched,
-            // The next try sees at once that it is not wanted.
+            // `make_ready` looks at the same before it makes a request, so there is none without what is attached.
             () = self.interrupted(running, sink) => return,
         };
+        sink.attached(fetched.kept);
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
         turn.files = fetched.files;

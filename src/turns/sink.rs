@@ -54,6 +54,11 @@ impl<'a> Sink<'a> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).reached = 0;
     }
 
+    /// How what is attached to the question is remembered.
+    pub fn attached(&self, lines: String) {
+        self.log.attached(lines);
+    }
+
     /// Nothing more is shown before the end.
     pub fn hush(&self) {
         self.log.hush();

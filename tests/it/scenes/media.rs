@@ -1,9 +1,11 @@
 //! What people attach reaches the agent as what it is, or as a line that says why not.
 
-use talaria_platform::MediaKind;
+use std::time::Duration;
+
+use talaria_platform::{ErrorKind, MediaKind};
 
 use crate::support::gateway::{Setup, TestGateway};
-use crate::support::room::file;
+use crate::support::room::{Fault, Gate, file};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand so on";
 
@@ -136,4 +138,65 @@ async fn an_agent_that_takes_files_is_given_them_by_what_they_are() {
         files,
         [(".._paper.txt", "application/pdf"), ("voice", "audio/wav"), ("film.mp4", "video/mp4")]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_attached_is_remembered() {
+    let gateway = TestGateway::start().await;
+    gateway.chat().keeps("cat", PNG);
+    gateway.chat().keeps("notes", b"one\n");
+    let files = vec![file("cat", MediaKind::Image, "cat.png"), file("notes", MediaKind::File, "notes.txt")];
+
+    gateway.room().brings("@ann", "", vec![file("cat", MediaKind::Image, "cat.png")]).await;
+    gateway.room().settled().await;
+    gateway.room().brings("@ann", "and these?", files).await;
+    gateway.room().settled().await;
+    gateway.room().says("@ann", "which was it?").await;
+    gateway.room().settled().await;
+
+    let heard = gateway.agent_itself().heard();
+    let history: Vec<_> = heard[2].history.iter().map(|message| message.content.as_str()).collect();
+    let second =
+        "and these?\n[attached file \"cat.png\"]\n[attached file \"notes.txt\", as it reads:]\n```\none\n```";
+    assert_eq!(history, ["[attached file \"cat.png\"]", "ok", second, "ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_fetched_again_for_a_minute() {
+    let gateway = TestGateway::start().await;
+    gateway.chat().keeps("cat", PNG);
+    let cat = || vec![file("cat", MediaKind::Image, "cat.png")];
+    for _ in 0..3 {
+        gateway.chat().next_fetch(Fault::Answers(ErrorKind::Retry { after: None }));
+    }
+    gateway.room().brings("@ann", "what is it?", cat()).await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.agent_itself().heard()[0].images.len(), 1);
+
+    for _ in 0..100 {
+        gateway.chat().next_fetch(Fault::Answers(ErrorKind::Retry { after: None }));
+    }
+    gateway.room().brings("@ann", "and now?", cat()).await;
+    gateway.room().settled().await;
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(heard[1].prompt, "and now?\n[attached file \"cat.png\": it could not be fetched in time]");
+}
+
+/// In several rooms, because a race that is lost in one of two cases must not pass.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_put_off_in_the_middle_of_a_fetch_is_asked_with_its_picture() {
+    let mut gateway = TestGateway::start().await;
+    gateway.chat().keeps("cat", PNG);
+    let gate = Gate::default();
+    for room in 0..8 {
+        gateway.chat().next_fetch(Fault::Waits(gate.clone()));
+        let room = gateway.direct_room(&format!("!{room}"));
+        room.brings("@ann", "what is it?", vec![file("cat", MediaKind::Image, "cat.png")]).await;
+    }
+    gateway.chat().is_quiet(Duration::from_secs(5)).await;
+    gateway.restart().await;
+    gateway.room().settled().await;
+
+    let images: Vec<_> = gateway.agent_itself().heard().iter().map(|turn| turn.images.len()).collect();
+    assert_eq!(images, [1; 8]);
 }

@@ -79,7 +79,8 @@ async fn a_question_that_is_edited_while_its_request_is_made_is_asked_as_it_is_n
     assert_eq!(heard.len(), 2);
     let request = &heard[0].request;
     assert!(request.contains("what is Rust?") && request.contains("notes.pdf"), "{request}");
-    assert_eq!(heard[1].history[0].content, "what is Rust?", "what was asked is what is remembered");
+    let asked = "what is Rust?\n[attached file \"notes.pdf\": it could not be fetched]";
+    assert_eq!(heard[1].history[0].content, asked, "what was asked is what is remembered");
 }
 
 #[tokio::test(start_paused = true)]
