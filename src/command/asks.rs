@@ -2,7 +2,7 @@
 //!
 //! Who may is decided before; here it is found out what is meant. Whatever is not clear decides nothing.
 
-use talaria_platform::MessageId;
+use talaria_platform::{EventKind, MessageId};
 
 use super::{After, Command, Desk, Done, say};
 use crate::access::{Action, Grant};
@@ -91,6 +91,16 @@ enum Found {
 /// Finds what is meant among what is open in this place. A code of another place is as good as none.
 fn find(desk: &Desk<'_>, command: Command, code: Option<&str>) -> Result<Found> {
     let (tx, account, place) = (desk.tx, desk.account, &desk.event.place);
+    // Who answers a question's message means that question, and no other if it is over.
+    if code.is_none()
+        && let Some(to) = answered(desk)
+    {
+        match tx.ask_shown_by(account, place, &to)? {
+            Some(ask) => return Ok(Found::One(ask)),
+            None if tx.is_ask(account, place, &to)? => return Ok(Found::Unclear(Text::AskOver.into())),
+            None => {}
+        }
+    }
     let mut open = tx.open_asks(account, place)?;
     if let Some(code) = code {
         return Ok(match open.into_iter().find(|open| open.ask.code == code) {
@@ -109,6 +119,20 @@ fn find(desk: &Desk<'_>, command: Command, code: Option<&str>) -> Result<Found> 
             open.push(last);
             Ok(Found::Unclear(which(desk, command, &open)))
         }
+    }
+}
+
+/// The message that the command answers, where the network has replies.
+fn answered(desk: &Desk<'_>) -> Option<MessageId> {
+    match &desk.event.kind {
+        EventKind::Message(message) => message.reply_to.as_ref().map(|to| MessageId::new(to.as_str())),
+        EventKind::Edited { .. }
+        | EventKind::Deleted { .. }
+        | EventKind::Reacted { .. }
+        | EventKind::Left
+        | EventKind::Joined
+        | EventKind::Unreadable
+        | EventKind::Missed { .. } => None,
     }
 }
 

@@ -156,6 +156,16 @@ impl Tx<'_> {
             .optional()?)
     }
 
+    /// Whether a message of ours in this room asks something, or did.
+    pub fn is_ask(&self, account: &AccountId, place: &Place, message: &MessageId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM outbox
+                 WHERE account = ?1 AND room = ?2 AND message = ?3 AND substr(key, 1, 2) = 'a.')",
+        )?;
+        let values = params![account.as_str(), place.room.as_str(), message.as_str()];
+        Ok(query.query_row(values, |row| row.get(0))?)
+    }
+
     /// Whether a question of this place came to its end after `since`.
     pub fn ask_ended_since(&self, account: &AccountId, place: &Place, since: i64) -> Result<bool> {
         let mut query = self.conn.prepare_cached(

@@ -151,6 +151,7 @@ texts! {
     AskGone "ask_gone" Notice ["title"]
     AskNone "ask_none" Part []
     AskUnknown "ask_unknown" Part ["code"]
+    AskOver "ask_over" Part []
     AskWhich "ask_which" Part ["command", "list"]
     AskWhichItem "ask_which_item" Part ["code", "title"]
     AskNameIt "ask_name_it" Part ["command"]

@@ -5,9 +5,10 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use talaria::access::Grant;
 use talaria::agent::Choice;
+use talaria_platform::{EventId, EventKind, Message};
 
 use super::{FIVE_MINUTES, gateway, outcomes, settled};
-use crate::support::room::Fault;
+use crate::support::room::{Asked, Fault};
 use crate::support::scripted::ask;
 
 #[tokio::test(start_paused = true)]
@@ -255,4 +256,30 @@ async fn a_cross_elsewhere_means_nothing() {
     tokio::time::sleep(FIVE_MINUTES).await;
     room.settled().await;
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (timeout)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_one_question_never_decides_another() {
+    let gateway = gateway().await;
+    let room = gateway.room();
+    gateway.agent().asks("run a command", "rm -r build").asks("send a letter", "to Bob").says(["Done."]);
+    let replies = async |to: &Asked, text: &str| {
+        let reply_to = Some(EventId::new(to.message.as_str()));
+        let message = Message { reply_to, ..Message::text(text) };
+        room.does(room.event("@ann", EventKind::Message(message))).await;
+    };
+
+    room.says("@ann", "clean up").await;
+    let first = room.is_asked("run a command").await;
+    replies(&first, "/deny").await;
+    let second = room.is_asked("send a letter").await;
+    // Long enough that nobody could have meant the first one by a word for the second.
+    room.chat.is_quiet(Duration::from_secs(10)).await;
+    replies(&first, "/approve").await;
+    room.shows("no longer waits").await;
+    assert_eq!(gateway.agent_itself().ran(), [""; 0]);
+
+    replies(&second, "/approve").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().ran(), ["to Bob"]);
 }
