@@ -192,8 +192,8 @@ async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreErro
     }
 }
 
-/// One try of taking back the message that shows a part of a turn. Where the platform cannot, the message says
-/// that it is void.
+/// One try of taking back the message that shows a part of a turn. Where the platform cannot, or we may not, the
+/// message says that it is void.
 async fn remove(
     account: &Account,
     row: &OutboxRow,
@@ -220,13 +220,20 @@ async fn remove(
             }
         }
     };
-    let ticket = account.permit(class).await;
-    let outcome = match (account.about.delete, account.about.show) {
-        (true, _) => account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await,
-        (false, Show::Edit { .. }) => {
+    let deleted = match account.about.delete {
+        true => {
+            let ticket = account.permit(class).await;
+            account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await
+        }
+        false => Err(ErrorKind::Unsupported),
+    };
+    let outcome = match (deleted, account.about.show) {
+        // A room can forbid to take anything back.
+        (Err(ErrorKind::Rejected | ErrorKind::Unsupported), Show::Edit { .. }) => {
+            let ticket = account.permit(class).await;
             account.request(ticket, account.platform.edit(&row.place, &message, &row.key, &void)).await
         }
-        (false, Show::Append | Show::Once) => Ok(()),
+        (deleted, _) => deleted,
     };
     Ok(match outcome {
         // Somebody else took it away, or nobody can: there is nothing more to be done.
@@ -252,14 +259,16 @@ async fn send(
     row: &OutboxRow,
     class: Class,
 ) -> Result<Result<MessageId, ErrorKind>, StoreError> {
-    let anchor = match &row.turn {
+    let (anchor, lost) = match &row.turn {
         Some(turn) if row.part == 0 => {
             let (id, own) = (turn.clone(), turn.send_key(0));
-            let anchor = account.store.read(move |tx| tx.anchor(&id)).await?;
-            anchor.filter(|anchor| account.takes_over() || anchor.key == own)
+            let shown = account.store.read(move |tx| Ok((tx.anchor(&id)?, tx.is_anchor_lost(&id)?)));
+            let (anchor, lost) = shown.await?;
+            (anchor.filter(|anchor| account.takes_over() || anchor.key == own), lost)
         }
-        _ => None,
+        _ => (None, false),
     };
+    let anew = || row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
     let post = async |key| {
         let ticket = account.permit(class).await;
         account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
@@ -281,6 +290,8 @@ async fn send(
     Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
         // Whatever was uncertain, no message of ours is there to be shown again.
         None | Some((_, None)) if again => Ok(MessageId::new("")),
+        // Somebody took our message away before this came: the answer comes anew.
+        None if lost => post(&anew()).await,
         None => post(&row.key).await,
         Some((_, Some(message))) if again => edit(message).await,
         // Something may have been posted under this key: the platform names it, and then it is edited.
@@ -297,10 +308,7 @@ async fn send(
         },
         Some((_, Some(message))) => match edit(message).await {
             // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
-            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
-                let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
-                post(&key).await
-            }
+            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => post(&anew()).await,
             outcome => outcome,
         },
     })

@@ -81,7 +81,8 @@ impl Tx<'_> {
         Ok(found.map(|message| Anchor { key: id.send_key(part), message: message.map(MessageId::new) }))
     }
 
-    /// A message of ours is gone. The turn that runs and is shown by it, if there is one.
+    /// A message of ours is gone, and nothing is edited in it any more. The turn that runs and is shown by it, if there
+    /// is one.
     pub fn lose_message(
         &self,
         account: &AccountId,
@@ -93,18 +94,33 @@ impl Tx<'_> {
                 "UPDATE outbox SET message = NULL WHERE account = ?1 AND room = ?2 AND message = ?3",
             )?
             .execute(params![account.as_str(), room.as_str(), message.as_str()])?;
+        let values = params![account.as_str(), room.as_str(), message.as_str()];
         let mut query = self.conn.prepare_cached(
             "SELECT turns.id FROM anchors JOIN turns ON turns.id = anchors.turn
              WHERE anchors.message = ?3 AND account = ?1 AND room = ?2 AND undone < 2",
         )?;
-        let turn = query
-            .query_row(params![account.as_str(), room.as_str(), message.as_str()], |row| row.get(0))
-            .optional()?;
+        let turn = query.query_row(values, |row| row.get(0)).optional()?;
+        self.conn
+            .prepare_cached(
+                "UPDATE anchors SET message = '' WHERE message = ?3
+                     AND EXISTS (SELECT 1 FROM turns WHERE id = anchors.turn AND account = ?1 AND room = ?2)",
+            )?
+            .execute(values)?;
         Ok(turn.map(TurnId))
     }
 
+    /// Whether a message showed the turn and is gone. Its key is used up: a network that knows it would post nothing.
+    pub fn is_anchor_lost(&self, id: &TurnId) -> Result<bool> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM anchors WHERE turn = ?1 AND message = '')")?;
+        Ok(query.query_row([&id.0], |row| row.get(0))?)
+    }
+
     fn own_anchor(&self, id: &TurnId) -> Result<Option<Anchor>> {
-        let mut query = self.conn.prepare_cached("SELECT message FROM anchors WHERE turn = ?1")?;
+        let mut query = self.conn.prepare_cached(
+            "SELECT message FROM anchors WHERE turn = ?1 AND (message IS NULL OR message <> '')",
+        )?;
         let message = query
             .query_row([&id.0], |row| Ok(row.get::<_, Option<String>>(0)?.map(MessageId::new)))
             .optional()?;

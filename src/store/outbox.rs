@@ -231,7 +231,7 @@ impl Tx<'_> {
     /// The room can never show the message.
     pub fn dropped(&self, row: &OutboxRow) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE outbox SET state = 'dropped', file = NULL WHERE key = ?1")?
+            .prepare_cached("UPDATE outbox SET state = 'dropped', body = '', file = NULL WHERE key = ?1")?
             .execute([row.key.as_str()])?;
         self.settle_if_last(row)
     }
@@ -239,7 +239,7 @@ impl Tx<'_> {
     /// The message is no longer wanted, but it may have been posted by a try whose outcome nobody learned.
     pub fn doubted(&self, row: &OutboxRow) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE outbox SET state = 'doubtful', file = NULL WHERE key = ?1")?
+            .prepare_cached("UPDATE outbox SET state = 'doubtful', body = '', file = NULL WHERE key = ?1")?
             .execute([row.key.as_str()])?;
         self.settle_if_last(row)
     }

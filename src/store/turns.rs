@@ -309,7 +309,21 @@ impl Tx<'_> {
     /// does. Whether anything of it was remembered here.
     pub fn withdraw(&self, turn: &TurnRow) -> Result<bool> {
         self.conn.prepare_cached("UPDATE turns SET undone = 2 WHERE id = ?1")?.execute([&turn.id.0])?;
+        self.forget_words(&turn.id)?;
         self.forget_messages(&turn.id)
+    }
+
+    /// Forgets what was said in a turn of which nothing is to stay. One that runs has its words until its end, or
+    /// another question would seem to be asked.
+    fn forget_words(&self, id: &TurnId) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE turns SET prompt = '', quote = NULL, media = '[]', request = NULL,
+                     text = CASE WHEN text IS NULL THEN NULL ELSE '' END
+                 WHERE id = ?1 AND undone = 2 AND state NOT IN ('queued', 'dispatched', 'streaming')",
+            )?
+            .execute([&id.0])?;
+        Ok(())
     }
 
     /// Keeps text that people are about to see; `offset` is the length of what was kept before.
@@ -361,7 +375,10 @@ impl Tx<'_> {
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if withdrawn {
-            return Ok(());
+            return self.forget_words(&turn.id);
+        }
+        if nothing_to_show {
+            self.forget_request(&turn.id)?;
         }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, Role::User, said)?;
@@ -419,6 +436,12 @@ impl Tx<'_> {
             files: Vec::new(),
         };
         Ok(Some((State::from_name(&state), finish)))
+    }
+
+    /// Nothing is ever sent again for a turn that is over.
+    fn forget_request(&self, id: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("UPDATE turns SET request = NULL WHERE id = ?1")?.execute([&id.0])?;
+        Ok(())
     }
 
     /// The room shows everything: the turn is where its outcome says.

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tracing::{debug, error};
 
 use crate::account::Account;
-use crate::error::from_write;
+use crate::error::{from_http, from_write};
 use crate::rooms::Speech;
 
 pub(crate) use draft::Drafts;
@@ -107,7 +107,8 @@ pub(crate) async fn delete(
         redact_event::v3::Request::new(room.room_id().to_owned(), event_id(message)?, key.as_str().into());
     within(WRITE, async {
         let sent = account.client.send(request).with_request_config(once(WRITE)).await;
-        sent.map(drop).map_err(|error| from_write(error.into()))
+        // To be forbidden that is no sign that the room is gone: the message is there still.
+        sent.map(drop).map_err(from_http)
     })
     .await
 }

@@ -42,7 +42,9 @@ pub trait Platform: Send + Sync {
         body: &'a Body,
     ) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Takes an earlier message of ours back. Only called where [`Capabilities::delete`] is set.
+    /// Takes an earlier message of ours back. Only called where [`Capabilities::delete`] is set. After
+    /// [`ErrorKind::Gone`] the message counts as gone; where it is there still, because we may not take it back, that
+    /// is [`ErrorKind::Rejected`], and where messages can be edited it says instead that it is void.
     fn delete<'a>(
         &'a self,
         _place: &'a Place,

@@ -1,9 +1,14 @@
 //! Deleting a question ends it and takes its answer back, whoever deleted it.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
+use talaria::session::TurnId;
+use talaria::store::Tx;
 use talaria_platform::ErrorKind;
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::{Fault, What};
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_to_a_deleted_question_is_taken_back_and_forgotten() {
@@ -176,4 +181,64 @@ async fn where_nothing_can_be_taken_back_a_deletion_only_stops() {
     bot   Let me think about that for a while
           (stopped)
     ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_deleted_question_stays_on_record() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "my secret is tea").await;
+    room.settled().await;
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    let running = room.says("@ann", "and milk").await;
+    agent.is_hanging().await;
+    room.settled().await;
+
+    room.deletes("@ann", &asked).await;
+    room.deletes("@ann", &running).await;
+    room.settled().await;
+
+    for event in [asked, running] {
+        let id = TurnId::new(&"test".into(), &"!home".into(), &event, 0);
+        let kept = gateway.store().read(move |tx: &Tx<'_>| Ok((tx.turn(&id)?, tx.finished(&id)?))).await;
+        let (Some(turn), Some((_, end))) = kept.unwrap() else { panic!("{event}") };
+        assert_eq!((turn.prompt.as_str(), end.text.as_str()), ("", ""), "{event}");
+        assert!(turn.prepared.is_none(), "{event}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_may_not_be_taken_back_says_that_it_is_void() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "my secret is tea").await;
+    room.settled().await;
+    gateway.chat().deletion_fails(ErrorKind::Rejected);
+    room.deletes("@ann", &asked).await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  my secret is tea
+    note  (taken back)
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_comes_anew_if_its_message_was_taken_away_just_before_its_end() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["Let me think about that for a while"]).then_hangs();
+    room.says("@ann", "one").await;
+    agent.is_hanging().await;
+    room.settled().await;
+    for _ in 0..8 {
+        gateway.chat().next_edit(Fault::Answers(ErrorKind::Retry { after: None }));
+    }
+    agent.goes_on();
+    gateway.chat().is_quiet(Duration::from_secs(4)).await;
+    // This network still takes edits of it, which nobody sees.
+    room.deletes("@mod", &"m0".into()).await;
+    room.settled().await;
+
+    assert_eq!(room.ours().len(), 2, "{}", room.now());
+    assert_eq!(gateway.chat().requests().last().map(|request| request.what.clone()), Some(What::Send));
 }
