@@ -51,9 +51,15 @@ fn last(one: &One<'_>, of: &EventId) -> Result<Option<TurnRow>> {
 /// Another question in the place of one that nobody was asked yet.
 fn change(one: &One<'_>, of: &EventId, turn: &TurnRow, text: &str) -> Result<()> {
     match words(one, of, turn, text)? {
+        Some(words) if is_nothing(&words, turn) => Ok(()),
         Some(words) => one.tx.set_prompt(&turn.id, &words),
         None => unheard(one, of),
     }
+}
+
+/// Whether there is nothing left to ask.
+fn is_nothing(words: &str, turn: &TurnRow) -> bool {
+    words.trim().is_empty() && turn.media.is_empty()
 }
 
 /// The last question once more, as it reads now. It counts as a message: whoever edits on and on asks on and on.
@@ -63,7 +69,7 @@ fn ask_again(one: &One<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<V
         return Ok(Vec::new());
     };
     // A client may send an edit that changes nothing but the looks.
-    if words == turn.prompt || (words.trim().is_empty() && turn.media.is_empty()) {
+    if words == turn.prompt || is_nothing(&words, &turn) {
         return Ok(Vec::new());
     }
     match limits::check(one, Action::Message)? {

@@ -64,3 +64,19 @@ async fn sixteen_wait_and_the_next_is_refused_for_all_to_see() {
         ["running".to_owned()].into_iter().chain((1..=16).map(|n| format!("waiting {n}"))).collect();
     assert_eq!(heard, expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_question_that_is_edited_to_nothing_is_asked_as_it_was() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let first = gateway.agent().then_hangs();
+    room.says("@ann", "one").await;
+    first.is_hanging().await;
+    let waiting = room.says("@ann", "two").await;
+    room.edits("@ann", &waiting, "  \n").await;
+    first.goes_on();
+    room.settled().await;
+
+    let heard: Vec<_> = gateway.agent_itself().heard().into_iter().map(|turn| turn.prompt).collect();
+    assert_eq!(heard, ["one", "two"]);
+}
