@@ -124,6 +124,7 @@ pub fn choose<'a, T>(
 
 impl From<Trouble> for Problem {
     fn from(trouble: Trouble) -> Self {
-        Self::new(StatusCode::CONFLICT, trouble.message, trouble.hint)
+        // A homeserver's own words may be among them, and a terminal would obey them.
+        Self::new(StatusCode::CONFLICT, crate::reply::one_line(&trouble.message, 500), trouble.hint)
     }
 }
