@@ -19,7 +19,7 @@ const ANNOUNCED: [&str; 2] = ["Bearer ", "sk-"];
 /// What a platform's library may say unless a filter names it. matrix-sdk tells of every sync with all that was asked,
 /// and calls an error what is none to us, such as a homeserver that has nothing yet under some name. The adapter says
 /// itself what a person should know.
-const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off";
+const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk::encryption=off";
 
 /// Starts logging. In a chat on a terminal only errors are shown unless more was asked for, because the log
 /// shares the screen with the conversation, which says itself what a person should know.
@@ -173,7 +173,7 @@ mod tests {
     fn libraries_are_quiet_until_they_are_asked() {
         assert_eq!(
             filter("info,talaria=debug"),
-            "info,talaria=debug,matrix_sdk=error,matrix_sdk::http_client=off"
+            "info,talaria=debug,matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk::encryption=off"
         );
         assert_eq!(filter("info,matrix_sdk=debug"), "info,matrix_sdk=debug");
     }

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
         Some(Command::Run | Command::Chat | Command::Check | Command::Words { language: None }) | None => {}
     }
     let config = match Config::load(&sources, &env::process) {
-        Ok(config) => config,
+        Ok(mut config) => {
+            let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            config.warnings.extend(env::misspelt(set));
+            config
+        }
         Err(errors) => {
             for error in errors {
                 talaria::cli::complain(&error.message, error.hint.as_deref());

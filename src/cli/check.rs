@@ -129,10 +129,14 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
             true => "run `talaria pairing approve CODE` with the code they were shown, or ",
             false => "",
         };
+        let variable = match account {
+            "matrix" => " (or to MATRIX_ALLOWED_USERS, which wins where it is set, and restart)",
+            _ => "",
+        };
         let _ = write!(
             text,
             "\nrefused: {quoted} wrote {times} (last {} UTC) and is on no list. To let them in, {code}add below \
-             `platforms.{account}.access.people`:\n      - {quoted}\n",
+             `platforms.{account}.access.people`{variable}:\n      - {quoted}\n",
             moment(last)
         );
     }

@@ -2,6 +2,8 @@
 //!
 //! Nothing that is missing in the table is ever read, so `talaria env` tells the whole truth.
 
+use super::hint::closest;
+
 /// A variable that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Var {
@@ -63,6 +65,21 @@ pub fn render() -> String {
             format!("{a:name$}  {b:category$}  {c:secret$}  {d:default$}  {meaning}\n")
         })
         .collect()
+}
+
+/// Warnings about variables that are set and not read, and look like one that is: a slip that nobody would notice.
+pub fn misspelt(set: impl IntoIterator<Item = String>) -> Vec<String> {
+    let known = || TABLE.iter().map(|var| var.name);
+    let slip = |name: String| {
+        if known().any(|known| known == name) {
+            return None;
+        }
+        let lower: Vec<String> = known().map(str::to_lowercase).collect();
+        let near = closest(&name, lower.iter().map(String::as_str))?.to_uppercase();
+        // Short names are close to many that belong to others.
+        (near.len() > 8).then(|| format!("the variable `{name}` is not read: did you mean `{near}`?"))
+    };
+    set.into_iter().filter_map(slip).collect()
 }
 
 /// The value of a variable of this process. What is not UTF-8 keeps its place with replacement
@@ -379,6 +396,22 @@ mod tests {
             assert!(line.starts_with(var.name), "{line}");
             assert_eq!(&line[column..], var.meaning);
         }
+    }
+
+    #[test]
+    fn a_slip_in_a_name_is_noticed_and_the_variables_of_others_are_not() {
+        let set = [
+            "GATEWAY_PROXY_ULR",
+            "GATEWAY_PROXY_URL",
+            "GATEWAY_PROXY_KEY_FIL",
+            "HOMES",
+            "OPENAI_ORG_ID",
+            "PATH",
+        ];
+        insta::assert_snapshot!(misspelt(set.map(str::to_owned)).join("\n"), @"
+        the variable `GATEWAY_PROXY_ULR` is not read: did you mean `GATEWAY_PROXY_URL`?
+        the variable `GATEWAY_PROXY_KEY_FIL` is not read: did you mean `GATEWAY_PROXY_KEY_FILE`?
+        ");
     }
 
     #[test]

@@ -212,7 +212,7 @@ pub(super) fn describe(settings: &Settings, rules: &AccountRules) -> String {
     let login = match settings.login {
         Login::Password(_) => "with a password",
         Login::Token(_) => "with an access token",
-        Login::Stored => "with the login that `talaria matrix login` keeps",
+        Login::Stored => "with the session of an earlier login, if there is one",
     };
     let trust = match settings.trust {
         Trust::Violated | Trust::Network => "any device",

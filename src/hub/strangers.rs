@@ -47,7 +47,7 @@ impl Stranger {
     /// Somebody who did something and was refused.
     pub fn new(account: &AccountId, id: &UserId, place: Where, did: &'static str) -> Self {
         let id = id.as_str().to_owned();
-        let hint = format!("to let them in, add {id:?} to platforms.{account}.access.people");
+        let hint = format!("to let them in, add {id:?} to {}", list(account));
         Self { id, place: in_words(place), did, why: Why::NotListed, hint }
     }
 
@@ -70,9 +70,9 @@ impl Stranger {
     /// The same, who was given a code.
     pub fn given_a_code(self, account: &AccountId) -> Self {
         let hint = format!(
-            "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to \
-             platforms.{account}.access.people",
-            self.id
+            "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to {}",
+            self.id,
+            list(account)
         );
         Self { why: Why::GivenCode, hint, ..self }
     }
@@ -85,6 +85,13 @@ impl Stranger {
             Why::Contradicted => format!("{}\n!", self.id),
         }
     }
+}
+
+/// Where people are listed. What a variable lists takes the place of the file's list.
+fn list(account: &AccountId) -> String {
+    let variable =
+        if account.as_str() == "matrix" { " (or MATRIX_ALLOWED_USERS where that is set)" } else { "" };
+    format!("platforms.{account}.access.people{variable}")
 }
 
 fn in_words(place: Where) -> &'static str {

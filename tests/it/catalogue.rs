@@ -34,15 +34,11 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
     ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
     ("src/hub/strangers.rs", "a direct chat", "the log, for the operator"),
+    ("src/hub/strangers.rs", " (or MATRIX_ALLOWED_USERS where that is set)", "the log, for the operator"),
+    ("src/hub/strangers.rs", "to let them in, add {id:?} to {}", "the log, for the operator"),
     (
         "src/hub/strangers.rs",
-        "to let them in, add {id:?} to platforms.{account}.access.people",
-        "the log, for the operator",
-    ),
-    (
-        "src/hub/strangers.rs",
-        "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to \
-         platforms.{account}.access.people",
+        "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to {}",
         "the log, for the operator",
     ),
     (

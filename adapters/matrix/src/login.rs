@@ -155,7 +155,7 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
         Login::Stored => {
             return Err(fatal(
                 format!("there is no Matrix session in {}", settings.folder.display()),
-                "set a password or an access token for this account, or run `talaria matrix login`",
+                "set a password (MATRIX_PASSWORD_FILE) or an access token (MATRIX_ACCESS_TOKEN_FILE) for this account",
             ));
         }
     };

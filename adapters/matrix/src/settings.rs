@@ -50,7 +50,7 @@ pub enum Login {
     Password(Secret),
     /// With an access token that somebody made for us, and the device that belongs to it.
     Token(Secret),
-    /// Not at all: `talaria matrix login` was, or will be, called.
+    /// Not at all: an earlier login is still there.
     Stored,
 }
 

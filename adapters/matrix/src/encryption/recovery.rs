@@ -47,7 +47,7 @@ impl Recoverable {
             ),
             Self::SecretsElsewhere => (
                 "a new device could not be signed by it",
-                Some("set `recovery_key` (MATRIX_RECOVERY_KEY) and restart"),
+                Some("set `recovery_key` (MATRIX_RECOVERY_KEY_FILE) and restart"),
             ),
             Self::ForeignBackup => (
                 "its keys are not backed up, because the backup on the homeserver has another key",
@@ -101,6 +101,12 @@ pub(super) async fn look(opened: &Opened) -> Result<Recoverable, String> {
         true => Ok(Recoverable::ForeignBackup),
         false => Ok(Recoverable::NoBackup),
     }
+}
+
+/// The key in the file, if it is still there.
+pub(super) fn kept(opened: &Opened) -> Result<Option<Secret>, String> {
+    let content = opened.folder.read(KEY).map_err(words)?;
+    Ok(content.and_then(|content| String::from_utf8(content).ok()).map(|key| Secret::new(key.trim())))
 }
 
 /// Whether a key was made that nobody has seen, because we ended before it was in the file.

@@ -84,7 +84,7 @@ impl Want {
         match self {
             Self::RecoveryKey => (
                 "the account has one, and no recovery key is set",
-                "set `recovery_key` (MATRIX_RECOVERY_KEY) and restart; or verify this device from another client of \
+                "set `recovery_key` (MATRIX_RECOVERY_KEY_FILE) and restart; or verify this device from another client of \
                  the same account, with `talaria matrix verify`. Until then people who want signed devices cannot \
                  talk to it",
             ),
@@ -113,7 +113,9 @@ pub(crate) async fn set_up(opened: &Opened, settings: &Settings) -> Result<Setup
     {
         return Ok(Setup::Unsigned(want));
     }
-    let given = settings.recovery_key.as_ref();
+    // What an earlier device of this folder wrote down is as good as what is set.
+    let kept = recovery::kept(opened)?;
+    let given = settings.recovery_key.as_ref().or(kept.as_ref());
     if identity.is_some()
         && let Some(key) = given
         && !is_whole(&encryption).await?

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use matrix_sdk::ruma::OwnedUserId;
 use serde::{Deserialize, Serialize};
-use talaria_platform::Trust;
+use talaria_platform::{ErrorKind, Trust};
 
 use crate::encryption::{RECOVERY_KEY, Setup};
+use crate::error::kind_of;
 use crate::login::Opened;
 use crate::settings::{E2ee, Settings};
 
@@ -80,6 +81,11 @@ pub(super) async fn examine(opened: &Opened, settings: &Settings) -> Health {
             checks.push(Check::good("session", format!("logged in as {}", opened.own)));
             device(opened, &mut checks).await;
         }
+        Err(error) if matches!(kind_of(&error), ErrorKind::Retry { .. }) => checks.push(Check::bad(
+            "session",
+            format!("not known, because the homeserver cannot be asked: {error}"),
+            "look at the line above, then try again",
+        )),
         Err(error) => checks.push(Check::bad(
             "session",
             format!("the homeserver does not take our token: {error}"),
