@@ -30,10 +30,9 @@ use crate::rules::AccountRules;
 /// The entry that the variables configure.
 const BY_VARIABLES: &str = "matrix";
 
-/// What a homeserver is believed to allow until it refuses something. Synapse's own defaults are 10 at once and
-/// then one in five seconds, but whoever runs a homeserver for a bot usually allows more. The governor learns
-/// downwards only, and from the first refusal on, so this begins with what people find pleasant.
-const RATE: Rate = Rate { per_second: 1.0, burst: 10.0 };
+/// What a homeserver is believed to allow: what Synapse does unless its administrator lifts it. To begin higher and
+/// learn from refusals was tried: with ten answers at once the finals themselves were refused in a row.
+const RATE: Rate = Rate { per_second: 0.2, burst: 10.0 };
 
 /// As written.
 #[derive(Default, Deserialize)]

@@ -70,7 +70,7 @@ fn a_container_needs_no_file() {
             unreadable_after: Duration::from_secs(600),
             pause: Duration::from_secs(1),
             max_text: 10_000,
-            rate: Rate { per_second: 1.0, burst: 10.0 },
+            rate: Rate { per_second: 0.2, burst: 10.0 },
         }
     );
     let lists = lists(&scene);
