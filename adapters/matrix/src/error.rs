@@ -17,6 +17,11 @@ const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
 const RETRY: ErrorKind = ErrorKind::Retry { after: None };
 
+/// Something that cannot be done as it is asked for, whoever asks again.
+pub(crate) fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Rejected, error)
+}
+
 /// An error of the SDK for the core.
 pub(crate) fn from_sdk(error: matrix_sdk::Error) -> Error {
     Error::new(kind_of_sdk(&error), error)

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tracing::{debug, error};
 
 use crate::account::Account;
-use crate::error::{from_http, from_write};
+use crate::error::{from_http, from_write, rejected};
 use crate::rooms::Speech;
 
 pub(crate) use draft::Drafts;
@@ -209,10 +209,6 @@ fn once(time: Duration) -> RequestConfig {
 async fn within<T>(time: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let late = |late| Err(Error::new(ErrorKind::Retry { after: None }, late));
     timeout(time, work).await.unwrap_or_else(late)
-}
-
-fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Rejected, error)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ async fn files_survive_a_crash_and_come_once_each_in_order() {
 async fn where_no_files_are_taken_the_answer_says_so() {
     let gateway = TestGateway::with(Setup { media: false, ..Setup::default() }).await;
     let room = gateway.room();
-    gateway.agent().says([CHART, "\nMEDIA:/root/secret.pdf"]);
+    gateway.agent().says([CHART, "\nMEDIA:/a/secret.pdf"]);
     room.says("@ann", "draw").await;
 
     assert_snapshot!(room.settled().await, @r"

@@ -230,8 +230,7 @@ impl Reader<'_> {
             else {
                 continue;
             };
-            let is_direct = direct.contains(room.room_id()) && room.active_members_count() <= 2;
-            let about = self.about(&room, is_direct).await.map_err(store_failed)?;
+            let about = self.about(&room, &direct).await.map_err(store_failed)?;
             let (event, about) = (EventId::new(event), about.room.clone());
             self.doors.upgraded(Upgrade { event, to: successor.room_id, by, about });
         }

@@ -226,8 +226,7 @@ impl Reader<'_> {
                 batch.parked.push((key, String::new()));
                 continue;
             };
-            let is_direct = direct.contains(&waiting.room) && room.active_members_count() <= 2;
-            let about = self.about(&room, is_direct).await.map_err(store_failed)?;
+            let about = self.about(&room, &direct).await.map_err(store_failed)?;
             let event = unseal(&room, waiting.event.clone()).await;
             match self.translate(&room, &about, &event).await {
                 Outcome::Tell(event) => batch.events.push(event),

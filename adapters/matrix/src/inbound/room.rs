@@ -35,13 +35,11 @@ impl Reader<'_> {
     /// Reads the news of all rooms, in the order of the response.
     pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<News, Error> {
         self.lookup.renew();
-        let direct = if updates.is_empty() { HashSet::new() } else { self.direct_rooms().await? };
+        let direct = if updates.is_empty() { DirectRooms::default() } else { self.direct_rooms().await? };
         let mut news = News::default();
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };
-            // A chat of two: whoever else was brought in did not see it begin.
-            let direct = direct.contains(&update.room) && room.active_members_count() <= 2;
-            let about = self.about(&room, direct).await.map_err(store_failed)?;
+            let about = self.about(&room, &direct).await.map_err(store_failed)?;
             if update.joined {
                 self.joined(&room, &about, update, from, &mut news).await?;
             } else {
@@ -112,10 +110,22 @@ impl Reader<'_> {
     }
 
     /// The rooms that our own account marks as direct chats.
-    pub async fn direct_rooms(&self) -> Result<HashSet<OwnedRoomId>, Error> {
+    pub async fn direct_rooms(&self) -> Result<DirectRooms, Error> {
         let content = self.account.client.account().account_data::<DirectEventContent>().await;
         let content = content.map_err(from_sdk)?.and_then(|raw| raw.deserialize().ok()).unwrap_or_default();
-        Ok(content.0.into_values().flatten().collect())
+        Ok(DirectRooms(content.0.into_values().flatten().collect()))
+    }
+}
+
+/// The rooms that our own account marks as direct chats.
+#[derive(Default)]
+pub(super) struct DirectRooms(HashSet<OwnedRoomId>);
+
+impl DirectRooms {
+    /// Whether a room is a direct chat now: marked as one, and still of two. Whoever else was brought in did not see it
+    /// begin.
+    pub fn has(&self, room: &Room) -> bool {
+        self.0.contains(room.room_id()) && room.active_members_count() <= 2
     }
 }
 

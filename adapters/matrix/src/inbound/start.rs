@@ -45,8 +45,7 @@ impl Reader<'_> {
         self.account.synced.send_replace(true);
         let direct = self.direct_rooms().await?;
         for room in self.account.client.joined_rooms() {
-            let is_direct = direct.contains(room.room_id()) && room.active_members_count() <= 2;
-            let about = self.about(&room, is_direct).await.map_err(store_failed)?;
+            let about = self.about(&room, &direct).await.map_err(store_failed)?;
             let here = people::all_here(&self.account.client, &room, &about, &response.next_batch).await?;
             let batch = Batch { events: here, ..Batch::default() };
             self.account.inbox.accept(batch).await.map_err(store_failed)?;
@@ -85,8 +84,9 @@ impl Reader<'_> {
     /// Goes on without what cannot be read, and says so wherever anybody may wait for an answer.
     pub async fn give_up(&self, cursor: &str, token: &str) -> Result<(), Error> {
         let mut events = Vec::new();
+        let direct = self.direct_rooms().await?;
         for room in self.account.client.joined_rooms() {
-            let about = self.about(&room, false).await.map_err(store_failed)?;
+            let about = self.about(&room, &direct).await.map_err(store_failed)?;
             events.push(self.missed(&room, &about, cursor, 1));
         }
         self.commit(Batch { events, ..Batch::default() }, token).await

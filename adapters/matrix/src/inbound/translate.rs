@@ -13,6 +13,7 @@ use super::Reader;
 use super::doors::Upgrade;
 use super::lookup::{called, shown_name};
 use super::mention::Names;
+use super::room::DirectRooms;
 use super::text;
 use super::wire::{self, Change, Happening, Said, What};
 use crate::media;
@@ -41,8 +42,8 @@ pub(super) enum Outcome {
 
 impl Reader<'_> {
     /// Looks a room up, once for all of its events.
-    pub async fn about(&self, room: &Room, direct: bool) -> Result<About, InboxError> {
-        let account = self.account;
+    pub async fn about(&self, room: &Room, direct: &DirectRooms) -> Result<About, InboxError> {
+        let (account, direct) = (self.account, direct.has(room));
         let id = RoomId::new(room.room_id().as_str());
         let hearing = account.settings.rooms.get(&id).unwrap_or(&account.settings.hearing);
         if room.state() == RoomState::Joined && room.encryption_state().is_encrypted() {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::account::Account;
-use crate::error::{from_http, kind_of_status};
+use crate::error::{from_http, kind_of_status, rejected};
 
 /// Until the homeserver takes the connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -143,10 +143,6 @@ fn client() -> Result<&'static Client, Error> {
         .build()
         .map_err(rejected)?;
     Ok(CLIENT.get_or_init(|| client))
-}
-
-fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Rejected, error)
 }
 
 fn retry(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

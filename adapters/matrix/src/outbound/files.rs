@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use talaria_platform::{Error, ErrorKind, File};
 
 use super::content::FileContent;
-use super::{once, picture, rejected};
+use super::{once, picture};
 use crate::error::from_http;
+use crate::error::rejected;
 use crate::media::base_name;
 use crate::rooms::Speech;
 
