@@ -190,4 +190,49 @@ ALTER TABLE turns ADD COLUMN quote TEXT;
 -- Who answers it, if the room has an agent of its own: proxy, local.
 ALTER TABLE turns ADD COLUMN agent TEXT;
 ",
+    r"
+-- The agent server. Its sessions and turns have the account `@http` and for a room the name of the app, which is
+-- empty for the owner. A session of an app has the id `<app>/<what the app calls it>`.
+ALTER TABLE sessions ADD COLUMN model TEXT;
+ALTER TABLE sessions ADD COLUMN system_prompt TEXT;
+ALTER TABLE sessions ADD COLUMN parent TEXT;                       -- the session it was forked from
+ALTER TABLE sessions ADD COLUMN ended INTEGER;
+ALTER TABLE sessions ADD COLUMN end_reason TEXT;
+ALTER TABLE sessions ADD COLUMN passing INTEGER NOT NULL DEFAULT 0; -- 1: nobody named it, it goes when long unused
+CREATE INDEX sessions_place ON sessions (account, room, used);
+
+-- What came with a turn that a program asked for, as JSON.
+ALTER TABLE turns ADD COLUMN brought TEXT;
+
+ALTER TABLE messages ADD COLUMN at INTEGER;
+ALTER TABLE messages ADD COLUMN tools TEXT;                        -- calls or what was called, as JSON
+
+-- Programs with a token of their own.
+CREATE TABLE tokens (
+    app TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,               -- the part of the token that is no secret, to find it by
+    digest BLOB NOT NULL,                  -- SHA-256 of the whole token
+    created INTEGER NOT NULL, used INTEGER,
+    revoked INTEGER                        -- when; the row stays, because what the app had stays
+) WITHOUT ROWID;
+
+-- What was asked with an Idempotency-Key, for seven days.
+CREATE TABLE idempotency (
+    app TEXT NOT NULL, key TEXT NOT NULL,
+    digest TEXT NOT NULL,                  -- of what was asked
+    turn TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (app, key)
+) WITHOUT ROWID;
+CREATE INDEX idempotency_at ON idempotency (at);
+
+-- What /v1/responses answered and keeps.
+CREATE TABLE responses (
+    id TEXT PRIMARY KEY,
+    app TEXT NOT NULL, turn TEXT NOT NULL, session TEXT NOT NULL,
+    previous TEXT,                         -- the response it goes on from
+    request TEXT NOT NULL,                 -- what of the question is repeated in the answer, as JSON
+    created INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX responses_session ON responses (session);
+",
 ];
