@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::access::Grant;
-use crate::session::{SessionId, TurnId};
+use crate::session::{AskId, SessionId, TurnId};
 use crate::words::{Phrase, Text};
 
 /// Something that turns a prompt into turn events.
@@ -125,6 +125,8 @@ pub struct Turn {
     pub history: Vec<Message>,
     /// What the person wrote.
     pub prompt: String,
+    /// The same in parts, if a program brought pictures with it: then these are what is sent.
+    pub parts: Vec<Part>,
     /// Pictures that go with it.
     pub images: Vec<Image>,
     /// Other files that go with it.
@@ -137,6 +139,33 @@ pub struct Turn {
     pub attempt: Attempt,
     /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
     pub elsewhere: bool,
+    /// What scopes an agent's memory, if a program named it.
+    pub memory: Option<String>,
+    /// How many relays it has come through.
+    pub hops: u32,
+}
+
+/// A part of what a program asks, in the form of the chat-completions protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// All of them.
+        text: String,
+    },
+    /// A picture.
+    ImageUrl {
+        /// Where it is.
+        image_url: ImageUrl,
+    },
+}
+
+/// Where a picture is: on the web, or in the address itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageUrl {
+    /// `http:`, `https:` or `data:`.
+    pub url: String,
 }
 
 /// A picture, checked and within the caps.
@@ -160,7 +189,8 @@ pub struct Attachment {
 }
 
 /// Who asks and where; labels, never authority.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Origin {
     /// The immutable id of the person.
     pub user_id: Option<String>,
@@ -171,7 +201,7 @@ pub struct Origin {
     /// The room's name.
     pub chat_name: Option<String>,
     /// `direct` or `group`.
-    pub chat_type: Option<&'static str>,
+    pub chat_type: Option<String>,
     /// The thread in the room.
     pub thread_id: Option<String>,
 }
@@ -232,6 +262,61 @@ pub enum TurnEvent<'a> {
     Notice(Option<Phrase>),
     /// What the turn cost.
     Usage(Usage),
+    /// A message is complete that belongs into the transcript. An agent that tells its messages tells all of them.
+    Record(Record),
+    /// A person is asked. Told by the engine, never by an agent.
+    Asked(Asked),
+    /// A question is over. Told by the engine, never by an agent.
+    Answered(Answered),
+}
+
+/// A message of a turn's transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who said what.
+    pub message: Message,
+    /// What it calls, or what it is the result of.
+    pub tools: Option<Tools>,
+}
+
+/// What a message has to do with tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tools {
+    /// The agent calls these.
+    Calls {
+        /// As the chat-completions protocol has them.
+        tool_calls: Vec<serde_json::Value>,
+    },
+    /// A tool says this.
+    Result {
+        /// To which call.
+        tool_call_id: String,
+        /// Which tool.
+        tool_name: String,
+    },
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Which question.
+    pub id: AskId,
+    /// All of it.
+    pub ask: Ask,
+    /// Until when it may be answered, in seconds since 1970.
+    pub expires: i64,
+}
+
+/// How a question came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which question.
+    pub id: AskId,
+    /// What the agent is told.
+    pub choice: Choice,
+    /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
+    pub rule: &'static str,
 }
 
 /// A tool call.

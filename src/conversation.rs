@@ -200,7 +200,13 @@ impl<'a> Conversation<'a> {
                 reply.notice(phrase.and_then(|phrase| account.words(&phrase)));
                 line = true;
             }
-            TurnEvent::Step(_) | TurnEvent::Thought(_) | TurnEvent::Usage(_) => {}
+            // What is asked is a message of its own.
+            TurnEvent::Step(_)
+            | TurnEvent::Thought(_)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Record(_)
+            | TurnEvent::Asked(_)
+            | TurnEvent::Answered(_) => {}
         });
         if let Some(since) = news {
             self.unshown_since.get_or_insert(since.into_std());

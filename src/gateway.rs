@@ -6,6 +6,8 @@
 
 mod home;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ use crate::delivery::{Account, Delivery, Display, Reading, outbox};
 use crate::hub::Hub;
 use crate::platforms::Platforms;
 use crate::rules::{AccountRules, Live};
+use crate::server::listen::Serving;
+use crate::server::{self, Server};
 use crate::store::{self, Store};
 use crate::tasks::{self, Run, supervise};
 use crate::testing::failpoint;
@@ -85,6 +89,10 @@ pub struct Gateway {
     /// One task per platform; each says how it ended.
     reading: JoinSet<tasks::Ended>,
     sending: JoinSet<tasks::Ended>,
+    store: Store,
+    live: Arc<Live>,
+    /// The agent server, if it serves.
+    serving: Option<Serving>,
 }
 
 /// What a gateway is made of.
@@ -191,6 +199,9 @@ impl Gateway {
             stop_sending: CancellationToken::new(),
             reading: JoinSet::new(),
             sending: JoinSet::new(),
+            store: parts.store.clone(),
+            live: parts.live.clone(),
+            serving: None,
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
@@ -201,6 +212,18 @@ impl Gateway {
         failpoint("gateway.recovered");
         gateway.start_platforms(&parts.store, &parts.live);
         Ok(gateway)
+    }
+
+    /// Serves HTTP there too.
+    pub async fn serve(&mut self, settings: server::Settings, address: SocketAddr) -> io::Result<&Serving> {
+        let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), settings);
+        let serving = server::listen::serve(server, address).await?;
+        Ok(self.serving.insert(serving))
+    }
+
+    /// The agent server, if it serves.
+    pub fn serving(&self) -> Option<&Serving> {
+        self.serving.as_ref()
     }
 
     /// This gateway as its owner sees it; `config` is what it was made of.
@@ -276,6 +299,10 @@ impl Gateway {
 
     /// Waits until every platform has ended by itself and everything is answered and shown.
     pub async fn finished(&mut self) -> store::Result<Ended> {
+        if self.accounts.is_empty() && self.serving.is_some() {
+            // A server alone has never done all it could.
+            std::future::pending::<()>().await;
+        }
         let mut lost = 0;
         while let Some(ended) = self.reading.join_next().await {
             lost += usize::from(!matches!(ended, Ok(tasks::Ended::Well)));
@@ -293,12 +320,18 @@ impl Gateway {
     /// Ends in order. What does not end in time is cut off: the next start goes on from the store.
     pub async fn drain(mut self) {
         self.stop_reading.cancel();
+        if let Some(serving) = &self.serving {
+            serving.stop_taking();
+        }
         let orderly = async {
             let read = async { while self.reading.join_next().await.is_some() {} };
             if tokio::time::timeout(STOP_READING, read).await.is_err() {
                 tracing::warn!("a platform does not stop reading");
             }
             self.turns.drain().await;
+            if let Some(serving) = &self.serving {
+                serving.ended().await;
+            }
             for account in &self.accounts {
                 if let Err(error) = account.flushed().await {
                     tracing::error!(%error, "the store failed at the end");

@@ -34,7 +34,14 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A turn: 16 hex digits derived from what started it, so that the same event is the same turn.
+/// What the id of a turn begins with that a program asked for.
+const RUN: &str = "run_";
+
+/// The account of what programs ask over HTTP; its rooms are the apps. No platform can have this name.
+pub const HTTP: &str = "@http";
+
+/// A turn: 16 hex digits derived from what started it, so that the same event is the same turn. One that a program
+/// asked for is `run_` and 32 random ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnId(pub String);
@@ -45,9 +52,15 @@ impl TurnId {
         Self(idempotency_key(account, room, event, attempt)[..16].to_owned())
     }
 
+    /// A turn that a program asks for.
+    pub fn random_run() -> Self {
+        Self(format!("{RUN}{}", random_hex(16)))
+    }
+
     /// The first six digits: enough for people to find the turn in the log.
     pub fn short(&self) -> &str {
-        self.0.get(..6).unwrap_or(&self.0)
+        let digits = self.0.strip_prefix(RUN).unwrap_or(&self.0);
+        digits.get(..6).unwrap_or(digits)
     }
 
     /// The send key of what this turn shows as `what`: `0` is the answer's first message.
@@ -168,7 +181,8 @@ pub fn this_process() -> &'static str {
     &NONCE
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hex digits.
+pub fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -9,10 +9,12 @@
 
 mod asks;
 mod attempt;
+mod brought;
 mod changeover;
 mod enclosed;
 mod ending;
 mod judge;
+mod keeping;
 pub mod log;
 mod permitted;
 mod run;
@@ -20,6 +22,7 @@ mod sink;
 mod told;
 mod trouble;
 mod trying;
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,10 +42,13 @@ use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError, TurnRow};
 use crate::words::{Phrase, Text};
 use asks::Asks;
-use log::TurnLog;
+pub use asks::{Answer, choice};
+pub use brought::{Brought, Patience};
 pub(crate) use permitted::permitted;
 use run::Before;
 use trouble::Trouble;
+use watch::Logs;
+pub use watch::Watch;
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -65,6 +71,8 @@ pub struct Turns {
     asks: Arc<Asks>,
     /// What is known of the agent's failures.
     trouble: Mutex<Trouble>,
+    /// What happens in the turns of this process, for whoever reads.
+    logs: Arc<Logs>,
 }
 
 /// Those who answer.
@@ -124,6 +132,7 @@ impl Turns {
         live: Arc<Live>,
     ) -> Arc<Self> {
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let logs = Arc::<Logs>::default();
         let asks = Asks {
             store: store.clone(),
             delivery: delivery.clone(),
@@ -132,6 +141,7 @@ impl Turns {
             draining: draining.clone(),
             tasks: tasks.clone(),
             waiting: Mutex::default(),
+            logs: logs.clone(),
         };
         Arc::new(Self {
             store,
@@ -145,6 +155,7 @@ impl Turns {
             tasks,
             asks: Arc::new(asks),
             trouble: Mutex::default(),
+            logs,
         })
     }
 
@@ -156,6 +167,9 @@ impl Turns {
         let count = open.len();
         for (session, turn) in open {
             self.enqueue(&session, turn);
+        }
+        for row in self.store.read(|tx| tx.open_turns_of_programs()).await? {
+            self.taken_up(&row);
         }
         Ok(count)
     }
@@ -314,11 +328,13 @@ impl Turns {
             return;
         }
         let words = Text::TurnBroken.with("turn", id.short());
-        let log = TurnLog::new(self.settings.turn_bytes);
+        let log = self.logs.open(&turn, self.settings.turn_bytes);
         let before = Before { floor, anchored, edited, history: 0, permitted: true };
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
+        log.end();
+        self.logs.close(id);
         if let Some(account) = self.delivery.account(&turn.account) {
             account.wake();
         }

@@ -240,12 +240,15 @@ mod tests {
             context: String::new(),
             history: Vec::new(),
             prompt: "hi".into(),
+            parts: Vec::new(),
             images: Vec::new(),
             files: Vec::new(),
             key: "k".into(),
             origin: Origin::default(),
             attempt,
             elsewhere: false,
+            memory: None,
+            hops: 0,
         };
         let prepared = Prepared { stand_in, ..Prepared::default() };
         let end = fallback.run_turn(&turn, &prepared, &Nowhere, CancellationToken::new()).await;

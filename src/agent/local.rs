@@ -34,15 +34,7 @@ impl Agent for Local {
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        let request = wire::chat_request(
-            &self.config.model,
-            &turn.context,
-            &turn.history,
-            &turn.prompt,
-            &turn.images,
-            &turn.files,
-            true,
-        );
+        let request = wire::chat_request(&self.config.model, &turn.into(), true);
         Box::pin(async move { Ok(Prepared { request, resumable: false, stand_in: false }) })
     }
 

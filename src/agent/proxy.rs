@@ -21,6 +21,9 @@ use crate::words::Text;
 /// How people know it.
 const WHO: Text = Text::WhoProxy;
 
+/// Counts the relays that a request has come through, so that one that is pointed at itself ends.
+const HOPS: &str = "x-talaria-hops";
+
 /// How long the question what it can do may take, and the request to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
 
@@ -173,6 +176,8 @@ impl Proxy {
             false => turn.key.clone(),
         };
         client::label(&mut headers, "idempotency-key", Some(&key));
+        client::label(&mut headers, "x-hermes-session-key", turn.memory.as_deref());
+        client::label(&mut headers, HOPS, Some(&(turn.hops + 1).to_string()));
         if self.config.identity {
             let origin = &turn.origin;
             for (name, text) in [
@@ -180,7 +185,7 @@ impl Proxy {
                 ("x-hermes-user-name", origin.user_name.as_deref()),
                 ("x-hermes-chat-id", origin.chat_id.as_deref()),
                 ("x-hermes-chat-name", origin.chat_name.as_deref()),
-                ("x-hermes-chat-type", origin.chat_type),
+                ("x-hermes-chat-type", origin.chat_type.as_deref()),
                 ("x-hermes-thread-id", origin.thread_id.as_deref()),
             ] {
                 client::label(&mut headers, name, text);
@@ -266,15 +271,7 @@ impl Agent for Proxy {
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
         Box::pin(async move {
             let abilities = self.abilities().await?;
-            let request = wire::chat_request(
-                &self.config.model,
-                &turn.context,
-                &turn.history,
-                &turn.prompt,
-                &turn.images,
-                &turn.files,
-                abilities.answered,
-            );
+            let request = wire::chat_request(&self.config.model, &turn.into(), abilities.answered);
             Ok(Prepared { request, resumable: abilities.idempotent, stand_in: false })
         })
     }

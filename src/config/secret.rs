@@ -8,6 +8,13 @@ use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
+impl From<String> for Secret {
+    /// One that we made ourselves.
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
 impl Secret {
     /// The value itself, for the place that puts it into a request.
     pub fn expose(&self) -> &str {

@@ -362,6 +362,7 @@ impl One<'_> {
             state: State::Queued,
             stop: false,
             prepared: None,
+            brought: None,
         }
     }
 

@@ -27,20 +27,43 @@ pub const DONE: &str = "[DONE]";
 /// The type of the events that carry [`ToolProgress`].
 pub const TOOL_PROGRESS: &str = "hermes.tool.progress";
 
+/// What a request is made of.
+#[derive(Clone, Copy, Default)]
+pub struct Question<'a> {
+    /// For the system message.
+    pub context: &'a str,
+    /// What was said before.
+    pub history: &'a [agent::Message],
+    /// What is said now.
+    pub prompt: &'a str,
+    /// The same in parts; if there are any, these are sent.
+    pub parts: &'a [agent::Part],
+    /// Pictures that go with the prompt.
+    pub images: &'a [agent::Image],
+    /// Files that go with the prompt.
+    pub files: &'a [agent::Attachment],
+}
+
+impl<'a> From<&'a agent::Turn> for Question<'a> {
+    fn from(turn: &'a agent::Turn) -> Self {
+        Self {
+            context: &turn.context,
+            history: &turn.history,
+            prompt: &turn.prompt,
+            parts: &turn.parts,
+            images: &turn.images,
+            files: &turn.files,
+        }
+    }
+}
+
 /// The body of a request for a streamed answer to `prompt`.
 ///
 /// `context` becomes the system message unless it is blank. Of the history only what people and
 /// the agent said goes along: tool results mean nothing without their calls, and empty messages are
 /// refused by some servers. `include_usage` asks for the token counts, which not every server takes.
-pub fn chat_request(
-    model: &str,
-    context: &str,
-    history: &[agent::Message],
-    prompt: &str,
-    images: &[agent::Image],
-    files: &[agent::Attachment],
-    include_usage: bool,
-) -> Vec<u8> {
+pub fn chat_request(model: &str, question: &Question<'_>, include_usage: bool) -> Vec<u8> {
+    let Question { context, history, prompt, parts: given, images, files } = *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
         messages.push(message("system", context));
@@ -53,9 +76,10 @@ pub fn chat_request(
             agent::Role::Tool => {}
         }
     }
-    messages.push(match (images, files) {
-        ([], []) => message("user", prompt),
-        (images, files) => json!({ "role": "user", "content": parts(prompt, images, files) }),
+    messages.push(match (given, images, files) {
+        ([], [], []) => message("user", prompt),
+        ([_, ..], _, _) => json!({ "role": "user", "content": given }),
+        ([], images, files) => json!({ "role": "user", "content": parts(prompt, images, files) }),
     });
 
     let mut request = json!({ "model": model, "messages": messages, "stream": true });

@@ -75,7 +75,7 @@ pub struct GrantRow {
 }
 
 const COLUMNS: &str =
-    "asks.id, code, asks.turn, asks.session, asks.account, asks.room, asks.thread, title, digest";
+    "asks.id, code, asks.turn, asks.session, asks.account, asks.room, asks.thread, asks.title, digest";
 
 /// Whoever is asked to stop must not be allowed anything any more.
 const NOT_STOPPED: &str = "(SELECT stop FROM turns WHERE turns.id = asks.turn) = 0";
@@ -134,6 +134,17 @@ impl Tx<'_> {
             ],
             |row| Ok(OpenAsk { ask: read_ask(row)?, shown: row.get(9)? }),
         )?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The questions of a turn of a program that may be answered now, oldest first.
+    pub fn open_asks_of(&self, turn: &TurnId) -> Result<Vec<AskRow>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM asks JOIN turns ON turns.id = asks.turn
+             WHERE asks.turn = ?1 AND turns.brought IS NOT NULL AND asks.state = 'open' AND expires > ?2
+                 AND {NOT_STOPPED} ORDER BY asks.seq",
+        ))?;
+        let rows = query.query_map(params![turn.0, unix_now()], read_ask)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

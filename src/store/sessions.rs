@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, Tx, unix_now};
-use crate::agent::{Message, Role};
-use crate::session::{SessionId, SessionKey, TurnId};
+use crate::agent::{Message, Record, Role};
+use crate::session::{SessionId, SessionKey, TurnId, hash};
 
 /// A session as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +39,15 @@ pub struct ListedSession {
 impl Session {
     /// The name under which an upstream knows this history: a changed history is another one to it.
     pub fn upstream_id(&self) -> SessionId {
-        match self.forks {
-            0 => self.id.clone(),
-            n => SessionId(format!("{}.{n}", self.id)),
-        }
+        // Between an app and its name for a session stands what no upstream takes.
+        let id = match self.id.0.split_once('/') {
+            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
+            None => self.id.0.clone(),
+        };
+        SessionId(match self.forks {
+            0 => id,
+            n => format!("{id}.{n}"),
+        })
     }
 }
 
@@ -187,9 +192,30 @@ impl Tx<'_> {
 
     /// Appends a message.
     pub fn record(&self, session: &SessionId, turn: &TurnId, role: Role, content: &str) -> Result<()> {
+        self.add_message(session, turn, role, content, None)
+    }
+
+    /// Appends a message that an agent told.
+    pub fn add_record(&self, session: &SessionId, turn: &TurnId, record: &Record) -> Result<()> {
+        let Message { role, content } = &record.message;
+        let tools = record.tools.as_ref().map(serde_json::to_string).transpose()?;
+        self.add_message(session, turn, *role, content, tools)
+    }
+
+    fn add_message(
+        &self,
+        session: &SessionId,
+        turn: &TurnId,
+        role: Role,
+        content: &str,
+        tools: Option<String>,
+    ) -> Result<()> {
         self.conn
-            .prepare_cached("INSERT INTO messages (session, turn, role, content) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![session.0, turn.0, role_name(role), content])?;
+            .prepare_cached(
+                "INSERT INTO messages (session, turn, role, content, tools, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![session.0, turn.0, role_name(role), content, tools, unix_now()])?;
         Ok(())
     }
 
@@ -262,7 +288,7 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
-fn role_from(name: &str) -> Role {
+pub(super) fn role_from(name: &str) -> Role {
     match name {
         "user" => Role::User,
         "assistant" => Role::Assistant,

@@ -4,10 +4,11 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, Body, EventId, File, Media, Place, Quote, RoomId, ThreadId};
 
 use super::{OutboxKind, OutboxRow, Result, Tx, unix_now};
-use crate::agent::{Prepared, Role, Usage};
+use crate::agent::{Prepared, Record, Role, Usage};
 use crate::reply::Outcome;
 use crate::rules::AgentName;
 use crate::session::{SessionId, TurnId};
+use crate::turns::Brought;
 
 /// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
 /// that takes it.
@@ -89,6 +90,8 @@ pub struct TurnRow {
     pub stop: bool,
     /// Set once the turn was dispatched.
     pub prepared: Option<Prepared>,
+    /// Set if a program asks, and no room.
+    pub brought: Option<Box<Brought>>,
 }
 
 /// Somebody, as an agent is told of them.
@@ -131,8 +134,10 @@ pub struct Finish {
     pub tools: Vec<String>,
     pub history_offset: usize,
     pub usage: Usage,
-    /// What the person said, if the turn is to be remembered; what was answered is `text`.
+    /// What the person said, if the turn is to be remembered.
     pub said: Option<String>,
+    /// What was answered, if the agent told its messages; otherwise that is `text`.
+    pub records: Vec<Record>,
     pub parts: Vec<Body>,
     /// What comes after the parts, each as a message of its own.
     pub files: Vec<File>,
@@ -140,7 +145,7 @@ pub struct Finish {
 
 const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
                        prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
-                       speaker_name, coalesce(question, event), quote, agent";
+                       speaker_name, coalesce(question, event), quote, agent, brought";
 
 impl Tx<'_> {
     /// Puts a turn at the end of its session's line.
@@ -149,9 +154,9 @@ impl Tx<'_> {
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
                      direct, prompt, media, attempt, key, state, created, speaker, speaker_name, question,
-                     quote, agent)
+                     quote, agent, brought)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                     ?20, ?21)",
+                     ?20, ?21, ?22)",
             )?
             .execute(params![
                 turn.id.0,
@@ -175,6 +180,7 @@ impl Tx<'_> {
                 Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
                 turn.quote.as_ref().map(serde_json::to_string).transpose()?,
                 turn.agent.map(AgentName::name),
+                turn.brought.as_ref().map(serde_json::to_string).transpose()?,
             ])?;
         Ok(())
     }
@@ -253,6 +259,14 @@ impl Tx<'_> {
         )?;
         let rows = query.query_map([], |row| Ok((SessionId(row.get(0)?), TurnId(row.get(1)?))))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Those among them that programs asked for.
+    pub fn open_turns_of_programs(&self) -> Result<Vec<TurnRow>> {
+        self.turns_where(
+            "state IN ('queued', 'dispatched', 'streaming') AND brought IS NOT NULL ORDER BY seq",
+            [],
+        )
     }
 
     /// Changes the question of a turn that still waits. A request that was made of the old one is never sent.
@@ -382,7 +396,12 @@ impl Tx<'_> {
         }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, Role::User, said)?;
-            self.record(&turn.session, &turn.id, Role::Assistant, finish.text.trim())?;
+            match finish.records.as_slice() {
+                [] => self.record(&turn.session, &turn.id, Role::Assistant, finish.text.trim())?,
+                records => {
+                    records.iter().try_for_each(|one| self.add_record(&turn.session, &turn.id, one))?
+                }
+            }
         }
         for (part, body) in finish.parts.iter().enumerate() {
             self.add_outbox(&OutboxRow {
@@ -432,6 +451,7 @@ impl Tx<'_> {
             history_offset: usize::try_from(history_offset).unwrap_or_default(),
             usage,
             said: None,
+            records: Vec::new(),
             parts: Vec::new(),
             files: Vec::new(),
         };
@@ -502,5 +522,6 @@ fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(15)?,
         prepared: request.map(|request| Prepared { request, resumable, stand_in }),
+        brought: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
     })
 }

@@ -4,6 +4,7 @@
 //! has a task of its own, so that it comes to an end however the agent is left: answered, too late, stopped,
 //! at the end of the process, or no longer wanted. Whatever goes wrong, the answer is no.
 
+mod answering;
 mod asking;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::sink::Sink;
+use super::watch::Logs;
 use crate::agent::{Ask, Choice, Out, TurnEvent};
 use crate::delivery::Delivery;
 use crate::rules::Live;
@@ -23,6 +25,7 @@ use crate::session::AskId;
 use crate::store::{self, GATEWAY, Store, TurnRow};
 use crate::testing::broken;
 use crate::words::Text;
+pub use answering::{Answer, choice};
 use asking::{Asking, tell};
 
 /// What agents ask people. One per engine.
@@ -38,6 +41,8 @@ pub(super) struct Asks {
     pub tasks: TaskTracker,
     /// Whom to wake when a person has answered; the other end is the task of the question.
     pub waiting: Mutex<HashMap<AskId, Arc<Notify>>>,
+    /// Where readers of a turn see what is asked.
+    pub logs: Arc<Logs>,
 }
 
 impl Asks {

@@ -25,6 +25,10 @@ pub(super) fn back(turn: &TurnRow, max_text: usize, agent: &AgentInfo, words: &W
 }
 
 fn notice(turn: &TurnRow, max_text: usize, phrase: &Phrase, words: &Words) -> Vec<OutboxRow> {
+    // A program has no place to be told in; it sees who answered.
+    if turn.brought.is_some() {
+        return Vec::new();
+    }
     // Not the same for every change of one turn: it may see several. It is stored, and so is the same for every
     // try of sending it.
     let key = turn.id.send_key(format_args!("over.{}", random_hex(4)));

@@ -33,7 +33,7 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let Summary { text, tools, files, more_files, attached, usage, shown } = log.take_summary();
+        let Summary { text, tools, files, more_files, attached, usage, records, shown } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
         let (text, outcome) = match now.permitted {
@@ -60,12 +60,17 @@ impl Turns {
         let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = enclosed::sort(files, more, takes, words);
-        let parts = reply::into_parts(shown + notes.as_str(), max)
-            .into_iter()
-            .map(|part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) })
-            .collect();
+        let message = |part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) };
+        let parts = match turn.brought {
+            None => reply::into_parts(shown + notes.as_str(), max).into_iter().map(message).collect(),
+            // Whoever reads it makes of it what it must be.
+            Some(_) => Vec::new(),
+        };
         // An earlier process may have fetched it, and only the request has the rest.
-        let attached = attached.unwrap_or_else(|| media::named(&turn.media));
+        let attached = match &turn.brought {
+            Some(brought) => brought.pictures(),
+            None => attached.unwrap_or_else(|| media::named(&turn.media)),
+        };
         let said =
             (!blank).then(|| (told::spoken(turn) + attached.as_str()).trim_start_matches('\n').to_owned());
         let (name, why) = outcome.for_the_log();
@@ -78,6 +83,7 @@ impl Turns {
             text,
             outcome,
             said,
+            records,
             parts,
             files,
         };

@@ -4,14 +4,16 @@
 //! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
 //! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
 
+use std::fmt;
 use std::mem;
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Step, TurnEvent, Usage};
+use crate::agent::{Answered, Asked, Record, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
 use crate::words::Phrase;
 
@@ -30,12 +32,18 @@ pub struct TurnLog {
     ended: CancellationToken,
     /// The most that text, thoughts and entries may take together.
     cap: usize,
+    /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
+    for_readers: bool,
 }
 
 #[derive(Default)]
 struct Inner {
     text: String,
+    /// The reasoning, if anybody may read it.
+    thoughts: String,
     entries: Vec<Entry>,
+    /// Messages that the agent told.
+    records: Vec<Record>,
     size: usize,
     tools: Vec<String>,
     /// Files that came in the text. Bounded by whoever takes them out of it.
@@ -63,8 +71,12 @@ struct Inner {
 enum Entry {
     /// Text up to this byte.
     Text(usize),
+    /// Reasoning up to this byte.
+    Thought(usize),
     Step(Step),
     Notice(Option<Phrase>),
+    Asked(Asked),
+    Answered(Answered),
 }
 
 /// How far a reader has read.
@@ -72,6 +84,40 @@ enum Entry {
 pub struct Position {
     entry: usize,
     text: usize,
+    thought: usize,
+}
+
+impl Position {
+    /// Grows with everything that is read.
+    pub fn count(&self) -> usize {
+        self.entry.saturating_add(self.text).saturating_add(self.thought)
+    }
+
+    /// Bytes of text before it.
+    pub fn text(&self) -> usize {
+        self.text
+    }
+
+    /// The same with so much text before it, for text that is in no log.
+    pub fn with_text(self, text: usize) -> Self {
+        Self { text, ..self }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.entry, self.text, self.thought)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut numbers = text.splitn(3, '.').map(|number| number.parse().map_err(|_| ()));
+        let mut next = || numbers.next().unwrap_or(Err(()));
+        Ok(Self { entry: next()?, text: next()?, thought: next()? })
+    }
 }
 
 /// What a turn has come to when it ends.
@@ -89,6 +135,8 @@ pub struct Summary {
     pub attached: Option<String>,
     /// What it cost.
     pub usage: Usage,
+    /// Messages that the agent told, in order.
+    pub records: Vec<Record>,
     /// Bytes of text, from its beginning, that people have been shown.
     pub shown: usize,
 }
@@ -100,15 +148,26 @@ pub struct Full;
 impl TurnLog {
     /// An empty log that holds at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
-        Self { inner: Mutex::default(), changed: Notify::new(), ended: CancellationToken::new(), cap }
+        let (inner, changed, ended) = (Mutex::default(), Notify::new(), CancellationToken::new());
+        Self { inner, changed, ended, cap, for_readers: false }
     }
 
-    /// Appends an event. Thoughts are counted but not kept: no reader may show them.
+    /// The same for readers who are told everything, also after the end.
+    pub fn for_readers(cap: usize) -> Self {
+        Self { for_readers: true, ..Self::new(cap) }
+    }
+
+    /// Whether readers come who are told everything.
+    pub fn is_for_readers(&self) -> bool {
+        self.for_readers
+    }
+
+    /// Appends an event. Thoughts are always counted, but kept only for those who may read them: no room may.
     pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
         let mut inner = self.lock();
         let now = Instant::now();
         inner.changed_at = Some(now);
-        if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_)) {
+        if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_) | TurnEvent::Record(_)) {
             inner.unread_since.get_or_insert(now);
         }
         match event {
@@ -124,7 +183,17 @@ impl TurnLog {
                     _ => inner.add(Entry::Text(end)),
                 }
             }
-            TurnEvent::Thought(text) => inner.size += text.len(),
+            TurnEvent::Thought(text) => {
+                inner.size += text.len();
+                if self.for_readers && inner.size <= self.cap {
+                    inner.thoughts.push_str(text);
+                    let end = inner.thoughts.len();
+                    match inner.entries.last_mut() {
+                        Some(Entry::Thought(up_to)) => *up_to = end,
+                        _ => inner.add(Entry::Thought(end)),
+                    }
+                }
+            }
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len();
                 if inner.tools.len() < TOOLS && !step.title.is_empty() && !inner.tools.contains(&step.title) {
@@ -134,6 +203,15 @@ impl TurnLog {
             }
             TurnEvent::Notice(words) => inner.add(Entry::Notice(words)),
             TurnEvent::Usage(usage) => inner.usage = usage,
+            TurnEvent::Record(record) => {
+                inner.size += ENTRY + record.message.content.len();
+                inner.records.push(record);
+            }
+            TurnEvent::Asked(asked) => {
+                inner.size += asked.ask.detail.len() + asked.ask.title.len();
+                inner.add(Entry::Asked(asked));
+            }
+            TurnEvent::Answered(answered) => inner.add(Entry::Answered(answered)),
         }
         let full = inner.size > self.cap;
         let awaited = mem::take(&mut inner.awaited);
@@ -164,25 +242,46 @@ impl TurnLog {
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
     /// came that nobody had read before.
     pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
+        self.read_each(position, |event, _| on(event))
+    }
+
+    /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
+    pub fn read_each(
+        &self,
+        position: &mut Position,
+        mut on: impl FnMut(TurnEvent<'_>, Position),
+    ) -> Option<Instant> {
         let mut inner = self.lock();
         let since = inner.unread_since.take().or(inner.changed_at);
         let before = *position;
         while let Some(entry) = inner.entries.get(position.entry) {
+            let at = Position { entry: position.entry + 1, ..*position };
             match entry {
                 Entry::Text(end) => {
-                    if let Some(text) = inner.text.get(position.text..*end)
-                        && !text.is_empty()
-                    {
-                        on(TurnEvent::Text(text));
-                    }
+                    let text = inner.text.get(position.text..*end).unwrap_or_default();
                     position.text = *end;
+                    if !text.is_empty() {
+                        on(TurnEvent::Text(text), *position);
+                    }
                     // The last text entry may still grow, so it is looked at again next time.
                     if position.entry + 1 == inner.entries.len() {
                         break;
                     }
                 }
-                Entry::Step(step) => on(TurnEvent::Step(step.clone())),
-                Entry::Notice(words) => on(TurnEvent::Notice(words.clone())),
+                Entry::Thought(end) => {
+                    let text = inner.thoughts.get(position.thought..*end).unwrap_or_default();
+                    position.thought = *end;
+                    if !text.is_empty() {
+                        on(TurnEvent::Thought(text), *position);
+                    }
+                    if position.entry + 1 == inner.entries.len() {
+                        break;
+                    }
+                }
+                Entry::Step(step) => on(TurnEvent::Step(step.clone()), at),
+                Entry::Notice(words) => on(TurnEvent::Notice(words.clone()), at),
+                Entry::Asked(asked) => on(TurnEvent::Asked(asked.clone()), at),
+                Entry::Answered(answered) => on(TurnEvent::Answered(answered.clone()), at),
             }
             position.entry += 1;
         }
@@ -252,12 +351,18 @@ impl TurnLog {
         inner.shown = inner.shown.max(bytes);
     }
 
-    /// The whole text, the tools and the cost. Taken out, because nobody reads a turn any more that is over
-    /// and the text may be long.
+    /// Bytes that it takes, about.
+    pub fn size(&self) -> usize {
+        self.lock().size
+    }
+
+    /// The whole text, the tools and the cost. Taken out where nobody reads a turn any more that is over, because
+    /// the text may be long.
     pub fn take_summary(&self) -> Summary {
         let mut inner = self.lock();
         Summary {
-            text: mem::take(&mut inner.text),
+            text: if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) },
+            records: mem::take(&mut inner.records),
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),
             more_files: inner.more_files,
@@ -273,6 +378,7 @@ impl TurnLog {
         inner.awaited = true;
         match inner.entries.get(position.entry) {
             Some(Entry::Text(end)) => *end > position.text || position.entry + 1 < inner.entries.len(),
+            Some(Entry::Thought(end)) => *end > position.thought || position.entry + 1 < inner.entries.len(),
             Some(_) => true,
             None => false,
         }

@@ -9,6 +9,9 @@ use crate::store::{self, TurnRow, Tx};
 /// Whether the author of a turn may still ask. It was decided when the question came; since then they may have
 /// left, or the rules may have changed.
 pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    if turn.brought.is_some() {
+        return tx.app_may_ask(turn.place.room.as_str());
+    }
     let author = UserId::new(turn.author.clone());
     let actor = tx.known_actor(&turn.account, &turn.place.room, &author)?;
     let rules = rules.account(&turn.account);

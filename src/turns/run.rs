@@ -7,9 +7,11 @@ use tracing::Instrument as _;
 use super::log::TurnLog;
 use super::permitted::permitted;
 use super::sink::Sink;
-use super::{Running, Turns, told};
+use super::watch::Logs;
+use super::{Running, Turns, keeping, told};
 use crate::agent::{Attempt, Message, Origin, Prepared, Turn};
 use crate::reply::Outcome;
+use crate::session::TurnId;
 use crate::store::{self, Session, State, TurnRow};
 use crate::testing::failpoint;
 use crate::words::Text;
@@ -33,11 +35,16 @@ pub(super) struct Before {
 }
 
 /// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
-struct EndOfLog<'a>(&'a TurnLog);
+struct EndOfLog<'a> {
+    logs: &'a Logs,
+    log: &'a TurnLog,
+    id: &'a TurnId,
+}
 
 impl Drop for EndOfLog<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.log.end();
+        self.logs.close(self.id);
     }
 }
 
@@ -55,26 +62,42 @@ impl Turns {
         // Beginning and end are boxed: a turn spends its time between them, and a stream should take little.
         let loaded = Box::pin(self.load(running)).await?;
         let Some((turn, session, before, history)) = loaded else { return Ok(()) };
-        let Some(account) = self.delivery.account(&turn.account) else {
+        let account = self.delivery.account(&turn.account);
+        if account.is_none() && turn.brought.is_none() {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
-        };
+        }
         // What is asked again has its marks, and they cannot be taken back: others beside them would say both.
-        if before.permitted && turn.state == State::Queued && !turn.stop && turn.attempt == 0 {
+        if before.permitted
+            && turn.state == State::Queued
+            && !turn.stop
+            && turn.attempt == 0
+            && let Some(account) = &account
+        {
             account.mark(&turn.place, &turn.event, TAKEN_UP);
         }
-        let log = Arc::new(TurnLog::new(self.settings.turn_bytes));
+        let log = self.logs.open(&turn, self.settings.turn_bytes);
         // A task of its own, so that a delta does not wake it; it ends with the log.
-        let shown = conversation::show(account.clone(), turn.clone(), log.clone(), before.floor.clone());
-        let shown = tokio::spawn(shown.in_current_span());
+        let shown = match account.clone() {
+            Some(account) => {
+                let shown = conversation::show(account, turn.clone(), log.clone(), before.floor.clone());
+                tokio::spawn(shown.in_current_span())
+            }
+            None => {
+                let kept = keeping::keep(self.store.clone(), turn.clone(), log.clone(), before.floor.len());
+                tokio::spawn(kept.in_current_span())
+            }
+        };
         let result = {
-            let _end = EndOfLog(&log);
+            let _end = EndOfLog { logs: &self.logs, log: &log, id: &running.id };
             self.run_and_keep(turn, session, before, history, &log, running).await
         };
         if let Err(error) = shown.await {
             tracing::error!(%error, "showing a turn broke; the room gets its end all the same");
         }
-        account.wake();
+        if let Some(account) = account {
+            account.wake();
+        }
         result
     }
 
@@ -169,25 +192,31 @@ impl Turns {
     }
 
     fn agent_turn(&self, row: &TurnRow, session: &Session, history: Vec<Message>, resumed: bool) -> Turn {
+        let brought = row.brought.as_deref();
+        let room = || Origin {
+            user_id: Some(row.author.clone()),
+            user_name: row.author_name.clone(),
+            chat_id: Some(row.place.room.as_str().to_owned()),
+            chat_name: row.room_name.clone(),
+            chat_type: Some(if row.direct { "direct" } else { "group" }.to_owned()),
+            thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
+        };
         Turn {
             id: row.id.clone(),
             session: session.upstream_id(),
             context: told::context(&self.settings.context, self.settings.names, row),
             history,
             prompt: told::spoken(row),
+            parts: brought.map(|brought| brought.parts.clone()).unwrap_or_default(),
             images: Vec::new(),
             files: Vec::new(),
             key: row.key.clone(),
-            origin: Origin {
-                user_id: Some(row.author.clone()),
-                user_name: row.author_name.clone(),
-                chat_id: Some(row.place.room.as_str().to_owned()),
-                chat_name: row.room_name.clone(),
-                chat_type: Some(if row.direct { "direct" } else { "group" }),
-                thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
-            },
+            // Where a program asks there is no room to name, but it may relay for one.
+            origin: brought.map_or_else(room, |brought| brought.origin.clone()),
             attempt: if resumed { Attempt::Resume } else { Attempt::First },
             elsewhere: false,
+            memory: brought.and_then(|brought| brought.memory.clone()),
+            hops: brought.map_or(0, |brought| brought.hops),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::testing::failpoint;
 /// The events of one turn, the same over all its attempts.
 pub(super) struct Sink<'a> {
     log: &'a TurnLog,
+    /// Files stay in the text: whoever reads it makes of them what it wants.
+    verbatim: bool,
     /// Fired when the turn has grown beyond its cap: the agent ends, and the engine sees why.
     pub full: CancellationToken,
     inner: Mutex<Inner>,
@@ -29,7 +31,8 @@ struct Inner {
 
 impl<'a> Sink<'a> {
     pub fn new(log: &'a TurnLog) -> Self {
-        Self { log, full: CancellationToken::new(), inner: Mutex::default() }
+        let verbatim = log.is_for_readers();
+        Self { log, verbatim, full: CancellationToken::new(), inner: Mutex::default() }
     }
 
     /// Takes what happened.
@@ -74,6 +77,7 @@ impl<'a> Sink<'a> {
 
     fn take(&self, part: Part<'_>, files: &mut FileFilter) {
         match part {
+            Part::Text(text) if self.verbatim => self.append(TurnEvent::Text(text)),
             Part::Text(text) => files.push(text, |piece| self.keep(piece)),
             Part::Thought(text) => self.append(TurnEvent::Thought(text)),
         }

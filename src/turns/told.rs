@@ -56,7 +56,12 @@ fn answered(quote: &Quote) -> Option<String> {
 /// The system message: the operator's own text, then where the agent is and with whom. That is whoever asks,
 /// even if the words that are asked again are somebody else's.
 pub(super) fn context(operator: &str, names: bool, row: &TurnRow) -> String {
-    let block = if names { surroundings(row) } else { None };
+    // A program says itself what it wants said.
+    let block = match &row.brought {
+        Some(brought) => brought.system.clone(),
+        None if names => surroundings(row),
+        None => None,
+    };
     match block {
         Some(block) if operator.is_empty() => block,
         Some(block) => format!("{operator}\n\n{block}"),
@@ -158,6 +163,7 @@ mod tests {
             state: State::Queued,
             stop: false,
             prepared: None,
+            brought: None,
         }
     }
 

@@ -12,4 +12,6 @@ mod proxy;
 #[cfg(feature = "testing")]
 mod scenes;
 mod seeds;
+#[cfg(feature = "testing")]
+mod server;
 mod support;

@@ -16,4 +16,6 @@ pub mod operator;
 pub mod room;
 #[cfg(feature = "testing")]
 pub mod scripted;
+#[cfg(feature = "testing")]
+pub mod served;
 pub mod upstream;

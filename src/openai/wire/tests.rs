@@ -10,14 +10,18 @@ fn said(role: Role, content: &str) -> Message {
 }
 
 fn messages(context: &str, history: &[Message], prompt: &str) -> Value {
-    let request = chat_request("m", context, history, prompt, &[], &[], false);
+    let request = chat_request("m", &Question { context, history, prompt, ..Question::default() }, false);
     serde_json::from_slice::<Value>(&request).unwrap()["messages"].take()
 }
 
 #[test]
 fn a_request_has_model_messages_and_asks_for_a_stream() {
-    let request: Value =
-        serde_json::from_slice(&chat_request("hermes-agent", "", &[], "hi", &[], &[], true)).unwrap();
+    let request: Value = serde_json::from_slice(&chat_request(
+        "hermes-agent",
+        &Question { context: "", prompt: "hi", ..Question::default() },
+        true,
+    ))
+    .unwrap();
     assert_eq!(
         request,
         json!({
@@ -31,15 +35,31 @@ fn a_request_has_model_messages_and_asks_for_a_stream() {
 
 #[test]
 fn usage_is_not_mentioned_unless_asked_for() {
-    let request: Value = serde_json::from_slice(&chat_request("m", "", &[], "hi", &[], &[], false)).unwrap();
+    let request: Value = serde_json::from_slice(&chat_request(
+        "m",
+        &Question { context: "", prompt: "hi", ..Question::default() },
+        false,
+    ))
+    .unwrap();
     assert_eq!(request.get("stream_options"), None);
 }
 
 #[test]
 fn the_same_request_is_the_same_bytes() {
     let history = [said(Role::User, "a"), said(Role::Assistant, "b")];
-    let once = chat_request("m", "be kind", &history, "c", &[], &[], true);
-    assert_eq!(once, chat_request("m", "be kind", &history, "c", &[], &[], true));
+    let once = chat_request(
+        "m",
+        &Question { context: "be kind", history: &history, prompt: "c", ..Question::default() },
+        true,
+    );
+    assert_eq!(
+        once,
+        chat_request(
+            "m",
+            &Question { context: "be kind", history: &history, prompt: "c", ..Question::default() },
+            true
+        )
+    );
 }
 
 #[test]
@@ -224,7 +244,7 @@ fn files_are_parts_of_the_message_and_sound_has_a_form_of_its_own() {
         content: content.to_vec(),
     };
     let files = [file("a.pdf", "application/pdf", b"%PDF-"), file("b", "audio/wav", b"RIFF")];
-    let request = chat_request("m", "", &[], "hi", &[], &files, false);
+    let request = chat_request("m", &Question { prompt: "hi", files: &files, ..Question::default() }, false);
     assert_eq!(
         serde_json::from_slice::<Value>(&request).unwrap()["messages"][0]["content"],
         json!([

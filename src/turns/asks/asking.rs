@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Asks;
 use crate::access::{Action, Grant, Where};
-use crate::agent::{Ask, Choice};
+use crate::agent::{Answered, Ask, Asked, Choice, TurnEvent};
 use crate::notice::Notice;
 use crate::reply::{code_block, code_span};
 use crate::rules::Rules;
@@ -98,8 +98,15 @@ impl Asking {
         let answered = Arc::new(Notify::new());
         // Before anybody can answer.
         self.asks.waiting().insert(id.clone(), answered.clone());
-        let choice = match self.open(&id, ask).await {
-            Ok(Opened::Waits(row)) => self.wait(&row, &answered, &mut reply).await,
+        let choice = match self.open(&id, ask.clone()).await {
+            Ok(Opened::Waits(row)) => {
+                let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
+                let expires = unix_now().saturating_add(within);
+                self.log(TurnEvent::Asked(Asked { id: id.clone(), ask, expires }));
+                let (choice, rule) = self.wait(&row, &answered, &mut reply).await;
+                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                choice
+            }
             Ok(Opened::Decided(choice)) => choice,
             Err(error) => {
                 tracing::error!(%error, "a question could not be kept, so the answer is no");
@@ -111,13 +118,21 @@ impl Asking {
         self.asks.waiting().remove(&id);
     }
 
+    /// Tells whoever reads the turn. A log that is full ends the turn, and with it the question.
+    fn log(&self, event: TurnEvent<'_>) {
+        if let Some(log) = self.asks.logs.of(&self.turn.id) {
+            let _ = log.append(event);
+        }
+    }
+
     /// Puts the question into the store and into the room, unless it is decided already.
     async fn open(&self, id: &AskId, ask: Ask) -> Result<Opened> {
-        let Some(account) = self.asks.delivery.account(&self.turn.account) else {
+        let account = self.asks.delivery.account(&self.turn.account);
+        if account.is_none() && self.turn.brought.is_none() {
             return Ok(Opened::Decided(Choice::Deny));
-        };
+        }
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
-        let (draining, max) = (self.asks.draining.clone(), account.about().max_text);
+        let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let opened = self.asks.store.write(move |tx| {
             let rules = live.now();
@@ -125,12 +140,19 @@ impl Asking {
             opening.open(id, within, &draining)
         });
         let opened = opened.await?;
-        account.wake();
+        if let Some(account) = account {
+            account.wake();
+        }
         Ok(opened)
     }
 
-    /// Waits until there is an end of it.
-    async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<Choice>) -> Choice {
+    /// Waits until there is an end of it; with what led to it.
+    async fn wait(
+        &self,
+        ask: &AskRow,
+        answered: &Notify,
+        reply: &mut oneshot::Sender<Choice>,
+    ) -> (Choice, &'static str) {
         let deadline = Instant::now() + self.asks.answer_within;
         loop {
             let why = tokio::select! {
@@ -143,31 +165,31 @@ impl Asking {
                 () = tokio::time::sleep_until(deadline), if !broken("ask-expiry") => Why::Timeout,
             };
             match self.conclude(ask, why).await {
-                Ok(Some(choice)) => return choice,
+                Ok(Some(ended)) => return ended,
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "an answer could not be kept, so it is no");
                     self.deny_later(ask.clone());
-                    return Choice::Deny;
+                    return (Choice::Deny, why.rule());
                 }
             }
         }
     }
 
     /// Makes an end of it in the store: the agent may act only if this says so. `None`: nothing has changed.
-    async fn conclude(&self, ask: &AskRow, why: Why) -> Result<Option<Choice>> {
+    async fn conclude(&self, ask: &AskRow, why: Why) -> Result<Option<(Choice, &'static str)>> {
         let (ask, turn, asks, rules) =
             (ask.clone(), self.turn.clone(), self.asks.clone(), self.asks.live.now());
         let concluded = self.asks.store.write(move |tx| {
             let why = if asks.draining.is_cancelled() { Why::Restart } else { why };
             match (tx.ask_state(&ask.id)?, why) {
                 (AskState::Open, Why::Answered) => return Ok(None),
-                (AskState::Over, _) => return Ok(Some(Choice::Deny)),
+                (AskState::Over, _) => return Ok(Some((Choice::Deny, "denied"))),
                 (AskState::Approved { grant, by }, Why::Answered | Why::Timeout) => {
                     if tx.take_ask(&ask.id)? {
                         tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
                         tx.add_grant(&ask, Where::from(turn.direct), grant, &by)?;
-                        return Ok(Some(Choice::Allow(grant)));
+                        return Ok(Some((Choice::Allow(grant), "approved")));
                     }
                 }
                 (AskState::Open, _) | (AskState::Approved { .. }, _) => {}
@@ -177,7 +199,7 @@ impl Asking {
                 let max = asks.delivery.max_text(&turn.account);
                 tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
-            Ok(Some(Choice::Deny))
+            Ok(Some((Choice::Deny, why.rule())))
         });
         let choice = concluded.await?;
         if let Some(account) = self.asks.delivery.account(&self.turn.account) {
@@ -255,7 +277,9 @@ impl Opening<'_> {
             row.code = random_code(CODE);
             if tx.add_ask(&row, unix_now().saturating_add(within))? {
                 let Some(text) = self.text(&row.title, &row.code) else { break };
-                tx.add_outbox(&question(turn, row.id.send_key(), text))?;
+                if turn.brought.is_none() {
+                    tx.add_outbox(&question(turn, row.id.send_key(), text))?;
+                }
                 return Ok(Opened::Waits(Box::new(row)));
             }
         }
@@ -294,6 +318,9 @@ impl Opening<'_> {
     fn granted(&self) -> Result<Option<(Grant, String)>> {
         let (tx, turn) = (self.tx, self.turn);
         for (grant, by) in tx.granted(turn, &self.digest)? {
+            if turn.brought.is_some() {
+                return Ok(tx.app_may_ask(turn.place.room.as_str())?.then_some((grant, by)));
+            }
             let id = UserId::new(by.clone());
             let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
             let rules = self.rules.account(&turn.account);
@@ -312,7 +339,7 @@ fn digest(ask: &Ask) -> String {
     hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder))
 }
 
-/// Tells the room how it came out; nothing if the operator silenced it.
+/// Tells the room how it came out; nothing if the operator silenced it. A program reads it in the turn.
 pub(super) fn tell(
     tx: &Tx<'_>,
     words: &Words,
@@ -321,6 +348,9 @@ pub(super) fn tell(
     key: SendKey,
     phrase: &Phrase,
 ) -> Result<()> {
+    if turn.brought.is_some() {
+        return Ok(());
+    }
     let (account, place, reply_to) = (&turn.account, &turn.place, Some(&turn.event));
     Notice { key, account, place, reply_to, max_text }.tell(tx, words, phrase)
 }

@@ -114,12 +114,15 @@ fn turn() -> Turn {
         context: String::new(),
         history: Vec::new(),
         prompt: "hi".into(),
+        parts: Vec::new(),
         images: Vec::new(),
         files: Vec::new(),
         key: "k".into(),
         origin: Origin::default(),
         attempt: Attempt::First,
         elsewhere: false,
+        memory: None,
+        hops: 0,
     }
 }
 

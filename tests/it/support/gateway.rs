@@ -305,6 +305,12 @@ impl TestGateway {
         moment
     }
 
+    /// Serves HTTP too. For scenes on the real clock: sockets know no other.
+    pub async fn serve(&mut self, settings: talaria::server::Settings) -> std::net::SocketAddr {
+        let gateway = &mut self.running.as_mut().unwrap().gateway;
+        gateway.serve(settings, ([127, 0, 0, 1], 0).into()).await.unwrap().address
+    }
+
     /// Waits until every platform has ended by itself.
     pub async fn finished(&mut self) -> Ended {
         self.running.as_mut().unwrap().gateway.finished().await.unwrap()

@@ -1,0 +1,93 @@
+//! The agent server: the same turns, asked for over HTTP.
+//!
+//! A request comes in through [`listen`], passes the [`guard`] (who is asked, from where) and [`caller`] (who asks),
+//! and a handler of the table in [`routes`] answers it. What runs a turn goes through [`begin`], which makes it
+//! durable and idempotent, and reads it through [`follow`]; each surface is a [`follow::Shape`] that makes its own
+//! events of what happens. Errors are [`Problem`]s, whatever went wrong.
+
+mod about;
+mod apps;
+mod begin;
+mod body;
+mod caller;
+mod chat;
+mod content;
+mod ended;
+mod follow;
+mod frames;
+mod guard;
+mod heads;
+mod limits;
+pub mod listen;
+mod problem;
+mod routes;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+pub use apps::Apps;
+pub use caller::{Caller, Keys};
+pub use limits::Limits;
+pub use problem::Problem;
+pub use routes::router;
+
+use crate::config::Secret;
+use crate::rules::Live;
+use crate::store::Store;
+use crate::turns::Turns;
+
+/// What the server is told about itself.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who may ask everything; `None` for a server without a key, which only this machine reaches.
+    pub key: Option<Secret>,
+    /// Names by which it may be called, besides those of this machine.
+    pub hosts: Vec<String>,
+    /// Pages that may ask from a browser.
+    pub origins: Vec<String>,
+    /// What `/v1/models` names.
+    pub model: String,
+    /// Turns at once, and turns of one app at once.
+    pub runs: (usize, usize),
+}
+
+/// Everything that a handler may need.
+pub struct Server {
+    /// Where everything durable is.
+    pub store: Store,
+    /// Who runs turns.
+    pub turns: Arc<Turns>,
+    /// The words for people.
+    pub live: Arc<Live>,
+    /// What it was told.
+    pub settings: Settings,
+    /// Who may ask.
+    pub keys: Keys,
+    /// The apps that are asking now.
+    pub apps: Apps,
+    /// How much may go on at once.
+    pub limits: Limits,
+    /// Fired when the process is about to end: nothing new is taken.
+    pub draining: CancellationToken,
+    /// Since when it serves.
+    pub since: SystemTime,
+}
+
+impl Server {
+    /// A server of these turns.
+    pub fn new(store: Store, turns: Arc<Turns>, live: Arc<Live>, settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            keys: Keys::new(settings.key.as_ref()),
+            apps: Apps::default(),
+            limits: Limits::new(settings.runs),
+            draining: CancellationToken::new(),
+            since: SystemTime::now(),
+            store,
+            turns,
+            live,
+            settings,
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! `POST /v1/chat/completions`: what every client of this protocol asks.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::begin::{Asking, Begun, Which, begin, fingerprint};
+use super::body::Body;
+use super::content::{ChatMessage, read_messages};
+use super::ended::Ended;
+use super::follow::{END, Shape};
+use super::frames::Frames;
+use super::heads::Heads;
+use super::{Caller, Problem, Server};
+use crate::agent::{StepState, TurnEvent};
+use crate::openai::wire::{DONE, TOOL_PROGRESS};
+use crate::store::unix_now;
+use crate::turns::log::Position;
+
+/// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
+#[derive(Debug, Deserialize)]
+pub struct ChatRequest {
+    /// What was said before, and at its end what is asked.
+    pub messages: Vec<ChatMessage>,
+    /// Echoed; there is one agent.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Whether the answer comes as it grows.
+    #[serde(default)]
+    pub stream: Option<bool>,
+}
+
+/// Runs a turn.
+pub async fn complete(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    heads: Heads,
+    Body { bytes, value }: Body<ChatRequest>,
+) -> Result<Response, Problem> {
+    let ChatRequest { messages, model, stream } = value;
+    let asking = Asking {
+        session: heads.session.clone().map_or(Which::Fresh, Which::Named),
+        spoken: read_messages(&messages)?,
+        heads: heads.clone(),
+        unattended: false,
+        digest: fingerprint("/v1/chat/completions", &bytes),
+    };
+    let Begun { follow, session } = begin(&server, &caller, asking).await?;
+    let run = follow.run.0.clone();
+    let model = model.unwrap_or_else(|| server.settings.model.clone());
+    let chunks = Chunks {
+        id: format!("chatcmpl-{run}"),
+        created: unix_now(),
+        model,
+        run: run.clone(),
+        session: session.clone(),
+    };
+    let mut response = match stream.unwrap_or_default() {
+        true => follow.stream(chunks),
+        false => Json(chunks.whole(&follow.until_the_end().await?)).into_response(),
+    };
+    heads.echo(response.headers_mut(), &session, &run);
+    Ok(response)
+}
+
+/// The answer as the protocol has it.
+struct Chunks {
+    id: String,
+    created: i64,
+    model: String,
+    run: String,
+    session: String,
+}
+
+impl Chunks {
+    fn chunk(&self, choices: Value) -> Value {
+        let Self { id, created, model, .. } = self;
+        json!({ "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices })
+    }
+
+    fn delta(&self, delta: Value, finish: Option<&str>) -> Value {
+        self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]))
+    }
+
+    fn hermes(&self, end: &Ended) -> Value {
+        json!({ "run_id": self.run, "session_id": self.session, "status": end.status(), "text": end.text })
+    }
+
+    /// The whole answer at once.
+    fn whole(&self, end: &Ended) -> Value {
+        let Self { id, created, model, .. } = self;
+        let choice = json!({
+            "index": 0, "message": { "role": "assistant", "content": end.text },
+            "finish_reason": end.finish_reason(),
+        });
+        let mut answer = json!({
+            "id": id, "object": "chat.completion", "created": created, "model": model,
+            "choices": [choice], "usage": end.usage(),
+        });
+        if let Some(error) = end.error() {
+            answer["error"] = error;
+            answer["hermes"] = self.hermes(end);
+        }
+        answer
+    }
+}
+
+impl Shape for Chunks {
+    fn begin(&mut self, out: &mut Frames) {
+        out.event(None, None, &self.delta(json!({ "role": "assistant", "content": "" }), None));
+    }
+
+    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+        let id = at.to_string();
+        match event {
+            TurnEvent::Text(text) => {
+                out.event(None, Some(&id), &self.delta(json!({ "content": text }), None))
+            }
+            TurnEvent::Thought(text) => {
+                out.event(None, Some(&id), &self.delta(json!({ "reasoning_content": text }), None));
+            }
+            TurnEvent::Step(step) => {
+                // A chunk without choices, so that a client that knows no such events does not stumble.
+                let mut data = self.chunk(json!([]));
+                data["tool"] = json!(step.title);
+                data["label"] = json!(step.title);
+                data["toolCallId"] = json!(step.id);
+                data["status"] = json!(match step.state {
+                    StepState::Running => "running",
+                    StepState::Done => "completed",
+                    StepState::Failed => "failed",
+                });
+                out.event(Some(TOOL_PROGRESS), Some(&id), &data);
+            }
+            TurnEvent::Asked(_) | TurnEvent::Answered(_) => {}
+            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+        }
+    }
+
+    fn end(&mut self, end: &Ended, out: &mut Frames) {
+        let mut last = self.delta(json!({}), Some(end.finish_reason()));
+        last["usage"] = end.usage();
+        last["hermes"] = self.hermes(end);
+        if let Some(error) = end.error() {
+            last["error"] = error;
+        }
+        out.event(None, Some(END), &last);
+    }
+
+    fn close(&mut self, out: &mut Frames) {
+        out.raw(DONE);
+    }
+}

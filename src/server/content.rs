@@ -1,0 +1,131 @@
+//! What programs send as messages, in the forms that are known, made into one.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Problem;
+use crate::agent::{ImageUrl, Message, Part, Role};
+use crate::turns::Brought;
+
+/// What a person says: text, or parts of which some are pictures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The text of it.
+    pub text: String,
+    /// All of it, if there is more than text.
+    pub parts: Vec<Part>,
+}
+
+/// A message of the chat-completions protocol.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ChatMessage {
+    /// Who says it.
+    pub role: String,
+    /// What; text, a list of parts, or nothing.
+    #[serde(default)]
+    pub content: Value,
+}
+
+/// What a list of messages comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spoken {
+    /// For the system message of the turn.
+    pub system: Option<String>,
+    /// What was said before.
+    pub history: Vec<Message>,
+    /// What is said now.
+    pub now: Content,
+}
+
+impl Content {
+    /// Reads text or parts. `at` is how the place is called in an error.
+    pub fn read(value: &Value, at: &str) -> Result<Self, Problem> {
+        match value {
+            Value::String(text) => Ok(Self { text: text.clone(), parts: Vec::new() }),
+            Value::Null => Ok(Self::default()),
+            Value::Array(list) => {
+                let parts = list.iter().map(|part| read_part(part, at)).collect::<Result<Vec<_>, _>>()?;
+                Ok(Self::from_parts(parts))
+            }
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                Err(Problem::wrong(at, "The content must be text or a list of parts"))
+            }
+        }
+    }
+
+    fn from_parts(parts: Vec<Part>) -> Self {
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()),
+            Part::ImageUrl { .. } => None,
+        });
+        let text = texts.collect::<Vec<_>>().join("\n");
+        let pictures = parts.iter().any(|part| matches!(part, Part::ImageUrl { .. }));
+        Self { text, parts: if pictures { parts } else { Vec::new() } }
+    }
+
+    /// Whether nothing is said.
+    pub fn is_blank(&self) -> bool {
+        self.text.trim().is_empty() && self.parts.is_empty()
+    }
+
+    /// How it is remembered: pictures are named, not kept.
+    pub fn remembered(&self) -> String {
+        let brought = Brought { parts: self.parts.clone(), ..Brought::default() };
+        format!("{}{}", self.text, brought.pictures()).trim().to_owned()
+    }
+}
+
+/// Reads the messages of a request: the last of a person is what is asked, and what stands before it the history.
+/// What tools said is left out, because it means nothing without its calls.
+pub fn read_messages(messages: &[ChatMessage]) -> Result<Spoken, Problem> {
+    let (mut system, mut said) = (Vec::new(), Vec::new());
+    for (index, message) in messages.iter().enumerate() {
+        let content = Content::read(&message.content, &format!("messages[{index}].content"))?;
+        match message.role.as_str() {
+            "system" | "developer" if !content.text.trim().is_empty() => system.push(content.text),
+            "system" | "developer" | "tool" | "function" => {}
+            "user" => said.push((Role::User, content)),
+            "assistant" => said.push((Role::Assistant, content)),
+            _ => {
+                let at = format!("messages[{index}].role");
+                return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
+            }
+        }
+    }
+    let now = match said.pop() {
+        Some((Role::User, content)) if !content.is_blank() => content,
+        _ => return Err(Problem::wrong("messages", "The last message must be a user's, and not empty")),
+    };
+    let history = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
+    let history = history.filter(|message| !message.content.is_empty()).collect();
+    let system = (!system.is_empty()).then(|| system.join("\n\n"));
+    Ok(Spoken { system, history, now })
+}
+
+fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {
+    let wrong = |message: &str| Problem::wrong(at, message);
+    if let Value::String(text) = part {
+        return Ok(Part::Text { text: text.clone() });
+    }
+    let text = |name: &str| part.get(name).and_then(Value::as_str).map(str::to_owned);
+    match part.get("type").and_then(Value::as_str) {
+        Some("text" | "input_text" | "output_text") => {
+            text("text").map(|text| Part::Text { text }).ok_or_else(|| wrong("A text part needs its text"))
+        }
+        Some("image_url" | "input_image") => {
+            let nested = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
+            let url = nested.map(str::to_owned).or_else(|| text("image_url"));
+            let url = url.ok_or_else(|| wrong("A picture needs its image_url"))?;
+            let known = ["http://", "https://", "data:image/"].iter().any(|kind| url.starts_with(kind));
+            match known {
+                true => Ok(Part::ImageUrl { image_url: ImageUrl { url } }),
+                false => Err(wrong("A picture's address begins with http://, https:// or data:image/")),
+            }
+        }
+        Some(kind) => Err(wrong(&format!(
+            "Parts of type {:?} are not supported; send text or image_url",
+            crate::reply::one_line(kind, 40)
+        ))),
+        None => Err(wrong("Each part needs a type")),
+    }
+}

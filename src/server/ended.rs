@@ -1,0 +1,109 @@
+//! How a turn ended, as programs are told.
+
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::agent::{Record, Tools, Usage};
+use crate::reply::Outcome;
+use crate::session::TurnId;
+use crate::store::{self, State, Transcribed};
+use crate::words::Words;
+
+/// The stored end of a turn.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The whole text.
+    pub text: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What it cost.
+    pub usage: Usage,
+    /// What the agent and its tools said in it, in order.
+    pub transcript: Vec<Transcribed>,
+    /// Why it failed or was cut short, in words; `None` if it did not.
+    pub failure: Option<String>,
+}
+
+impl Ended {
+    /// Reads the end of a turn; `None` while there is none.
+    pub async fn read(server: &Server, run: &TurnId) -> store::Result<Option<Self>> {
+        let id = run.clone();
+        let read = server.store.read(move |tx| Ok((tx.finished(&id)?, tx.transcript(&id)?)));
+        let (finished, transcript) = read.await?;
+        let words = &server.live.now().words;
+        Ok(finished.map(|(_, finish)| Self {
+            failure: failure(&finish.outcome, words),
+            text: finish.text,
+            outcome: finish.outcome,
+            usage: finish.usage,
+            transcript,
+        }))
+    }
+
+    /// `completed`, `failed` or `cancelled`.
+    pub fn status(&self) -> &'static str {
+        match State::after(&self.outcome) {
+            State::Done => "completed",
+            State::Cancelled => "cancelled",
+            State::Failed | State::Interrupted => "failed",
+            // No outcome leads there.
+            State::Queued | State::Dispatched | State::Streaming | State::Finalizing => "failed",
+        }
+    }
+
+    /// `stop`, `length` or `error`, as chat completions end.
+    pub fn finish_reason(&self) -> &'static str {
+        match &self.outcome {
+            Outcome::Done | Outcome::Stopped => "stop",
+            Outcome::Limit => "length",
+            Outcome::CutShort { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Interrupted
+            | Outcome::Unknown { .. }
+            | Outcome::Cancelled { .. } => "error",
+        }
+    }
+
+    /// The error object of a turn that failed.
+    pub fn error(&self) -> Option<Value> {
+        let message = self.failure.as_ref()?;
+        let (code, _) = self.outcome.for_the_log();
+        Some(json!({ "message": message, "type": "server_error", "param": null, "code": code }))
+    }
+
+    /// The tokens, as chat completions count them.
+    pub fn usage(&self) -> Value {
+        let Usage { input, output } = self.usage;
+        json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })
+    }
+
+    /// What the agent and its tools said, in the form of the protocol.
+    pub fn messages(&self) -> Vec<Value> {
+        self.transcript.iter().map(|said| message(&said.record)).collect()
+    }
+}
+
+/// One message of a transcript, in the form of the protocol.
+pub fn message(record: &Record) -> Value {
+    let mut value = json!(record.message);
+    match &record.tools {
+        Some(Tools::Calls { tool_calls }) => value["tool_calls"] = json!(tool_calls),
+        Some(Tools::Result { tool_call_id, tool_name }) => {
+            value["tool_call_id"] = json!(tool_call_id);
+            value["tool_name"] = json!(tool_name);
+        }
+        None => {}
+    }
+    value
+}
+
+fn failure(outcome: &Outcome, words: &Words) -> Option<String> {
+    match outcome {
+        Outcome::Done | Outcome::Stopped | Outcome::Limit => None,
+        Outcome::CutShort { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Interrupted
+        | Outcome::Unknown { .. }
+        | Outcome::Cancelled { .. } => Some(crate::reply::finished("", outcome, words).trim().to_owned()),
+    }
+}

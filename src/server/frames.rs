@@ -1,0 +1,58 @@
+//! Server-sent events as they go over the wire.
+
+use axum::body::Bytes;
+use serde::Serialize;
+
+/// Events that wait to be written together.
+#[derive(Default)]
+pub struct Frames {
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    /// One event. `name` is left out where the protocol has none, `id` where nobody could go on from.
+    pub fn event(&mut self, name: Option<&str>, id: Option<&str>, data: &impl Serialize) {
+        let start = self.buffer.len();
+        if let Some(id) = id {
+            self.line("id: ", id);
+        }
+        if let Some(name) = name {
+            self.line("event: ", name);
+        }
+        self.buffer.extend_from_slice(b"data: ");
+        // JSON has no line breaks of its own, so it is one line of data.
+        if let Err(error) = serde_json::to_writer(&mut self.buffer, data) {
+            tracing::error!(%error, "an event could not be written");
+            self.buffer.truncate(start);
+            return;
+        }
+        self.buffer.extend_from_slice(b"\n\n");
+    }
+
+    /// Data that is no JSON.
+    pub fn raw(&mut self, data: &str) {
+        self.line("data: ", data);
+        self.buffer.push(b'\n');
+    }
+
+    /// Says that the stream lives.
+    pub fn keepalive(&mut self) {
+        self.buffer.extend_from_slice(b": keepalive\n\n");
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// What waits, to be written.
+    pub fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.buffer).into()
+    }
+
+    fn line(&mut self, field: &str, value: &str) {
+        self.buffer.extend_from_slice(field.as_bytes());
+        self.buffer.extend_from_slice(value.as_bytes());
+        self.buffer.push(b'\n');
+    }
+}

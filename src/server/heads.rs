@@ -1,0 +1,129 @@
+//! What a request says in its headers about the turn it asks for. All of it is checked before anything happens.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{Caller, Problem};
+use crate::agent::Origin;
+
+/// The session that is talked in.
+pub const SESSION_ID: &str = "x-hermes-session-id";
+/// What scopes the agent's memory.
+pub const SESSION_KEY: &str = "x-hermes-session-key";
+/// The run, in answers.
+pub const RUN_ID: &str = "x-hermes-run-id";
+/// What makes asking twice the same as asking once.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The last event that a reader has seen.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+/// Counts relays.
+pub const HOPS: &str = "x-talaria-hops";
+
+/// The relays after which a request is refused: it goes in circles.
+const TOO_MANY_HOPS: u32 = 2;
+
+/// Characters of each header.
+const LONGEST: usize = 256;
+
+/// What the headers say.
+#[derive(Clone, Debug, Default)]
+pub struct Heads {
+    /// The session that is named.
+    pub session: Option<String>,
+    /// What scopes the agent's memory.
+    pub memory: Option<String>,
+    /// The key under which this may be asked again.
+    pub key: Option<String>,
+    /// The last event that the reader has seen.
+    pub last_event: Option<String>,
+    /// How many relays it has come through.
+    pub hops: u32,
+    /// Who asks and where, as a gateway says.
+    pub origin: Origin,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Heads {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, state).await?;
+        Self::read(&parts.headers, caller.keyless)
+    }
+}
+
+impl Heads {
+    fn read(headers: &HeaderMap, keyless: bool) -> Result<Self, Problem> {
+        let session = text(headers, SESSION_ID)?;
+        if let Some(name) = &session {
+            check_name(name).map_err(|message| Problem::wrong("X-Hermes-Session-Id", message))?;
+        }
+        let memory = text(headers, SESSION_KEY)?;
+        if memory.is_some() && keyless {
+            let message = "X-Hermes-Session-Key requires API key authentication; set API_SERVER_KEY";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "api_key_required", message));
+        }
+        let hops = text(headers, HOPS)?.map_or(Ok(0), |hops| hops.parse());
+        let hops = hops.map_err(|_| Problem::wrong("X-Talaria-Hops", "It must be a number"))?;
+        if hops >= TOO_MANY_HOPS {
+            let message =
+                "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";
+            return Err(Problem::new(StatusCode::LOOP_DETECTED, "relay_loop", message));
+        }
+        let label = |name| text(headers, name).ok().flatten();
+        Ok(Self {
+            session,
+            memory,
+            key: text(headers, IDEMPOTENCY_KEY)?,
+            last_event: text(headers, LAST_EVENT_ID)?,
+            hops,
+            origin: Origin {
+                user_id: label("x-hermes-user-id"),
+                user_name: label("x-hermes-user-name"),
+                chat_id: label("x-hermes-chat-id"),
+                chat_name: label("x-hermes-chat-name"),
+                chat_type: label("x-hermes-chat-type"),
+                thread_id: label("x-hermes-thread-id"),
+            },
+        })
+    }
+
+    /// Repeats what was said, and names what came of it.
+    pub fn echo(&self, headers: &mut HeaderMap, session: &str, run: &str) {
+        let mut set = |name: &'static str, value: &str| {
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        set(SESSION_ID, session);
+        set(RUN_ID, run);
+        if let Some(memory) = &self.memory {
+            set(SESSION_KEY, memory);
+        }
+    }
+}
+
+/// Whether a session may be called this; if not, why.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.chars().count() > LONGEST {
+        Err("A session id has 1 to 256 characters")
+    } else if name.chars().any(char::is_control) || name.contains("..") || name.contains(['/', '\\']) {
+        Err("A session id has no control characters, no slashes and no two dots in a row")
+    } else {
+        Ok(())
+    }
+}
+
+fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).ok().map(str::trim);
+    match text {
+        Some("") => Ok(None),
+        Some(text) if text.chars().count() <= LONGEST && !text.chars().any(char::is_control) => {
+            Ok(Some(text.to_owned()))
+        }
+        Some(_) | None => {
+            Err(Problem::wrong(name, "The header has at most 256 characters and no control characters"))
+        }
+    }
+}

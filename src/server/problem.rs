@@ -1,0 +1,110 @@
+//! Every error, in the form that clients of this protocol know.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::store::StoreError;
+
+/// Why a request is not answered as it wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// For programs.
+    pub status: StatusCode,
+    /// For programs that care which.
+    pub code: &'static str,
+    /// Which part of the request is meant.
+    pub param: Option<String>,
+    /// For people: what is wrong and what to do.
+    pub message: String,
+    /// When to come back.
+    pub retry_after: Option<Duration>,
+}
+
+/// As it goes over the wire.
+#[derive(Serialize)]
+struct Wire<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    param: Option<&'a str>,
+    code: &'a str,
+}
+
+impl Problem {
+    /// A problem of this kind.
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, param: None, message: message.into(), retry_after: None }
+    }
+
+    /// The request is wrong in this part of it.
+    pub fn wrong(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let param = Some(param.into());
+        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message) }
+    }
+
+    /// Nobody may ask without a key, or with this one.
+    pub fn invalid_key() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Invalid API key")
+    }
+
+    /// There is no such session, for whoever asks.
+    pub fn no_session() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "session_not_found", "Session not found")
+    }
+
+    /// There is no such run, for whoever asks.
+    pub fn no_run() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "run_not_found", "Run not found")
+    }
+
+    /// Too much goes on.
+    pub fn busy(message: impl Into<String>, after: Duration) -> Self {
+        let retry_after = Some(after);
+        Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message) }
+    }
+
+    /// The process is about to end.
+    pub fn draining() -> Self {
+        let message = "The server is about to end; ask again in a moment";
+        let retry_after = Some(Duration::from_secs(5));
+        Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "gateway_draining", message) }
+    }
+
+    /// The error object by itself, for streams.
+    pub fn object(&self) -> Value {
+        let Self { code, param, message, .. } = self;
+        json!(Wire { message, r#type: self.kind(), param: param.as_deref(), code })
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.status.as_u16() {
+            429 => "rate_limit_error",
+            403 => "permission_error",
+            status if status < 500 => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "a request could not be answered: the store failed");
+        let message = "The store did not answer; nothing was changed";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "store_failed", message)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(json!({ "error": self.object() }))).into_response();
+        if let Some(after) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        response
+    }
+}

@@ -1,0 +1,158 @@
+//! What programs ask over HTTP: who may, and what was asked before.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::sessions::role_from;
+use super::{Result, Tx, unix_now};
+use crate::agent::{Message, Record};
+use crate::session::{HTTP, SessionId, TurnId, hash};
+
+/// How long a key is remembered, in seconds.
+const KEPT: i64 = 7 * 24 * 60 * 60;
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    New,
+    /// The same was asked with it.
+    Same(TurnId),
+    /// Something else was asked with it.
+    Other,
+}
+
+/// A session that a program begins.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct NewSession {
+    pub id: String,
+    pub app: String,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub system_prompt: Option<String>,
+    pub parent: Option<String>,
+    pub passing: bool,
+}
+
+/// A message of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transcribed {
+    /// Counts all messages, in the order in which they came.
+    pub id: i64,
+    /// What was said, and which tools it has to do with.
+    pub record: Record,
+    /// When, if that was kept.
+    pub at: Option<i64>,
+}
+
+impl NewSession {
+    /// One that has only an id and belongs to an app.
+    pub fn new(id: &SessionId, app: &str) -> Self {
+        Self { id: id.0.clone(), app: app.to_owned(), ..Self::default() }
+    }
+}
+
+impl Tx<'_> {
+    /// Whether there is such a session.
+    pub fn has_session(&self, id: &SessionId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")?;
+        Ok(query.query_row([&id.0], |row| row.get(0))?)
+    }
+
+    /// Begins a session that a program asks for.
+    pub fn create_session(&self, new: &NewSession) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO sessions (id, key, account, room, created, used, number, title, model,
+                     system_prompt, parent, passing)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                new.id,
+                hash([HTTP, &new.id]),
+                HTTP,
+                new.app,
+                unix_now(),
+                new.title,
+                new.model,
+                new.system_prompt,
+                new.parent,
+                new.passing,
+            ])?;
+        Ok(())
+    }
+
+    /// What was said in one turn by the agent and its tools, in order.
+    pub fn transcript(&self, turn: &TurnId) -> Result<Vec<Transcribed>> {
+        self.transcribed("turn = ?1 AND role <> 'user' ORDER BY id", [&turn.0])
+    }
+
+    /// The messages that match, as they were told.
+    pub(super) fn transcribed(
+        &self,
+        filter: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<Transcribed>> {
+        let mut query = self
+            .conn
+            .prepare_cached(&format!("SELECT id, role, content, tools, at FROM messages WHERE {filter}"))?;
+        let mut rows = query.query(values)?;
+        let mut messages = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (role, tools): (String, Option<String>) = (row.get(1)?, row.get(3)?);
+            let message = Message { role: role_from(&role), content: row.get(2)? };
+            let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
+            messages.push(Transcribed {
+                id: row.get(0)?,
+                record: Record { message, tools },
+                at: row.get(4)?,
+            });
+        }
+        Ok(messages)
+    }
+
+    /// The app and the digest of a token that holds, by the part of it that is no secret.
+    pub fn token(&self, id: &str) -> Result<Option<(String, Vec<u8>)>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT app, digest FROM tokens WHERE id = ?1 AND revoked IS NULL")?;
+        Ok(query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// Whether an app may still ask. The owner, who has no name, always may.
+    pub fn app_may_ask(&self, app: &str) -> Result<bool> {
+        if app.is_empty() {
+            return Ok(true);
+        }
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM tokens WHERE app = ?1 AND revoked IS NULL)")?;
+        Ok(query.query_row([app], |row| row.get(0))?)
+    }
+
+    /// What an app asked before with this key.
+    pub fn asked_before(&self, app: &str, key: &str, digest: &str) -> Result<Known> {
+        let found = self
+            .conn
+            .prepare_cached("SELECT digest, turn FROM idempotency WHERE app = ?1 AND key = ?2 AND at > ?3")?
+            .query_row(params![app, key, unix_now() - KEPT], |row| {
+                Ok((row.get::<_, String>(0)?, TurnId(row.get(1)?)))
+            })
+            .optional()?;
+        Ok(match found {
+            None => Known::New,
+            Some((same, turn)) if same == digest => Known::Same(turn),
+            Some(_) => Known::Other,
+        })
+    }
+
+    /// Remembers what an app asks with a key, and forgets what is long over.
+    pub fn remember_key(&self, app: &str, key: &str, digest: &str, turn: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM idempotency WHERE at <= ?1")?.execute([unix_now() - KEPT])?;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO idempotency (app, key, digest, turn, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![app, key, digest, turn.0, unix_now()])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! What a program brings with a turn that it asks for over HTTP. Stored with the turn: a start takes it up again.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Origin, Part};
+
+/// How long a turn goes on that nobody reads, if its reader may come back.
+const A_WHILE: Duration = Duration::from_secs(120);
+
+/// What came with the prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Brought {
+    /// The prompt in parts, if there is more to it than text.
+    pub parts: Vec<Part>,
+    /// For the system message of this turn alone.
+    pub system: Option<String>,
+    /// What scopes the agent's memory.
+    pub memory: Option<String>,
+    /// How many relays it has come through.
+    pub hops: u32,
+    /// Who asks and where, as the program says: labels, never authority.
+    pub origin: Origin,
+    /// What it means that nobody reads.
+    pub patience: Patience,
+}
+
+impl Brought {
+    /// How its pictures are remembered, behind the words: that there were some.
+    pub fn pictures(&self) -> String {
+        let pictures = self.parts.iter().filter(|part| matches!(part, Part::ImageUrl { .. }));
+        pictures.map(|_| "\n[image]").collect()
+    }
+}
+
+/// What becomes of a turn that nobody reads any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Patience {
+    /// It is stopped: nobody could find it again.
+    #[default]
+    None,
+    /// It goes on for a while: whoever has its key may come back.
+    AWhile,
+    /// It goes on to its end: it was started to be looked after later.
+    Endless,
+}
+
+impl Patience {
+    /// How long it goes on unread; `None` for as long as it takes.
+    pub fn lasts(self) -> Option<Duration> {
+        match self {
+            Self::None => Some(Duration::ZERO),
+            Self::AWhile => Some(A_WHILE),
+            Self::Endless => None,
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The agent server: what a program gets over a real socket.
+
+mod chat;

@@ -1,0 +1,84 @@
+//! The agent server on a real socket, with a scripted agent behind it and a room beside it.
+//!
+//! For `#[tokio::test]` on the real clock: sockets know no other. Wait for events, never for time.
+
+use std::net::SocketAddr;
+
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::Value;
+use talaria::server::Settings;
+
+use super::gateway::{Setup, TestGateway};
+use super::scripted::Script;
+
+/// The owner's key.
+pub const KEY: &str = "a key of the owner, long enough";
+
+/// A server that runs.
+pub struct Served {
+    pub gateway: TestGateway,
+    pub address: SocketAddr,
+    settings: Settings,
+    client: Client,
+}
+
+/// What a server is told if a scene is not about that.
+pub fn settings() -> Settings {
+    Settings {
+        key: Some(KEY.to_owned().into()),
+        hosts: Vec::new(),
+        origins: Vec::new(),
+        model: "talaria".to_owned(),
+        runs: (2000, 200),
+    }
+}
+
+impl Served {
+    pub async fn start() -> Self {
+        Self::with(Setup::default(), settings()).await
+    }
+
+    pub async fn with(setup: Setup, settings: Settings) -> Self {
+        let mut gateway = TestGateway::with(setup).await;
+        let address = gateway.serve(settings.clone()).await;
+        Self { gateway, address, settings, client: Client::builder().no_proxy().build().unwrap() }
+    }
+
+    /// Ends and starts again on the same store.
+    pub async fn restart(&mut self) {
+        self.gateway.restart().await;
+        self.address = self.gateway.serve(self.settings.clone()).await;
+    }
+
+    /// A script for the agent's next run.
+    pub fn agent(&self) -> Script {
+        self.gateway.agent()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A request with the owner's key.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.bare(method, path).bearer_auth(KEY)
+    }
+
+    /// A request without any key.
+    pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, self.url(path))
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.request(Method::GET, path).send().await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.request(Method::POST, path).body(body.to_string()).send().await.unwrap()
+    }
+}
+
+/// The JSON of an answer.
+pub async fn json(response: Response) -> Value {
+    serde_json::from_str(&response.text().await.unwrap()).unwrap()
+}
