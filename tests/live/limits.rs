@@ -30,6 +30,22 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
     scene.gateway.starts();
     let rooms = join_all((0..ROOMS).map(|_| scene.direct())).await;
 
+    // What the limit is, the governor learns from refusals, and it starts with a wrong idea: Synapse counts the joins
+    // too, which have just emptied the bucket. One more or two are requests that a busy machine brought closer
+    // together than they were sent.
+    everybody_is_answered(&scene, &rooms, 1).await;
+    let refused = homeserver.refused(&scene.bot.id);
+    assert!(refused.len() <= REFUSALS, "refused {} times: {refused:?}", refused.len());
+
+    // Now it knows.
+    everybody_is_answered(&scene, &rooms, 2).await;
+    let later = homeserver.refused(&scene.bot.id);
+    assert_eq!(later.len(), refused.len(), "refused again: {later:?}");
+    scene.ends();
+}
+
+/// Ten questions at once, and an answer in each room that grows in four steps.
+async fn everybody_is_answered(scene: &Scene, rooms: &[String], round: usize) {
     let gates: Vec<_> = (0..4).map(|_| Gate::new()).collect();
     for _ in 0..ROOMS {
         let mut answer = Answer::stream();
@@ -39,10 +55,10 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
         }
         scene.upstream.answers(answer.sends(delta("The end.") + finish("stop").as_str() + DONE).ends());
     }
-    for room in &rooms {
+    for room in rooms {
         scene.ann.says(room, "tell me").await;
     }
-    scene.upstream.has_prompts(ROOMS).await;
+    scene.upstream.has_prompts(ROOMS * round).await;
     for gate in &gates {
         gate.is_reached().await;
         gate.open();
@@ -50,24 +66,18 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
 
     let finals = rooms.iter().map(|room| {
         let ended = |shown: &[crate::support::shown::Shown]| {
-            let answer = shown.iter().find(|message| message.sender == scene.bot.id)?;
+            let answer = shown.iter().filter(|message| message.sender == scene.bot.id).nth(round - 1)?;
             answer.text().ends_with("The end.").then(|| answer.clone())
         };
         scene.ann.sees(room, "the end", ended)
     });
     let finals = join_all(finals).await;
     assert!(finals.iter().all(|answer| answer.encrypted && answer.readable));
-    for room in &rooms {
-        assert_eq!(scene.said(room).len(), 1);
+    for room in rooms {
+        assert_eq!(scene.said(room).len(), round);
     }
     // Nobody was shown much more than another.
     let edits = finals.iter().map(|answer| answer.edits());
     let (least, most) = (edits.clone().min().unwrap(), edits.max().unwrap());
     assert!(most - least <= 2, "edits from {least} to {most}");
-    // What the limit is, the governor learns from refusals, and it starts with a wrong idea: Synapse counts the joins
-    // too, which have just emptied the bucket. One more or two are requests that a busy machine brought closer
-    // together than they were sent.
-    let refused = homeserver.refused(&scene.bot.id);
-    assert!(refused.len() <= REFUSALS, "refused {} times: {refused:?}", refused.len());
-    scene.ends();
 }
