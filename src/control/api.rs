@@ -49,6 +49,8 @@ pub enum PlatformState {
     Starting,
     /// It does, as far as we know.
     Reads,
+    /// It would, but does not reach its network.
+    Away,
     /// It failed, and is tried again after a pause.
     Pausing,
     /// There is nothing more to read.

@@ -198,6 +198,7 @@ fn state(running: &Running, account: &Account) -> PlatformState {
     match account.reading() {
         Reading::Starting => PlatformState::Starting,
         Reading::Reads if running.deaf.contains(account.id()) => PlatformState::Deaf,
+        Reading::Reads if account.platform().is_away() => PlatformState::Away,
         Reading::Reads => PlatformState::Reads,
         Reading::Pausing => PlatformState::Pausing,
         Reading::Ended => PlatformState::Ended,
@@ -210,6 +211,7 @@ impl PlatformState {
         match self {
             Self::Starting => "is starting",
             Self::Reads => "reads",
+            Self::Away => "does not reach its network, and tries again",
             Self::Pausing => "failed and is tried again",
             Self::Ended => "has nothing more to read",
             Self::Deaf => "has no input (standard input is closed)",

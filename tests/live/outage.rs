@@ -28,7 +28,10 @@ async fn an_answer_survives_the_homeservers_crash() {
     homeserver.dies().await;
     gate.open();
     // Nobody is there to take the rest, until now.
-    scene.gateway.process().logs("homeserver").await;
+    scene.gateway.process().logs("the homeserver is away").await;
+    let health = scene.gateway.talaria.does(["health"]).await;
+    assert_ne!(health.code, 0, "nobody can be answered");
+    assert!(format!("{}{}", health.out, health.err).contains("does not reach its network"), "{}", health.err);
     homeserver.starts().await;
     let answer = scene.reads(&room, "Half of the answer, and the other half.").await;
 

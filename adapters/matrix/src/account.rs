@@ -1,6 +1,7 @@
 //! The account while it is open: what reading, writing and its keys share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use matrix_sdk::Client;
 use matrix_sdk::ruma::OwnedUserId;
@@ -30,6 +31,8 @@ pub(crate) struct Account {
     pub uploads: Uploads,
     /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
     pub synced: watch::Sender<bool>,
+    /// The homeserver did not answer the last time; set and cleared by `inbound`.
+    pub away: AtomicBool,
     /// The device and its session. Holds the lock on the account's folder for as long as anybody uses the account.
     pub opened: Opened,
 }
@@ -47,6 +50,7 @@ impl Account {
             drafts: Drafts::default(),
             uploads: Uploads::default(),
             synced: watch::Sender::new(false),
+            away: AtomicBool::new(false),
             opened,
         }
     }

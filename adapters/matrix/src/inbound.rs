@@ -25,6 +25,7 @@ mod update;
 mod wire;
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,6 +89,7 @@ impl Reader<'_> {
                 Ok(response) => response,
                 Err(Failure::Over(error)) => return Err(error),
                 Err(Failure::Away(after)) => {
+                    self.account.away.store(true, Ordering::Relaxed);
                     if !patience.is_tried() {
                         tracing::warn!("the homeserver is away; it is asked again until it is back");
                     }
@@ -116,6 +118,7 @@ impl Reader<'_> {
                 tracing::info!("the homeserver is back");
                 patience.rest();
             }
+            self.account.away.store(false, Ordering::Relaxed);
             refused = 0;
             since = self.take(response, &since, away).await?;
             away = false;

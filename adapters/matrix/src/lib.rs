@@ -20,6 +20,7 @@ mod rooms;
 mod settings;
 mod trouble;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use talaria_platform::{
@@ -114,6 +115,10 @@ impl Platform for Matrix {
             }
             read
         })
+    }
+
+    fn is_away(&self) -> bool {
+        self.account().is_ok_and(|account| account.away.load(Ordering::Relaxed))
     }
 
     fn send<'a>(

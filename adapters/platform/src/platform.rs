@@ -20,6 +20,12 @@ pub trait Platform: Send + Sync {
     /// same inbox. May be dropped at any await; whatever was not accepted then counts as not read.
     fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>>;
 
+    /// Whether the network is known not to be reached at this moment, while `run` tries again by itself. Must not
+    /// wait for anything.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// Posts a message and returns its id; one request. Two sends to one place may be under way at
     /// once (an answer that begins and a notice), never two with one key. The same `key` again (after a crash or an unknown outcome, perhaps with another
     /// body) returns the message that is already there instead of posting a second one.
