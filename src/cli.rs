@@ -8,6 +8,7 @@ pub mod matrix;
 pub mod operate;
 mod show;
 mod table;
+mod token;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ pub const EX_CONFIG: u8 = 78;
 
 /// Talk to your AI agent from the chat rooms you already live in.
 ///
-/// Without any configuration this is a chat in the terminal. With GATEWAY_PROXY_URL it relays to an
+/// Without any configuration this is a chat in the terminal, and an agent server on port 8642. With GATEWAY_PROXY_URL it relays to an
 /// agent server; with OPENAI_BASE_URL and OPENAI_MODEL it talks to a model directly. Chat networks are
 /// configured in talaria.yaml.
 #[derive(Debug, Parser)]
@@ -48,6 +49,8 @@ Examples:
   talaria env                                 every environment variable
   talaria status                              what the running one does
   talaria pairing approve ABCD-2345           lets in whoever was given this code
+  talaria serve                               the agent server alone, for other programs
+  talaria token add phone                     a token for one of them
   talaria audit --denied --since 24h          who was refused today";
 
 /// What to do.
@@ -57,6 +60,11 @@ pub enum Command {
     Run,
     /// Chat in the terminal, whatever platforms are configured
     Chat,
+    /// Serve other programs over HTTP, whatever platforms are configured
+    #[command(
+        after_help = "Listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, and asks for the\nkey in api.key of the state folder unless API_SERVER_KEY is set.\n\nExamples:\n  talaria serve\n  curl http://127.0.0.1:8642/health"
+    )]
+    Serve,
     /// Check the configuration and say what would run, without starting anything
     Check,
     /// List every environment variable: category, meaning, default, and whether it is secret

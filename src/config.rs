@@ -7,6 +7,7 @@
 //! What is wrong comes back as [`ConfigError`]s that name a key or a line and say what to do. No key
 //! ever appears in them, nor in `Debug` output.
 
+pub mod api_key;
 mod describe;
 mod document;
 mod effect;
@@ -29,6 +30,7 @@ mod people;
 mod platform;
 mod resolve;
 mod secret;
+mod server;
 #[cfg(feature = "testing")]
 mod test_platform;
 mod url;
@@ -51,7 +53,8 @@ pub use file::{Steps, Upstream};
 pub use platform::TestConfig;
 pub use platform::{KINDS, PlatformConfig};
 pub use secret::Secret;
-pub use url::{BaseUrl, is_private};
+pub use server::{Reach, ServerConfig};
+pub use url::{BaseUrl, Host, is_private};
 
 use crate::rules::Rules;
 use env::Env;
@@ -63,11 +66,13 @@ pub struct Sources {
     pub config: Option<PathBuf>,
     /// The folder that is looked into last; `.` but in tests, which have folders of their own.
     pub folder: PathBuf,
+    /// The command line asks for the agent server, whatever the rest says.
+    pub serve: bool,
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        Self { config: None, folder: PathBuf::from(".") }
+        Self { config: None, folder: PathBuf::from("."), serve: false }
     }
 }
 
@@ -86,6 +91,8 @@ pub struct Config {
     pub turns: TurnConfig,
     /// The chat accounts. Empty: a chat in the terminal.
     pub platforms: BTreeMap<AccountId, PlatformConfig>,
+    /// The agent server, if there is to be one.
+    pub server: Option<ServerConfig>,
     /// How answers look in rooms.
     pub display: DisplayConfig,
     /// What may change while we run: who may do what, and the words.
@@ -208,8 +215,9 @@ impl Config {
         };
         // Without one there is an error already, and nobody sees what is resolved.
         let folder = home.clone().unwrap_or_default();
-        let resolved =
-            resolve::resolve(file, document.as_ref(), env, &folder).map_err(|more| errors.extend(more)).ok();
+        let resolved = resolve::resolve(file, document.as_ref(), env, &folder, sources.serve)
+            .map_err(|more| errors.extend(more))
+            .ok();
         match (home, resolved) {
             (Some(home), Some(resolved)) => Ok(Self {
                 file: document.map(|document| document.path().to_owned()),
@@ -218,6 +226,7 @@ impl Config {
                 room_agent: resolved.room_agent,
                 turns: resolved.turns,
                 platforms: resolved.platforms,
+                server: resolved.server,
                 display: resolved.display,
                 rules: resolved.rules,
                 log: resolved.log,

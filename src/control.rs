@@ -13,6 +13,7 @@ pub mod matrix;
 mod problem;
 mod reload;
 mod routes;
+pub mod tokens;
 
 use std::fs;
 use std::io;
@@ -93,6 +94,8 @@ pub struct Running {
     pub sources: Sources,
     /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
     pub reloading: Mutex<()>,
+    /// Called with the name of an app whose token no longer counts: whatever goes on under it is to end at once.
+    pub token_gone: Arc<dyn Fn(&str) + Send + Sync>,
     /// Accounts that have nothing to read: consoles without an input.
     pub deaf: Vec<AccountId>,
     /// The Matrix accounts among them.

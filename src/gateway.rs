@@ -237,6 +237,7 @@ impl Gateway {
             config,
             sources,
             reloading,
+            token_gone: Arc::new(|_| {}),
             deaf: Vec::new(),
             #[cfg(feature = "matrix")]
             matrix: Vec::new(),

@@ -13,8 +13,8 @@ use crate::config::{AgentChoice, Config, PlatformConfig};
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
 
-/// What usually announces a key.
-const ANNOUNCED: [&str; 2] = ["Bearer ", "sk-"];
+/// What usually announces a key: that of a request, of a model server, the one that we made, an app's.
+const ANNOUNCED: [&str; 4] = ["Bearer ", "sk-", crate::config::api_key::PREFIX, crate::token::PREFIX];
 
 /// What a platform's library may say unless a filter names it. matrix-sdk tells of every sync with all that was asked,
 /// and calls an error what is none to us, such as a homeserver that has nothing yet under some name. The adapter says
@@ -56,6 +56,7 @@ fn secrets(config: &Config) -> Vec<String> {
         AgentChoice::Guide => [None, None],
     };
     let keys = keys.into_iter().chain([config.room_agent.as_ref().and_then(|local| local.key.as_ref())]);
+    let keys = keys.chain([config.server.as_ref().and_then(|server| server.key.as_ref())]);
     let mut secrets: Vec<_> = keys.flatten().map(|key| key.expose().to_owned()).collect();
     secrets.extend(config.platforms.values().flat_map(of_platform));
     // One may begin with the other: the longer goes first, or its rest would stay.
@@ -161,6 +162,8 @@ mod tests {
             "authorization: Bearer [redacted] sent"
         );
         assert_eq!(redacted("with sk-proj_4Xyz, then"), "with sk-[redacted], then");
+        assert_eq!(redacted("token=\"tlr_12ab_34cd\" made"), "token=\"tlr_[redacted]\" made");
+        assert_eq!(redacted("tlk_0123456789"), "tlk_[redacted]");
     }
 
     #[cfg(feature = "matrix")]

@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use talaria::cli::{Cli, Command, EX_CONFIG, check, operate};
 use talaria::config::{Config, Sources, env};
+use talaria::platforms::Mode;
 use talaria::words::Words;
 use talaria::{gateway, logging, platforms};
 
 fn main() -> ExitCode {
     let cli = Cli::parse_or_explain();
-    let sources = Sources { config: cli.config, ..Sources::default() };
+    let serve = cli.command == Some(Command::Serve);
+    let sources = Sources { config: cli.config, serve, ..Sources::default() };
     match &cli.command {
         Some(Command::Env) => return talaria::cli::print(&env::render()),
         Some(Command::Words { language: Some(language) }) => {
@@ -18,7 +20,14 @@ fn main() -> ExitCode {
         Some(Command::Operate(command)) => return operate::run(command, &sources),
         #[cfg(feature = "matrix")]
         Some(Command::Matrix(args)) => return talaria::cli::matrix::run(args, &sources),
-        Some(Command::Run | Command::Chat | Command::Check | Command::Words { language: None }) | None => {}
+        Some(
+            Command::Run
+            | Command::Chat
+            | Command::Serve
+            | Command::Check
+            | Command::Words { language: None },
+        )
+        | None => {}
     }
     let config = match Config::load(&sources, &env::process) {
         Ok(mut config) => {
@@ -33,15 +42,16 @@ fn main() -> ExitCode {
             return ExitCode::from(EX_CONFIG);
         }
     };
-    let chat = match cli.command {
+    let mode = match cli.command {
         Some(Command::Check) => return check::run(&config, &sources),
         Some(Command::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
-        Some(Command::Chat) => true,
-        Some(Command::Run | Command::Env | Command::Operate(_)) | None => false,
+        Some(Command::Chat) => Mode::Chat,
+        Some(Command::Serve) => Mode::Serve,
+        Some(Command::Run | Command::Env | Command::Operate(_)) | None => Mode::Run,
         #[cfg(feature = "matrix")]
-        Some(Command::Matrix(_)) => false,
+        Some(Command::Matrix(_)) => Mode::Run,
     };
-    let platforms = match platforms::build(&config, chat) {
+    let platforms = match platforms::build(&config, mode) {
         Ok(platforms) => platforms,
         Err(error) => {
             talaria::cli::complain(&format!("{error:#}"), None);

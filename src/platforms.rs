@@ -1,4 +1,5 @@
-//! Builds the configured platforms: the only file that knows which adapters are compiled in.
+//! Builds the configured platforms: the only file that knows which adapters are compiled in. It also decides what is
+//! there besides them, because standard input has a say in that: the console, and whether the agent server is served.
 
 use std::sync::Arc;
 
@@ -6,8 +7,29 @@ use anyhow::Context as _;
 use talaria_console::{Console, Input, LONGEST_LINE, Output, StdinKind, Wording, stdin_kind};
 use talaria_platform::{AccountId, Platform};
 
-use crate::config::{Config, PlatformConfig};
+use crate::config::{Config, PlatformConfig, ServerConfig};
 use crate::words::{Text, Words};
+
+/// What was asked for on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Whatever is configured.
+    Run,
+    /// A chat in the terminal, and nothing else.
+    Chat,
+    /// The agent server, and nothing else.
+    Serve,
+}
+
+/// How the agent server is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// Somebody asked for it, or it is all there is: if it cannot listen, that is a failure to start. Otherwise the
+    /// chat goes on without it.
+    pub needed: bool,
+    /// It goes on when there is nothing more to read. Not beside a chat in a terminal, which somebody leaves.
+    pub stays: bool,
+}
 
 /// The platforms of this process.
 #[derive(Default)]
@@ -20,16 +42,23 @@ pub struct Platforms {
     pub owned: Vec<AccountId>,
     /// Consoles that have nothing to read.
     pub deaf: Vec<AccountId>,
+    /// Whether the agent server is served, as [`Config::server`] says; `None` if it is not.
+    pub serve: Option<Serve>,
     /// The Matrix accounts among them once more, for what only their operator does.
     #[cfg(feature = "matrix")]
     pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
-/// Builds what is configured; the console if nothing is, or if `chat` asks for it alone.
-pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
-    let mut platforms = Platforms::default();
-    if chat || config.platforms.is_empty() {
+/// Builds what is configured; the console if nothing is and somebody might type, or if it is asked for alone.
+pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
+    let (server, platforms) = (config.server.as_ref(), !config.platforms.is_empty());
+    let plan = plan(mode, server, platforms, stdin_kind());
+    let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
+    // Until the agent server is there, the console is what the process waits for.
+    if plan.console || (mode == Mode::Run && !plan.platforms) {
         platforms.add_console("console".into(), &config.rules.words)?;
+    }
+    if !plan.platforms {
         return Ok(platforms);
     }
     for (name, entry) in &config.platforms {
@@ -51,6 +80,41 @@ pub fn build(config: &Config, chat: bool) -> anyhow::Result<Platforms> {
     Ok(platforms)
 }
 
+/// What of it all is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    /// What is configured.
+    platforms: bool,
+    /// The console that nobody configured.
+    console: bool,
+    serve: Option<Serve>,
+}
+
+/// Decides what is there. A pipe has one prompt per line and then ends; a port that nobody asked for would only be in
+/// its way. Where nothing can be typed, a server is all there is.
+fn plan(mode: Mode, server: Option<&ServerConfig>, configured: bool, stdin: StdinKind) -> Plan {
+    let all = Some(Serve { needed: true, stays: true });
+    let explicit = server.is_some_and(|server| server.explicit);
+    match (mode, stdin) {
+        (Mode::Serve, _) => Plan { platforms: false, console: false, serve: all },
+        (Mode::Chat, _) => Plan { platforms: false, console: true, serve: None },
+        (Mode::Run, _) if configured => {
+            Plan { platforms: true, console: false, serve: all.filter(|_| server.is_some()) }
+        }
+        (Mode::Run, StdinKind::Terminal) => {
+            let beside = server.map(|_| Serve { needed: explicit, stays: false });
+            Plan { platforms: false, console: true, serve: beside }
+        }
+        (Mode::Run, StdinKind::Lines) => {
+            Plan { platforms: false, console: true, serve: all.filter(|_| explicit) }
+        }
+        (Mode::Run, StdinKind::Nothing) => {
+            let serve = all.filter(|_| server.is_some());
+            Plan { platforms: false, console: serve.is_none(), serve }
+        }
+    }
+}
+
 impl Platforms {
     fn add_console(&mut self, name: AccountId, words: &Words) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
@@ -68,5 +132,48 @@ impl Platforms {
         self.owned.push(name.clone());
         self.accounts.push((name, Arc::new(console)));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is there: the configured platforms, the console, and the server if it is served (`!` if it must be, `+` if
+    /// it goes on when nothing is left to read).
+    fn there(mode: Mode, server: Option<bool>, configured: bool, stdin: StdinKind) -> String {
+        let server = server.map(|explicit| ServerConfig { explicit, ..ServerConfig::default() });
+        let Plan { platforms, console, serve } = plan(mode, server.as_ref(), configured, stdin);
+        let serve = serve.map(|Serve { needed, stays }| {
+            format!("server{}{}", if needed { "!" } else { "" }, if stays { "+" } else { "" })
+        });
+        let parts = [platforms.then(|| "platforms".to_owned()), console.then(|| "console".to_owned()), serve];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_there_depends_on_what_is_asked_for_and_who_can_type() {
+        use StdinKind::{Lines, Nothing, Terminal};
+        for (server, stdin, is_there) in [
+            (Some(false), Terminal, "console server"),
+            (Some(true), Terminal, "console server!"),
+            (None, Terminal, "console"),
+            (Some(false), Lines, "console"),
+            (Some(true), Lines, "console server!+"),
+            (None, Lines, "console"),
+            (Some(false), Nothing, "server!+"),
+            (Some(true), Nothing, "server!+"),
+            (None, Nothing, "console"),
+        ] {
+            assert_eq!(there(Mode::Run, server, false, stdin), is_there, "{server:?} {stdin:?}");
+        }
+        for stdin in [Terminal, Lines, Nothing] {
+            assert_eq!(there(Mode::Run, None, true, stdin), "platforms");
+            assert_eq!(there(Mode::Run, Some(true), true, stdin), "platforms server!+");
+            for configured in [true, false] {
+                assert_eq!(there(Mode::Serve, Some(true), configured, stdin), "server!+");
+                assert_eq!(there(Mode::Chat, Some(true), configured, stdin), "console");
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ mod people;
 mod programs;
 mod schema;
 mod sessions;
+mod tokens;
 mod turns;
 mod usage;
 
@@ -42,6 +43,7 @@ pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Lapse, Others, Pairing};
 pub use programs::{Known, NewSession, Transcribed};
 pub use sessions::{ListedSession, Session};
+pub use tokens::{App, TokenRow};
 pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
 pub use usage::Used;
 

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::audit::AuditArgs;
+use super::token::TokenCommand;
 use super::{complain_about, print, show};
 use crate::config::{Sources, env};
 use crate::control::api::{
@@ -62,6 +63,9 @@ pub enum Operate {
     /// Let strangers in who asked in a direct chat, or take that back
     #[command(subcommand)]
     Pairing(PairingCommand),
+    /// Let other programs talk to the agent server, each with a token of its own
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// List what agents need not ask again, or have them ask again
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
@@ -192,6 +196,7 @@ impl Operate {
         match self {
             Self::Status(_) | Self::Health(_) | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
             Self::Sessions { .. } | Self::Pairing(_) | Self::Approvals { .. } | Self::Audit(_) => Need::Store,
+            Self::Token(command) => command.needs(),
         }
     }
 
@@ -234,6 +239,7 @@ impl Operate {
                 let revoked: Revoked = desk.post("/pairings/revoke", &asked).await?;
                 output.show(&revoked, show::revoked)?.into()
             }
+            Self::Token(command) => command.carry_out(desk).await?.into(),
             Self::Approvals { command: None, output }
             | Self::Approvals { command: Some(ApprovalsCommand::List(output)), .. } => {
                 let grants: Grants = desk.get("/grants").await?;

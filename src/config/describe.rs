@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AgentChoice, Config, LocalConfig, Secret};
+use super::{AgentChoice, Config, LocalConfig, Secret, ServerConfig, api_key};
 use crate::words::DEFAULT_LANGUAGE;
 
 impl Config {
@@ -22,6 +22,9 @@ impl Config {
             text.push_str(&format!("{name:13}  {value}\n"));
         }
         text.push_str(&self.describe_accounts());
+        if let Some(server) = &self.server {
+            text.push_str(&format!("{:13}  {}\n", "agent server", self.describe_server(server)));
+        }
         text.push_str(&format!("{:13}  {}\n", "log", self.log));
         let (words, reworded) = (&self.rules.words, self.rules.words.reworded().len());
         if words.language() != DEFAULT_LANGUAGE || reworded > 0 {
@@ -43,6 +46,22 @@ impl Config {
             if name.as_str() == kind { kind.to_owned() } else { format!("{name} ({kind})") }
         };
         self.platforms.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    fn describe_server(&self, server: &ServerConfig) -> String {
+        let ServerConfig { host, port, model_name, .. } = server;
+        let address = match port {
+            0 => format!("http://{host}, any free port"),
+            port => format!("http://{host}:{port}"),
+        };
+        let key = match (&server.key, server.open) {
+            (_, true) => "without a key: whoever is on this machine may ask".to_owned(),
+            (Some(_), false) => "with a key".to_owned(),
+            (None, false) => format!("key in {}", api_key::path(&self.home).display()),
+        };
+        // What nobody asked for stays out of the way of a pipe; see `platforms`.
+        let implied = if server.explicit { "" } else { " (not while prompts are piped in)" };
+        format!("{address}, model {model_name}, {key}{implied}")
     }
 
     /// What is worth knowing about each account, in a line of its own.

@@ -26,6 +26,8 @@ pub enum Category {
     Messaging,
     /// The model behind the local agent.
     Model,
+    /// The agent server, which programs talk to.
+    Server,
     /// Where things are kept.
     State,
     /// What is logged.
@@ -38,6 +40,7 @@ impl Category {
         match self {
             Self::Messaging => "messaging",
             Self::Model => "model",
+            Self::Server => "server",
             Self::State => "state",
             Self::Log => "log",
         }
@@ -115,6 +118,12 @@ const TABLE: &[Var] = &[
     API_KEY,
     API_KEY_FILE,
     MODEL,
+    API_SERVER_HOST,
+    API_SERVER_PORT,
+    API_SERVER_KEY,
+    API_SERVER_KEY_FILE,
+    API_SERVER_CORS_ORIGINS,
+    API_SERVER_MODEL_NAME,
     MATRIX_HOMESERVER,
     MATRIX_USER_ID,
     MATRIX_PASSWORD,
@@ -188,6 +197,64 @@ pub(super) const MODEL: Var = Var {
     category: Category::Model,
     meaning: "the model that answers when there is no remote agent server",
     default: "agent.model",
+    secret: false,
+};
+
+/// Those that ask for the agent server by being set.
+pub(super) const API_SERVER: &[Var] = &[
+    API_SERVER_HOST,
+    API_SERVER_PORT,
+    API_SERVER_KEY,
+    API_SERVER_KEY_FILE,
+    API_SERVER_CORS_ORIGINS,
+    API_SERVER_MODEL_NAME,
+];
+
+pub(super) const API_SERVER_HOST: Var = Var {
+    name: "API_SERVER_HOST",
+    category: Category::Server,
+    meaning: "address that the agent server listens on; 0.0.0.0 is every one of this machine",
+    default: "server.host, else 127.0.0.1",
+    secret: false,
+};
+
+pub(super) const API_SERVER_PORT: Var = Var {
+    name: "API_SERVER_PORT",
+    category: Category::Server,
+    meaning: "its port; 0 is any that is free",
+    default: "server.port, else 8642",
+    secret: false,
+};
+
+pub(super) const API_SERVER_KEY: Var = Var {
+    name: "API_SERVER_KEY",
+    category: Category::Server,
+    meaning: "the owner's key for it (in another gateway: GATEWAY_PROXY_KEY)",
+    default: "server.key, else api.key in TALARIA_HOME",
+    secret: true,
+};
+
+pub(super) const API_SERVER_KEY_FILE: Var = Var {
+    name: "API_SERVER_KEY_FILE",
+    category: Category::Server,
+    meaning: "a file that holds API_SERVER_KEY, such as a Docker secret",
+    default: "",
+    secret: false,
+};
+
+pub(super) const API_SERVER_CORS_ORIGINS: Var = Var {
+    name: "API_SERVER_CORS_ORIGINS",
+    category: Category::Server,
+    meaning: "web pages that may ask it, such as https://chat.example.org, with commas between them",
+    default: "server.cors_origins, else none",
+    secret: false,
+};
+
+pub(super) const API_SERVER_MODEL_NAME: Var = Var {
+    name: "API_SERVER_MODEL_NAME",
+    category: Category::Server,
+    meaning: "what it calls its model",
+    default: "server.model_name, else talaria",
     secret: false,
 };
 

@@ -25,6 +25,9 @@ pub struct File {
     /// The chat accounts by name. Default: none, which is a chat in the terminal.
     #[serde(deserialize_with = "section")]
     pub platforms: BTreeMap<String, Option<Keys<Platform>>>,
+    /// The agent server, which programs talk to over HTTP.
+    #[serde(deserialize_with = "section")]
+    pub server: Server,
     /// How answers look in rooms.
     #[serde(deserialize_with = "section")]
     pub display: Display,
@@ -125,6 +128,44 @@ pub struct Agent {
 pub struct Platform {
     /// Which chat network this is. Default: the entry's name.
     pub kind: Option<String>,
+}
+
+/// `server:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// Whether it is served. Default: `true` when no platform is configured or an `API_SERVER_…` variable is set.
+    pub enabled: Option<bool>,
+    /// The address it listens on. Default: `127.0.0.1`.
+    pub host: Option<String>,
+    /// The port; 0 is any that is free. Default: 8642.
+    pub port: Option<Whole<0, 65_535>>,
+    /// The owner's key. Default: one that is made on the first start.
+    #[serde(deserialize_with = "secret::optional")]
+    pub key: Option<Secret>,
+    /// Whether a key is asked for. Default: `key`.
+    pub auth: Option<Auth>,
+    /// Web pages that may ask, by their origin. Default: none.
+    pub cors_origins: Option<Vec<String>>,
+    /// What it calls its model. Default: `talaria`.
+    pub model_name: Option<String>,
+    /// Further names that it may be called by. Default: none.
+    pub hosts: Option<Vec<String>>,
+    /// Turns at once over HTTP, at most. Default: 2000.
+    pub runs: Option<Whole<1, 100_000>>,
+    /// The same for each app. Default: 200.
+    pub runs_per_app: Option<Whole<1, 100_000>>,
+}
+
+/// `server.auth`: whether the agent server asks for a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// It does.
+    #[default]
+    Key,
+    /// Whoever is on this machine may do everything.
+    None,
 }
 
 /// `display:`

@@ -18,12 +18,13 @@ use super::hint::closest;
 use super::keys::KeySetting;
 use super::platform::is_name;
 use super::secret::Form;
+use super::server;
 use super::value::Span;
 use super::walk::Keys;
 use super::wording;
 use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ProxyConfig, Secret,
-    Timeouts, TurnConfig,
+    ServerConfig, Timeouts, TurnConfig,
 };
 use crate::rules::{AgentName, Rules};
 
@@ -37,6 +38,7 @@ pub(super) struct Resolved {
     pub(super) room_agent: Option<LocalConfig>,
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
+    pub(super) server: Option<ServerConfig>,
     pub(super) display: DisplayConfig,
     pub(super) rules: Rules,
     pub(super) log: String,
@@ -49,6 +51,7 @@ pub(super) fn resolve(
     document: Option<&Document>,
     env: Env<'_>,
     home: &Path,
+    serve: bool,
 ) -> Result<Resolved, Vec<ConfigError>> {
     let mut resolver =
         Resolver { document, env, home, spare: None, errors: Vec::new(), warnings: Vec::new() };
@@ -73,11 +76,13 @@ pub(super) fn resolve(
     let agent = resolver.agent(file.gateway, file.agent);
     let mut rules = Rules::default();
     let platforms = resolver.platforms(file.platforms, &mut rules);
+    let server = resolver.server(file.server, server::Wish { alone: platforms.is_empty(), commanded: serve });
     let room_agent = resolver.room_agent(&agent, &rules);
     rules.words = wording::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
-        Ok(Resolved { agent, room_agent, turns, platforms, display, rules, log, warnings: resolver.warnings })
+        let warnings = resolver.warnings;
+        Ok(Resolved { agent, room_agent, turns, platforms, server, display, rules, log, warnings })
     } else {
         Err(resolver.errors)
     }

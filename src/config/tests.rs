@@ -8,6 +8,7 @@ mod keys;
 mod matrix;
 #[cfg(feature = "testing")]
 mod people;
+mod server;
 mod sources;
 mod torture;
 mod wording;
@@ -66,7 +67,7 @@ impl Scene {
     }
 
     fn load_from(&self, config: Option<PathBuf>) -> Result<Config, Vec<ConfigError>> {
-        let sources = Sources { config, folder: self.folder.path().to_owned() };
+        let sources = Sources { config, folder: self.folder.path().to_owned(), serve: false };
         Config::load(&sources, &|name| self.vars.get(name).cloned())
     }
 

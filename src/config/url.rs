@@ -1,5 +1,6 @@
 //! Addresses of servers, and which of them a key may be sent to without encryption.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use reqwest::Url;
@@ -12,12 +13,48 @@ pub struct BaseUrl {
     text: String,
     encrypted: bool,
     host: Host,
+    port: u16,
 }
 
+/// A machine, by its address or its name, each in its normal form. `Display` is as in an address: IPv6 in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Host {
+pub enum Host {
+    /// An IPv4 address inside an IPv6 one stands here as what it is, unless it came in a URL.
     Address(IpAddr),
+    /// In lower case.
     Name(String),
+}
+
+impl Host {
+    /// Takes a machine as a person wrote it, without a port. `0` and `127.1` are the addresses that a resolver makes of
+    /// them, so that nobody listens somewhere else than was judged.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Some(Self::Address(address.to_canonical()));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if text.is_empty() || !text.bytes().all(plain) {
+            return None;
+        }
+        let url = Url::parse(&format!("http://{text}/")).ok()?;
+        let host = url.host_str()?;
+        Some(match host.parse::<IpAddr>() {
+            Ok(address) => Self::Address(address.to_canonical()),
+            Err(_) => Self::Name(host.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(IpAddr::V4(address)) => write!(f, "{address}"),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
 }
 
 impl BaseUrl {
@@ -29,6 +66,16 @@ impl BaseUrl {
     /// Whether what is sent there is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
+    }
+
+    /// The machine.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The port, also where none is written.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Whether a key may go there in the clear as far as the address tells. A name may still resolve
@@ -59,6 +106,7 @@ impl BaseUrl {
         Ok(Self {
             text: url.as_str().trim_end_matches('/').to_owned(),
             encrypted: url.scheme() == "https",
+            port: url.port_or_known_default().ok_or(FORM)?,
             host: match address.parse() {
                 Ok(address) => Host::Address(address),
                 Err(_) => Host::Name(host.to_owned()),
@@ -84,7 +132,7 @@ fn is_shared(address: Ipv4Addr) -> bool {
 
 /// Names that only a local resolver knows. Compared by whole labels: `localhost.example.com` and
 /// `127.example.com` are not near.
-fn is_near_name(name: &str) -> bool {
+pub(super) fn is_near_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     match name.rsplit_once('.') {
         None => true,

@@ -2,7 +2,7 @@
 //!
 //! If a gateway runs, it is asked over its socket. If none does, the lock of the state folder is taken, the
 //! store is opened, and the same router is called here: each command has one implementation. A state folder
-//! without a database is left as it is.
+//! without a database is left as it is, unless the command is about what is to come.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub enum Need {
     Running,
     /// Only what is stored.
     Store,
+    /// A store, which is made if there is none.
+    NewStore,
 }
 
 /// Where commands are answered.
@@ -69,10 +71,12 @@ impl Desk {
         if let Some(pid) = Home::holder(home) {
             return Err(silent(home, &pid));
         }
-        if need == Need::Running {
-            return Err(Problem::not_running(home));
-        }
-        let here = Here::open(home, sources)?;
+        let make = match need {
+            Need::Running => return Err(Problem::not_running(home)),
+            Need::Store => false,
+            Need::NewStore => true,
+        };
+        let here = Here::open(home, sources, make)?;
         Ok(Self { answers: Answers::Here(Box::new(here)) })
     }
 
@@ -127,8 +131,8 @@ impl Desk {
 }
 
 impl Here {
-    fn open(home: &Path, sources: &Sources) -> Result<Self, Problem> {
-        if !Home::database_of(home).exists() {
+    fn open(home: &Path, sources: &Sources, make: bool) -> Result<Self, Problem> {
+        if !make && !Home::database_of(home).exists() {
             return Err(Problem::missing(
                 format!("there is nothing yet in the state folder {}", home.display()),
                 "start talaria once; or set TALARIA_HOME to the state folder of the one you mean",

@@ -58,6 +58,12 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
         (AgentChoice::Local(old), AgentChoice::Local(new)) => keys.restart("agent", old != new),
         (old, new) => keys.restart("gateway and agent", old != new),
     }
+    let server = match (&started.server, &new.server) {
+        // It comes and goes with the platforms, which are named.
+        (Some(one), None) | (None, Some(one)) => one.explicit,
+        (old, new) => old != new,
+    };
+    keys.restart("server", server);
     let TurnConfig { context_prompt, names, files, history_messages, history_bytes, retry_for } =
         &started.turns;
     keys.restart("agent.context_prompt", *context_prompt != new.turns.context_prompt);

@@ -52,6 +52,7 @@ pub fn router(office: Arc<Office>) -> Router {
     #[cfg(feature = "matrix")]
     let router = router.merge(super::matrix::routes());
     router
+        .merge(super::tokens::routes())
         .route("/status", get(status))
         .route("/health", get(health))
         .route("/sessions", post(sessions))

@@ -15,7 +15,9 @@ const EX_CONFIG: i32 = 78;
 async fn help_says_what_can_be_done() {
     let ended = Talaria::new().args(["--help"]).reads("").await;
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
-    for word in ["GATEWAY_PROXY_URL", "talaria.yaml", "run", "chat", "check", "env", "words", "--config"] {
+    for word in
+        ["GATEWAY_PROXY_URL", "talaria.yaml", "run", "chat", "serve", "check", "env", "words", "--config"]
+    {
         assert!(ended.out.contains(word), "{word} is missing in\n{}", ended.out);
     }
 }
@@ -31,6 +33,9 @@ async fn every_command_of_the_operator_teaches_itself() {
         "pairing list",
         "pairing approve",
         "pairing revoke",
+        "token add",
+        "token list",
+        "token revoke",
         "approvals",
         "audit",
     ] {
@@ -42,7 +47,9 @@ async fn every_command_of_the_operator_teaches_itself() {
         assert!(examples.contains(&format!("talaria {command}")), "{command}: {examples}");
     }
     let ended = Talaria::new().does(["--help"]).await;
-    for command in ["status", "health", "sessions", "stop-turn", "reload", "pairing", "approvals", "audit"] {
+    for command in
+        ["status", "health", "sessions", "stop-turn", "reload", "pairing", "token", "approvals", "audit"]
+    {
         assert!(ended.out.contains(&format!("\n  {command} ")), "{command} is missing in\n{}", ended.out);
     }
 }

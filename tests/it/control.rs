@@ -9,6 +9,7 @@ mod reload;
 mod socket;
 mod status;
 mod stop;
+mod token;
 
 use std::time::Duration;
 

@@ -39,6 +39,7 @@ fn the_example_has_every_key() {
         (&["gateway"], keys_of::<file::Gateway>()),
         (&["agent"], keys_of::<file::Agent>()),
         (&["platforms", "console"], keys_of::<platform::Console>()),
+        (&["server"], keys_of::<file::Server>()),
         (&["display"], keys_of::<file::Display>()),
         (&["log"], keys_of::<file::Log>()),
     ] {

@@ -177,6 +177,7 @@ fn check_says_what_would_run() {
     state folder   HOME
     agent          none configured: a built-in guide answers and says what to set
     platforms      none configured: a chat in the terminal
+    agent server   http://127.0.0.1:8642, model talaria, key in HOME/api.key (not while prompts are piped in)
     log            info
     ");
 
@@ -186,6 +187,7 @@ fn check_says_what_would_run() {
     state folder   HOME
     agent          none configured: a built-in guide answers and says what to set
     platforms      none configured: a chat in the terminal
+    agent server   http://127.0.0.1:8642, model talaria, key in HOME/api.key (not while prompts are piped in)
     log            info,talaria=debug
 
     warning: there is a key for a remote agent server but no server; set `GATEWAY_PROXY_URL` or `gateway.proxy_url`

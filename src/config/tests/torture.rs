@@ -20,6 +20,14 @@ agent:
 platforms:
   desk:
     kind: console
+server:
+  enabled: true
+  host: 127.0.0.1
+  port: 8642
+  key: sk-CANARY7
+  cors_origins: [\"https://chat.example.org\"]
+  hosts: [agent.example.org]
+  runs: 10
 display:
   steps: line
   edits: 100

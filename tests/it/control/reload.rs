@@ -279,7 +279,7 @@ async fn f55_no_wrong_configuration_ever_changes_anything() {
     let reload = async || client.post("http://talaria/reload").send().await.unwrap().status().as_u16();
     let home = scene.talaria.home().display().to_string();
     let (url, sources) =
-        (scene.upstream.url(), Sources { config: None, folder: scene.talaria.home().into() });
+        (scene.upstream.url(), Sources { config: None, folder: scene.talaria.home().into(), serve: false });
     let env = |name: &str| match name {
         "TALARIA_HOME" => Some(home.clone()),
         "GATEWAY_PROXY_URL" => Some(url.clone()),

@@ -95,7 +95,7 @@ async fn is_kept(talaria: &Talaria, text: &str) {
 
 fn proxy(upstream: &Upstream) -> Proxy {
     let folder = tempfile::tempdir().unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned() };
+    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(upstream.url()),
         "TALARIA_HOME" => Some(folder.path().display().to_string()),

@@ -232,7 +232,7 @@ async fn a_server_that_does_not_answer_in_time_is_not_there() {
 fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.yaml"), "gateway: {fallback: local}\n").unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned() };
+    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(upstream.url()),
         "OPENAI_BASE_URL" => Some(format!("{}/v1", model.url())),

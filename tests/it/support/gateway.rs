@@ -221,7 +221,7 @@ impl TestGateway {
     pub fn operator(&self) -> Operator {
         let running = self.running.as_ref().unwrap();
         let home = self.folder.path().to_owned();
-        let sources = Sources { config: None, folder: home.clone() };
+        let sources = Sources { config: None, folder: home.clone(), serve: false };
         let env = |name: &str| (name == "TALARIA_HOME").then(|| home.display().to_string());
         let config = Config::load(&sources, &env).unwrap();
         Operator(control::router(Arc::new(Office {

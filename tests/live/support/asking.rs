@@ -41,13 +41,14 @@ impl Asking {
             "MATRIX_TRUST" => Some("any".to_owned()),
             _ => None,
         };
-        let config = Config::load(&Sources { config: None, folder: home.clone() }, &env).unwrap();
+        let config =
+            Config::load(&Sources { config: None, folder: home.clone(), serve: false }, &env).unwrap();
         let (store, _threads) = Store::open(&home.join("talaria.db")).unwrap();
         let agent = Asker::default();
         let parts = Parts {
             store: store.clone(),
             agents: Agents { main: Arc::new(agent.clone()), local: None },
-            platforms: talaria::platforms::build(&config, false).unwrap().accounts,
+            platforms: talaria::platforms::build(&config, talaria::platforms::Mode::Run).unwrap().accounts,
             settings: Settings {
                 context: String::new(),
                 names: false,

@@ -1,0 +1,105 @@
+//! `talaria token`: tokens for other programs.
+
+use clap::Subcommand;
+
+use super::operate::Output;
+use super::table::{moment, table};
+use crate::control::Problem;
+use crate::control::desk::{Desk, Need};
+use crate::control::tokens::{AddTokenAsked, AddedToken, Apps, RevokeTokenAsked, RevokedToken};
+
+/// About tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token for an app and show it, this once; the app comes to its own sessions and no others
+    #[command(
+        after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions"
+    )]
+    Add {
+        /// What the app is called: a–z, 0–9 and -
+        #[arg(value_name = "NAME")]
+        app: String,
+        /// The name was used before and is the same app: its old token, if it has one, ends
+        #[arg(long)]
+        again: bool,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+    /// List the apps, without their tokens
+    #[command(after_help = "Examples:\n  talaria token list\n  talaria token list --json")]
+    List(Output),
+    /// End a token, at once; what the app asked and what has not ended is stopped
+    #[command(after_help = "Examples:\n  talaria token revoke phone")]
+    Revoke {
+        /// What the app is called
+        #[arg(value_name = "NAME")]
+        app: String,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+impl TokenCommand {
+    pub(super) fn needs(&self) -> Need {
+        match self {
+            // Before the first start too: whoever sets a machine up does everything in one go.
+            Self::Add { .. } => Need::NewStore,
+            Self::List(_) | Self::Revoke { .. } => Need::Store,
+        }
+    }
+
+    pub(super) async fn carry_out(&self, desk: &Desk) -> Result<String, Problem> {
+        match self {
+            Self::Add { app, again, output } => {
+                let asked = AddTokenAsked { app: app.clone(), again: *again };
+                let added: AddedToken = desk.post("/tokens/add", &asked).await?;
+                output.show(&added, show_added)
+            }
+            Self::List(output) => {
+                let apps: Apps = desk.get("/tokens").await?;
+                output.show(&apps, show_apps)
+            }
+            Self::Revoke { app, output } => {
+                let asked = RevokeTokenAsked { app: app.clone() };
+                let revoked: RevokedToken = desk.post("/tokens/revoke", &asked).await?;
+                output.show(&revoked, show_revoked)
+            }
+        }
+    }
+}
+
+fn show_added(added: &AddedToken) -> String {
+    let AddedToken { app, token, replaced } = added;
+    let old = if *replaced { " The old one has ended." } else { "" };
+    format!(
+        "{token}\n\nThis is the token of {app}; it is not shown again.{old} The app sends it as its API key \
+         (Authorization: Bearer …)."
+    )
+}
+
+fn show_apps(apps: &Apps) -> String {
+    if apps.apps.is_empty() {
+        return "No app has a token.".to_owned();
+    }
+    let rows: Vec<_> = apps
+        .apps
+        .iter()
+        .map(|app| {
+            let state = match app.revoked {
+                Some(at) => format!("revoked {}", moment(at)),
+                None => "may ask".to_owned(),
+            };
+            let used = app.used.map_or("never".to_owned(), moment);
+            [app.name.clone(), app.token.clone(), state, moment(app.created), used]
+        })
+        .collect();
+    table(["APP", "TOKEN", "STATE", "SINCE (UTC)", "LAST USED (UTC)"], &rows)
+}
+
+fn show_revoked(revoked: &RevokedToken) -> String {
+    let RevokedToken { app, stopped } = revoked;
+    let turns = if *stopped > 0 { format!(" Answers that were stopped: {stopped}.") } else { String::new() };
+    format!("The token of {app} has ended; what it had stays.{turns}")
+}

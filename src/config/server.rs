@@ -1,0 +1,333 @@
+//! The agent server: whether there is one, where it listens, and whom it lets ask.
+//!
+//! Nothing is opened here. What would be reachable from elsewhere must have a key worth the name: a server without
+//! one, or with one that everybody guesses, is refused before a port is bound.
+
+mod key;
+mod origin;
+
+use std::io;
+use std::net::IpAddr;
+
+use super::env;
+use super::file::{self, Auth};
+use super::keys::KeySetting;
+use super::resolve::{Given, Resolver, Setting, filled};
+use super::secret::Form;
+use super::url::is_near_name;
+use super::{ConfigError, Host, Secret, is_private};
+
+/// Where everything that speaks this protocol expects it.
+const DEFAULT_PORT: u16 = 8642;
+const DEFAULT_MODEL: &str = "talaria";
+const DEFAULT_RUNS: usize = 2000;
+const DEFAULT_RUNS_PER_APP: usize = 200;
+
+/// Characters of the model's name. It stands in every answer.
+const LONGEST_MODEL: usize = 128;
+
+/// Origins and names in a list, at most. Each request is held against all of them.
+const LONGEST_LIST: usize = 100;
+
+/// The agent server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where it listens; see [`Self::address`].
+    pub host: Host,
+    /// The port; 0 is any that is free.
+    pub port: u16,
+    /// The owner's key. `None`: the one that was made, see [`super::api_key`]; or nobody's, if it is [`Self::open`].
+    pub key: Option<Secret>,
+    /// No key is asked for: whoever reaches it is the owner. Only on loopback.
+    pub open: bool,
+    /// Origins of web pages that may ask, as browsers write them.
+    pub cors_origins: Vec<String>,
+    /// What it calls its model.
+    pub model_name: String,
+    /// Further names that a request may call it by, in lower case and without a port.
+    pub hosts: Vec<String>,
+    /// Turns at once over HTTP, at most.
+    pub runs: usize,
+    /// The same for each app.
+    pub runs_per_app: usize,
+    /// Somebody asked for it; otherwise it is there because nothing else is.
+    pub explicit: bool,
+}
+
+/// From where something that listens can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine.
+    Loopback,
+    /// From a private network.
+    Private,
+    /// From wherever this machine can be reached.
+    Everywhere,
+    /// From the internet.
+    Public,
+}
+
+/// What is said of the agent server outside its section.
+pub(super) struct Wish {
+    /// No platform is configured.
+    pub(super) alone: bool,
+    /// The command line asks for it.
+    pub(super) commanded: bool,
+}
+
+impl ServerConfig {
+    /// Where it listens: `127.0.0.1:8642`, `[::1]:8642`. What binds it resolves a name.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// From where it can be reached.
+    pub fn reach(&self) -> Reach {
+        match &self.host {
+            Host::Address(address) if address.is_loopback() => Reach::Loopback,
+            Host::Address(address) if address.is_unspecified() => Reach::Everywhere,
+            Host::Address(address) if is_private(*address) => Reach::Private,
+            Host::Address(_) => Reach::Public,
+            Host::Name(name) if is_near_name(name) => Reach::Private,
+            Host::Name(_) => Reach::Public,
+        }
+    }
+
+    /// Why it cannot listen, and what to do about it.
+    pub fn cannot_listen(&self, error: &io::Error) -> (String, &'static str) {
+        let Self { host, port, .. } = self;
+        match error.kind() {
+            io::ErrorKind::AddrInUse => (
+                format!("port {port} of {host} is taken by another process"),
+                "end that process, or set API_SERVER_PORT (or `server.port`) to another port",
+            ),
+            io::ErrorKind::AddrNotAvailable => (
+                format!("this machine does not have the address {host}"),
+                "set API_SERVER_HOST (or `server.host`) to one that it has; 0.0.0.0 is all of them",
+            ),
+            io::ErrorKind::PermissionDenied => (
+                format!("this user may not listen on port {port}"),
+                "set API_SERVER_PORT (or `server.port`) to a port above 1023",
+            ),
+            kind => (
+                format!("the agent server cannot listen on {}: {kind}", self.address()),
+                "check API_SERVER_HOST and API_SERVER_PORT (or `server.host` and `server.port`)",
+            ),
+        }
+    }
+}
+
+impl Resolver<'_> {
+    /// Decides whether there is an agent server, and which. On errors the result is a stand-in that nobody sees.
+    pub(super) fn server(&mut self, written: file::Server, wish: Wish) -> Option<ServerConfig> {
+        let variable = env::API_SERVER.iter().any(|var| self.env.get(var).is_some());
+        let explicit = wish.commanded || variable || written.enabled == Some(true);
+        let on = written.enabled.unwrap_or(explicit || wish.alone);
+        if wish.commanded && !on {
+            let place = self.place(&["server", "enabled"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`server.enabled` is `false`, but `talaria serve` is all server{place}"
+                ))
+                .hint("remove that line, or run `talaria run` for the platforms alone"),
+            );
+        }
+        let off_by_itself = !on && written.enabled.is_none();
+        let open = written.auth.unwrap_or_default() == Auth::None;
+        let host = self.server_host(written.host);
+        let port = self.server_port(written.port.map(|port| port.0));
+        let key = self.key(
+            KeySetting {
+                vars: Some((&env::API_SERVER_KEY, &env::API_SERVER_KEY_FILE)),
+                path: &["server", "key"],
+                form: Form::Key,
+            },
+            written.key,
+            None,
+        );
+        let config = ServerConfig {
+            host: host.unwrap_or(Host::Address(IpAddr::from([127, 0, 0, 1]))),
+            port: port.unwrap_or(DEFAULT_PORT),
+            key,
+            open,
+            cors_origins: self.origins(written.cors_origins),
+            model_name: self.model_name(written.model_name),
+            hosts: self.hosts(written.hosts),
+            runs: written.runs.map_or(DEFAULT_RUNS, |runs| runs.0),
+            runs_per_app: written.runs_per_app.map_or(DEFAULT_RUNS_PER_APP, |runs| runs.0),
+            explicit,
+        };
+        if on {
+            self.judge(&config);
+            return Some(config);
+        }
+        // Whoever copied the example has written every key, so only what differs from it is a wish.
+        if off_by_itself && config != ServerConfig::default() {
+            self.warnings.push(
+                "`server` has settings but is off, because there are platforms; write `server.enabled: true` to have \
+                 it, or `false` if it is to stay off"
+                    .to_owned(),
+            );
+        }
+        None
+    }
+
+    /// Refuses what would let strangers in, and warns about what might.
+    fn judge(&mut self, config: &ServerConfig) {
+        let (reach, host) = (config.reach(), &config.host);
+        if config.open && config.key.is_some() {
+            let place = self.place(&["server", "auth"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`server.auth` is `none`, but there is a key for the agent server{place}"
+                ))
+                .hint("remove one of the two, so that it is clear whether the key is asked for"),
+            );
+        } else if config.open && reach != Reach::Loopback {
+            let place = self.place(&["server", "auth"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`server.auth: none` would let everybody in who can reach {host}{place}"
+                ))
+                .hint("remove that line, and a key is made; or listen on 127.0.0.1 only"),
+            );
+        }
+        if let Some(fault) = config.key.as_ref().and_then(|key| key::fault(key.expose())) {
+            let make = "make one with `openssl rand -hex 32`, or leave it out and Talaria makes one";
+            let what = format!("the key of the agent server (`API_SERVER_KEY` or `server.key`) {fault}");
+            if reach == Reach::Loopback {
+                self.warnings.push(format!("{what}: every program on this machine can guess it; {make}"));
+            } else {
+                self.errors.push(
+                    ConfigError::new(format!("{what}, and {host} can be reached from elsewhere")).hint(make),
+                );
+            }
+        }
+        let port = config.port;
+        match reach {
+            Reach::Loopback | Reach::Private => {}
+            Reach::Everywhere => self.warnings.push(format!(
+                "the agent server would listen on every address of this machine ({host}), unencrypted; if one of \
+                 them is public, close port {port} to the outside, or put a proxy with TLS in front and listen on \
+                 127.0.0.1"
+            )),
+            Reach::Public => self.warnings.push(format!(
+                "the agent server would listen on {host}, which looks public, unencrypted: everybody on the way can \
+                 read the key; put a proxy with TLS in front and listen on 127.0.0.1, or use a private network"
+            )),
+        }
+    }
+
+    fn server_host(&mut self, written: Option<String>) -> Option<Host> {
+        let setting = Setting { var: Some(&env::API_SERVER_HOST), path: &["server", "host"] };
+        let Given { value, name, place } = self.text(setting, written)?;
+        match Host::parse(&value) {
+            // Never asked of a resolver, which might know better.
+            Some(Host::Name(name)) if name == "localhost" || name == "localhost." => None,
+            Some(host) => Some(host),
+            None => {
+                self.errors.push(
+                    ConfigError::new(format!("{name} must be an address or a name, without a port{place}")).hint(
+                        "127.0.0.1 can be reached from this machine only, 0.0.0.0 is every address of it; the port has \
+                         a setting of its own",
+                    ),
+                );
+                None
+            }
+        }
+    }
+
+    fn server_port(&mut self, written: Option<usize>) -> Option<u16> {
+        let Some(value) = self.env.get(&env::API_SERVER_PORT) else {
+            return written.and_then(|port| u16::try_from(port).ok());
+        };
+        let port = value.parse().ok();
+        if port.is_none() {
+            self.errors.push(ConfigError::new("`API_SERVER_PORT` must be a whole number from 0 to 65535"));
+        }
+        port
+    }
+
+    fn model_name(&mut self, written: Option<String>) -> String {
+        let setting = Setting { var: Some(&env::API_SERVER_MODEL_NAME), path: &["server", "model_name"] };
+        let Some(Given { value, name, place }) = self.text(setting, written) else {
+            return DEFAULT_MODEL.to_owned();
+        };
+        if value.chars().count() > LONGEST_MODEL || value.contains(char::is_control) {
+            self.errors.push(ConfigError::new(format!(
+                "{name} must be one line of at most {LONGEST_MODEL} characters{place}"
+            )));
+        }
+        value
+    }
+
+    fn origins(&mut self, written: Option<Vec<String>>) -> Vec<String> {
+        let (list, name, place) = match self.env.get(&env::API_SERVER_CORS_ORIGINS) {
+            Some(value) => {
+                let list = value.split(',').map(str::to_owned).collect();
+                (list, "`API_SERVER_CORS_ORIGINS`", String::new())
+            }
+            None => (
+                written.unwrap_or_default(),
+                "`server.cors_origins`",
+                self.place(&["server", "cors_origins"]),
+            ),
+        };
+        self.list(list, name, &place, |text| origin::normal(&text))
+    }
+
+    fn hosts(&mut self, written: Option<Vec<String>>) -> Vec<String> {
+        let place = self.place(&["server", "hosts"]);
+        self.list(written.unwrap_or_default(), "`server.hosts`", &place, |text| match Host::parse(&text) {
+            Some(host) => Ok(host.to_string()),
+            None => Err((
+                "must be names, without `http://`, a port or `*`",
+                "write each such as `agent.example.org`",
+            )),
+        })
+    }
+
+    /// Brings every entry of a list into its normal form. An error is a phrase that follows the list's name, and what
+    /// to do.
+    fn list(
+        &mut self,
+        list: Vec<String>,
+        name: &str,
+        place: &str,
+        normal: impl Fn(String) -> Result<String, (&'static str, &'static str)>,
+    ) -> Vec<String> {
+        let mut normals: Vec<String> = Vec::new();
+        for entry in list.into_iter().filter_map(|entry| filled(Some(entry))) {
+            match normal(entry) {
+                Ok(entry) if normals.contains(&entry) => {}
+                Ok(entry) => normals.push(entry),
+                Err((phrase, hint)) => {
+                    self.errors.push(ConfigError::new(format!("{name} {phrase}{place}")).hint(hint));
+                    return Vec::new();
+                }
+            }
+        }
+        if normals.len() > LONGEST_LIST {
+            self.errors.push(ConfigError::new(format!("{name} has more than {LONGEST_LIST} entries{place}")));
+        }
+        normals
+    }
+}
+
+impl Default for ServerConfig {
+    /// What holds where nothing is said.
+    fn default() -> Self {
+        Self {
+            host: Host::Address(IpAddr::from([127, 0, 0, 1])),
+            port: DEFAULT_PORT,
+            key: None,
+            open: false,
+            cors_origins: Vec::new(),
+            model_name: DEFAULT_MODEL.to_owned(),
+            hosts: Vec::new(),
+            runs: DEFAULT_RUNS,
+            runs_per_app: DEFAULT_RUNS_PER_APP,
+            explicit: false,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Apps and their tokens: what the owner gives to other programs, and takes back.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use super::Office;
+use super::problem::Problem;
+use super::routes::{Answer, Asked, read};
+use crate::session::{HTTP, SessionId, TurnId};
+use crate::store::{self, App, Operated, Tx};
+use crate::token::{self, Kept};
+
+/// Tokens that are made until one has an id of its own. A second one is needed once in four billion.
+const TRIES: usize = 8;
+
+/// `POST /tokens/add`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddTokenAsked {
+    /// What the app is called.
+    pub app: String,
+    /// It is known already, and gets another token.
+    pub again: bool,
+}
+
+/// Its answer. Without `Debug`: this is the only time that the token is seen.
+#[derive(Serialize, Deserialize)]
+pub struct AddedToken {
+    /// What the app is called.
+    pub app: String,
+    /// The token itself.
+    pub token: String,
+    /// It had one that counted until now.
+    pub replaced: bool,
+}
+
+/// `GET /tokens`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apps {
+    /// By name.
+    pub apps: Vec<App>,
+}
+
+/// `POST /tokens/revoke`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeTokenAsked {
+    /// What the app is called.
+    pub app: String,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedToken {
+    /// What the app is called.
+    pub app: String,
+    /// Turns of it that were stopped.
+    pub stopped: usize,
+}
+
+/// What can be asked.
+pub(super) fn routes() -> Router<Arc<Office>> {
+    Router::new()
+        .route("/tokens", get(list))
+        .route("/tokens/add", post(add))
+        .route("/tokens/revoke", post(revoke))
+}
+
+async fn list(State(office): State<Arc<Office>>) -> Answer<Apps> {
+    Ok(Json(Apps { apps: office.store.read(|tx| tx.apps()).await? }))
+}
+
+/// Gives an app a token. A name that was used before is not given away without a word: whoever has it comes to all
+/// that the app had.
+async fn add(State(office): State<Arc<Office>>, asked: Asked) -> Answer<AddedToken> {
+    let AddTokenAsked { app, again } = read(asked)?;
+    if !token::is_app_name(&app) {
+        return Err(Problem::wrong(
+            "an app cannot be called like this",
+            "names are 1 to 40 of `a`–`z`, `0`–`9` and `-`, and begin with a letter",
+        ));
+    }
+    let name = app.clone();
+    let added = office.store.write(move |tx| {
+        let known = tx.app(&name)?;
+        if let Some(known) = &known
+            && !again
+        {
+            return Ok(Err(used_before(known)));
+        }
+        let Some(token) = new_token(tx, &name)? else { return Ok(Err(no_randomness())) };
+        audit(tx, &name, "add token")?;
+        Ok(Ok((token, known.is_some_and(|known| known.revoked.is_none()))))
+    });
+    let (token, replaced) = added.await??;
+    if replaced {
+        office.token_gone(&app);
+    }
+    tracing::info!(app, replaced, "an app was given a token");
+    Ok(Json(AddedToken { app, token, replaced }))
+}
+
+/// Takes an app's token away, at once; what it asked and what has not ended is stopped.
+async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> Answer<RevokedToken> {
+    let RevokeTokenAsked { app } = read(asked)?;
+    let name = app.clone();
+    let revoked = office.store.write(move |tx| {
+        if !tx.revoke_token(&name)? {
+            return Ok(Err(tx.app(&name)?.is_some()));
+        }
+        audit(tx, &name, "revoke token")?;
+        let mut stopped = Vec::new();
+        for turn in tx.turns_under_way()? {
+            if turn.account == HTTP && turn.room == name {
+                let id = TurnId(turn.id);
+                tx.ask_to_stop(&id)?;
+                stopped.push((SessionId(turn.session), id));
+            }
+        }
+        Ok(Ok(stopped))
+    });
+    let hint = "`talaria token list` shows all of them";
+    let stopped = match revoked.await? {
+        Ok(stopped) => stopped,
+        Err(true) => return Err(Problem::missing("the token of this app was revoked before", hint)),
+        Err(false) => {
+            let app = crate::reply::one_line(&app, 80);
+            return Err(Problem::missing(format!("no app is called `{app}`"), hint));
+        }
+    };
+    office.token_gone(&app);
+    if let Some(running) = &office.running {
+        for (session, turn) in &stopped {
+            running.turns.stop_turn(session, turn);
+        }
+    }
+    tracing::info!(app, stopped = stopped.len(), "the token of an app was revoked");
+    Ok(Json(RevokedToken { app, stopped: stopped.len() }))
+}
+
+impl Office {
+    /// Ends whatever goes on under a token that no longer counts.
+    fn token_gone(&self, app: &str) {
+        if let Some(running) = &self.running {
+            (running.token_gone)(app);
+        }
+    }
+}
+
+fn new_token(tx: &Tx<'_>, app: &str) -> store::Result<Option<String>> {
+    for _ in 0..TRIES {
+        let Ok(token) = token::make() else { return Ok(None) };
+        let Some(kept) = Kept::of(&token) else { return Ok(None) };
+        if tx.add_token(app, &kept)? {
+            return Ok(Some(token));
+        }
+    }
+    Ok(None)
+}
+
+fn audit(tx: &Tx<'_>, app: &str, action: &str) -> store::Result<()> {
+    tx.audit_operator(&Operated {
+        account: HTTP,
+        actor: app,
+        room: None,
+        action,
+        allowed: true,
+        rule: "operator",
+    })
+}
+
+fn used_before(known: &App) -> Problem {
+    let name = &known.name;
+    let (message, hint) = match known.revoked {
+        Some(_) => (
+            format!("there was an app called `{name}`, whose token was revoked"),
+            format!(
+                "take another name; or `talaria token add {name} --again` if it is the same app, which then finds its \
+                 sessions again"
+            ),
+        ),
+        None => (
+            format!("there is an app called `{name}`, and its token is shown only once"),
+            format!(
+                "take another name; or `talaria token add {name} --again` makes another token in place of the old one"
+            ),
+        ),
+    };
+    Problem::new(StatusCode::CONFLICT, message, hint)
+}
+
+fn no_randomness() -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the operating system gives no random numbers",
+        "nothing was changed; try again",
+    )
+}

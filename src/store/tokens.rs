@@ -1,0 +1,163 @@
+//! Programs with a token of their own. A row stays when its token is revoked: what the app had is still there, and
+//! nobody else may come to it by taking the name.
+
+use rusqlite::{OptionalExtension as _, params};
+use serde::{Deserialize, Serialize};
+
+use super::{Result, Tx, unix_now};
+use crate::token::Kept;
+
+/// How long a use is not noted again, in seconds: it would be a write for every request.
+const USED_EACH: i64 = 60;
+
+/// What a token stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Whose it is.
+    pub app: String,
+    /// SHA-256 of the whole token. Compare it in constant time.
+    pub digest: [u8; 32],
+    /// It no longer counts.
+    pub revoked: bool,
+}
+
+/// An app, as its operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct App {
+    /// What it is called.
+    pub name: String,
+    /// Which token it has; no secret.
+    pub token: String,
+    /// When that was made, in seconds since 1970.
+    pub created: i64,
+    /// When it was last used, give or take a minute.
+    pub used: Option<i64>,
+    /// When it was revoked.
+    pub revoked: Option<i64>,
+}
+
+impl Tx<'_> {
+    /// Gives an app its token; one that it had no longer counts. `false` if another app has a token with this id.
+    pub fn add_token(&self, app: &str, token: &Kept) -> Result<bool> {
+        let added = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO tokens (app, id, digest, created) SELECT ?1, ?2, ?3, ?4
+                     WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE id = ?2)
+                 ON CONFLICT (app) DO UPDATE
+                     SET id = excluded.id, digest = excluded.digest, created = excluded.created,
+                         used = NULL, revoked = NULL",
+            )?
+            .execute(params![app, token.id, token.digest, unix_now()])?;
+        Ok(added > 0)
+    }
+
+    /// Every app, by name.
+    pub fn apps(&self) -> Result<Vec<App>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT app, id, created, used, revoked FROM tokens ORDER BY app")?;
+        let rows = query.query_map([], read_app)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// One app.
+    pub fn app(&self, name: &str) -> Result<Option<App>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT app, id, created, used, revoked FROM tokens WHERE app = ?1")?;
+        Ok(query.query_row([name], read_app).optional()?)
+    }
+
+    /// Takes an app's token away. `false` if it has none that counts.
+    pub fn revoke_token(&self, app: &str) -> Result<bool> {
+        let revoked = self
+            .conn
+            .prepare_cached("UPDATE tokens SET revoked = ?2 WHERE app = ?1 AND revoked IS NULL")?
+            .execute(params![app, unix_now()])?;
+        Ok(revoked > 0)
+    }
+
+    /// What a token stands for, by the part of it that is no secret.
+    pub fn token_by_id(&self, id: &str) -> Result<Option<TokenRow>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT app, digest, revoked IS NOT NULL FROM tokens WHERE id = ?1")?;
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(TokenRow { app: row.get(0)?, digest: row.get(1)?, revoked: row.get(2)? })
+        };
+        Ok(query.query_row([id], read).optional()?)
+    }
+
+    /// Whether an app has a token that counts.
+    pub fn token_active(&self, app: &str) -> Result<bool> {
+        let mut query =
+            self.conn.prepare_cached("SELECT 1 FROM tokens WHERE app = ?1 AND revoked IS NULL")?;
+        Ok(query.exists([app])?)
+    }
+
+    /// Notes that an app used its token, at most once a minute.
+    pub fn touch_token(&self, app: &str) -> Result<()> {
+        let now = unix_now();
+        self.conn
+            .prepare_cached(
+                "UPDATE tokens SET used = ?2 WHERE app = ?1 AND (used IS NULL OR used NOT BETWEEN ?3 AND ?2)",
+            )?
+            .execute(params![app, now, now - USED_EACH])?;
+        Ok(())
+    }
+}
+
+fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<App> {
+    Ok(App {
+        name: row.get(0)?,
+        token: row.get(1)?,
+        created: row.get(2)?,
+        used: row.get(3)?,
+        revoked: row.get(4)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use crate::token;
+
+    fn kept(token: &str) -> Kept {
+        Kept::of(token).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_token_counts_until_it_is_revoked_or_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        let (one, two) = (token::make().unwrap(), token::make().unwrap());
+        let (old, new) = (kept(&one), kept(&two));
+        store
+            .write(move |tx| {
+                assert_eq!(tx.app("forge")?, None);
+                assert!(!tx.token_active("forge")?);
+                assert!(tx.add_token("forge", &old)?);
+                let row = TokenRow { app: "forge".to_owned(), digest: old.digest, revoked: false };
+                assert_eq!(tx.token_by_id(&old.id)?, Some(row.clone()));
+                assert!(tx.token_active("forge")?);
+                assert!(!tx.add_token("other", &old)?, "an id is one token's");
+                assert!(!tx.token_active("other")?);
+
+                tx.touch_token("forge")?;
+                assert!(tx.app("forge")?.unwrap().used.is_some());
+                assert!(tx.revoke_token("forge")?);
+                assert!(!tx.revoke_token("forge")?, "once is enough");
+                assert!(!tx.revoke_token("other")?);
+                assert!(!tx.token_active("forge")?);
+                assert_eq!(tx.token_by_id(&old.id)?, Some(TokenRow { revoked: true, ..row }));
+
+                assert!(tx.add_token("forge", &new)?);
+                assert_eq!(tx.token_by_id(&old.id)?, None, "the old one is unknown now");
+                assert!(tx.token_active("forge")?);
+                let apps = tx.apps()?;
+                assert_eq!((apps.len(), apps[0].token.as_str(), apps[0].used), (1, new.id.as_str(), None));
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+}
