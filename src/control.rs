@@ -17,8 +17,9 @@ pub mod tokens;
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::SocketAddr;
+use std::os::unix::net::SocketAddr as SocketPath;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ use tokio::time::Instant;
 use crate::config::{Config, ConfigError, Sources};
 use crate::delivery::Account;
 use crate::rules::Live;
+use crate::server::Server;
 use crate::store::Store;
 use crate::turns::Turns;
 
@@ -94,13 +96,21 @@ pub struct Running {
     pub sources: Sources,
     /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
     pub reloading: Mutex<()>,
-    /// Called with the name of an app whose token no longer counts: whatever goes on under it is to end at once.
-    pub token_gone: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The agent server, if it serves.
+    pub served: Option<Served>,
     /// Accounts that have nothing to read: consoles without an input.
     pub deaf: Vec<AccountId>,
     /// The Matrix accounts among them.
     #[cfg(feature = "matrix")]
     pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
+}
+
+/// The agent server, as the owner sees it.
+pub struct Served {
+    /// The server itself: it has to know when a token no longer counts.
+    pub server: Arc<Server>,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
 
 /// An open control socket. Dropping it closes it.
@@ -116,7 +126,7 @@ pub fn path(home: &Path) -> PathBuf {
 
 /// Whether a socket can be made there: the system gives its path little room.
 pub fn fits(home: &Path) -> bool {
-    SocketAddr::from_pathname(path(home)).is_ok()
+    SocketPath::from_pathname(path(home)).is_ok()
 }
 
 /// Opens the socket. The caller holds the lock of the state folder, so one that is there is a dead process'.

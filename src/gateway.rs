@@ -1,18 +1,19 @@
 //! Builds everything, runs it until there is a reason to end, and ends it in order.
 //!
-//! Start: lock → store → accounts → turns and outbox taken up again → platforms read.
+//! Start: lock → store → port → accounts → turns and outbox taken up again → platforms read, programs are served.
 //! End: platforms stop reading → turns end or are left for the next start → last messages go out → the
 //! store closes. Eight seconds for all of it; a second signal ends at once.
 
 mod home;
+mod serving;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -24,7 +25,7 @@ use crate::agent::guide::Guide;
 use crate::agent::local::Local;
 use crate::agent::proxy::Proxy;
 use crate::config::{AgentChoice, Config, LocalConfig, Sources, Steps};
-use crate::control::{self, Office, Running};
+use crate::control::{self, Office, Running, Served};
 use crate::delivery::{Account, Delivery, Display, Reading, outbox};
 use crate::hub::Hub;
 use crate::platforms::Platforms;
@@ -37,6 +38,7 @@ use crate::testing::failpoint;
 use crate::turns::{Agents, Settings, Turns};
 
 pub use home::Home;
+use serving::Bound;
 
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
@@ -93,6 +95,8 @@ pub struct Gateway {
     live: Arc<Live>,
     /// The agent server, if it serves.
     serving: Option<Serving>,
+    /// It goes on when there is nothing more to read.
+    stays: bool,
 }
 
 /// What a gateway is made of.
@@ -150,7 +154,14 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     let ended = runtime.block_on(async {
         // Before anything runs that would have to be drained.
         let mut signals = Signals::watch().context("signals cannot be watched")?;
-        let gateway = Gateway::start(parts).await?;
+        let bound = serving::bind(config, platforms.serve).await?;
+        let mut gateway = Gateway::start(parts).await?;
+        if let Some(Bound { settings, listener, stays }) = bound {
+            let address =
+                gateway.serve(settings, listener).context("the agent server did not start")?.address;
+            gateway.stays = stays;
+            serving::tell(config, address);
+        }
         let running = Running {
             deaf,
             #[cfg(feature = "matrix")]
@@ -202,6 +213,7 @@ impl Gateway {
             store: parts.store.clone(),
             live: parts.live.clone(),
             serving: None,
+            stays: false,
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
@@ -214,10 +226,10 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Serves HTTP there too.
-    pub async fn serve(&mut self, settings: server::Settings, address: SocketAddr) -> io::Result<&Serving> {
+    /// Serves HTTP too, on a socket that is bound already.
+    pub fn serve(&mut self, settings: server::Settings, listener: TcpListener) -> io::Result<&Serving> {
         let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), settings);
-        let serving = server::listen::serve(server, address).await?;
+        let serving = server::listen::serve(server, listener)?;
         Ok(self.serving.insert(serving))
     }
 
@@ -237,7 +249,10 @@ impl Gateway {
             config,
             sources,
             reloading,
-            token_gone: Arc::new(|_| {}),
+            served: self.serving.as_ref().map(|serving| {
+                let (server, address) = (serving.server().clone(), serving.address);
+                Served { server, address }
+            }),
             deaf: Vec::new(),
             #[cfg(feature = "matrix")]
             matrix: Vec::new(),
@@ -300,13 +315,16 @@ impl Gateway {
 
     /// Waits until every platform has ended by itself and everything is answered and shown.
     pub async fn finished(&mut self) -> store::Result<Ended> {
-        if self.accounts.is_empty() && self.serving.is_some() {
-            // A server alone has never done all it could.
-            std::future::pending::<()>().await;
-        }
         let mut lost = 0;
         while let Some(ended) = self.reading.join_next().await {
             lost += usize::from(!matches!(ended, Ok(tasks::Ended::Well)));
+        }
+        if self.serving.is_some() && (self.stays || self.accounts.is_empty()) {
+            if lost > 0 {
+                tracing::error!("every platform has ended or is lost; only the agent server goes on");
+            }
+            // A server has never done all it could.
+            std::future::pending::<()>().await;
         }
         if lost == self.accounts.len() {
             return Ok(Ended::NoPlatformLeft);

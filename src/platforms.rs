@@ -54,8 +54,7 @@ pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
     let (server, platforms) = (config.server.as_ref(), !config.platforms.is_empty());
     let plan = plan(mode, server, platforms, stdin_kind());
     let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
-    // Until the agent server is there, the console is what the process waits for.
-    if plan.console || (mode == Mode::Run && !plan.platforms) {
+    if plan.console {
         platforms.add_console("console".into(), &config.rules.words)?;
     }
     if !plan.platforms {

@@ -10,9 +10,6 @@ use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey, UserId};
 
 use crate::rules::SessionRules;
 
-/// The account of sessions and turns that came over HTTP. No platform can be called so.
-pub const HTTP: &str = "@http";
-
 /// What an agent remembers: `YYYYMMDD_HHMMSS_<8 hex>` in UTC, perhaps with `.<n>` for the nth time
 /// that its history was changed after the fact.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Lapse, Others, Pairing};
 pub use programs::{Known, NewSession, Transcribed};
 pub use sessions::{ListedSession, Session};
-pub use tokens::{App, TokenRow};
+pub use tokens::App;
 pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
 pub use usage::Used;
 

@@ -1,5 +1,8 @@
 //! `talaria check`: what would run, what is wrong, and who was turned away.
 
+mod serving;
+mod upstream;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,10 +11,11 @@ use std::process::ExitCode;
 use rustix::fs::Access;
 use talaria_platform::{AccountId, UserId};
 
+use self::upstream::Finding;
 use super::table::{length, moment};
 use super::{complain, print};
 use crate::access::{Action, Actor, Where};
-use crate::config::{Config, Sources};
+use crate::config::{AgentChoice, Config, Sources};
 use crate::control::api::{RefusedList, Status};
 use crate::control::desk::{Desk, Need};
 use crate::control::{Problem, refused_list};
@@ -21,6 +25,7 @@ use crate::store::{Refused, look};
 /// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read.
 pub fn run(config: &Config, sources: &Sources) -> ExitCode {
     let mut text = config.describe();
+    text.push_str(&look_around(config));
     let looked = look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?)));
     let (note, found) = match looked {
         Ok(looked) => looked,
@@ -44,6 +49,32 @@ pub fn run(config: &Config, sources: &Sources) -> ExitCode {
 
 /// What is wrong, and what to do about it.
 type Wrong = (String, &'static str);
+
+/// Whether the remote agent server is there, and whether our own could be served.
+fn look_around(config: &Config) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return String::new() };
+    let mut text = String::new();
+    runtime.block_on(async {
+        if let AgentChoice::Proxy(proxy, _) = &config.agent {
+            match upstream::look(proxy).await {
+                Finding::Well(words) => _ = write!(text, "\nremote agent server: {words}\n"),
+                Finding::Trouble(words) => _ = write!(text, "\nwarning: remote agent server: {words}\n"),
+            }
+        }
+        // What runs has its port already.
+        if let Some(server) = &config.server
+            && Home::holder(&config.home).is_none()
+        {
+            for trouble in serving::troubles(server, &config.home).await {
+                let _ = write!(text, "\nwarning: {trouble}\n");
+            }
+        }
+    });
+    // A name that is still being looked up must not hold us.
+    runtime.shutdown_background();
+    text
+}
 
 /// Whether the state folder can be used, and what is worth knowing about it.
 fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {

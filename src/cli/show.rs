@@ -17,10 +17,14 @@ const SHORT: usize = 6;
 
 pub(super) fn status(status: &Status) -> String {
     let mut text = String::new();
-    let Status { version, pid, uptime_seconds, home, agent, platforms, turns, .. } = status;
+    let Status { version, pid, uptime_seconds, home, agent, platforms, server, turns, .. } = status;
     let _ = writeln!(text, "talaria {version}, process {pid}, running for {}", length(*uptime_seconds));
     let _ = writeln!(text, "state folder  {home}");
-    let _ = writeln!(text, "agent         {agent}\n");
+    let _ = writeln!(text, "agent         {agent}");
+    if let Some(server) = server {
+        let _ = writeln!(text, "agent server  {server}");
+    }
+    text.push('\n');
     let rows: Vec<_> = platforms
         .iter()
         .map(|platform| {
@@ -31,7 +35,9 @@ pub(super) fn status(status: &Status) -> String {
             [platform.name.clone(), platform.state.words().to_owned(), outbox]
         })
         .collect();
-    text.push_str(&table(["PLATFORM", "STATE", "NOT YET ARRIVED"], &rows));
+    if !rows.is_empty() {
+        text.push_str(&table(["PLATFORM", "STATE", "NOT YET ARRIVED"], &rows));
+    }
     if turns.is_empty() {
         text.push_str("\nNothing runs and nothing waits.\n");
         return text;

@@ -17,6 +17,8 @@ pub struct Status {
     /// Who stands in while the agent is away, if anybody does.
     pub stand_in: Option<StandInStatus>,
     pub platforms: Vec<PlatformStatus>,
+    /// Where the agent server listens, if it serves.
+    pub server: Option<String>,
     /// What runs and what waits, in order.
     pub turns: Vec<TurnOverview>,
 }

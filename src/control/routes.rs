@@ -144,12 +144,13 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
         agent: rules.words.say(&running.turns.agent().answering()),
         stand_in: stand_in(running, &rules),
         platforms,
+        server: running.served.as_ref().map(|served| format!("http://{}", served.address)),
         turns: office.store.read(|tx| tx.turns_under_way()).await?,
     }))
 }
 
 /// Whether people are served: the process answers (or nobody would read this), the store answers on both of its
-/// threads, at least one platform reads, and the agent is not known to fail.
+/// threads, at least one platform reads (or there are none, and the agent server serves), and the agent is not known to fail.
 async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     let running = office.running()?;
     let stand_in = stand_in(running, &*office.rules_now()?);
@@ -170,7 +171,8 @@ async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
         .filter(|account| state(running, account) != PlatformState::Reads)
         .map(|account| format!("{} {}", account.id(), state(running, account).words()))
         .collect();
-    if silent.len() == running.accounts.len() {
+    let server_alone = running.accounts.is_empty() && running.served.is_some();
+    if silent.len() == running.accounts.len() && !server_alone {
         return sick(format!("no platform reads: {}", silent.join(", ")));
     }
     if let Some((times, why)) = running.turns.failing() {

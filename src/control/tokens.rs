@@ -146,8 +146,8 @@ async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Revok
 impl Office {
     /// Ends whatever goes on under a token that no longer counts.
     fn token_gone(&self, app: &str) {
-        if let Some(running) = &self.running {
-            (running.token_gone)(app);
+        if let Some(served) = self.running.as_ref().and_then(|running| running.served.as_ref()) {
+            served.server.apps.revoked(app);
         }
     }
 }

@@ -134,6 +134,7 @@ async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Re
         }
         tx.add_turn(&new)?;
         tx.use_session(&new.session)?;
+        tx.touch_token(&app)?;
         if let Some(key) = &key {
             tx.remember_key(&app, key, &digest, &new.id)?;
         }

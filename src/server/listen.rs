@@ -37,9 +37,8 @@ pub struct Serving {
     connections: TaskTracker,
 }
 
-/// Listens there, until it is told to stop.
-pub async fn serve(server: Arc<Server>, address: SocketAddr) -> io::Result<Serving> {
-    let listener = TcpListener::bind(address).await?;
+/// Takes what comes to a socket that is bound already, until it is told to stop.
+pub fn serve(server: Arc<Server>, listener: TcpListener) -> io::Result<Serving> {
     let address = listener.local_addr()?;
     let (stop, connections) = (CancellationToken::new(), TaskTracker::new());
     let accepting = accept(listener, router(server.clone()), stop.clone(), connections.clone());

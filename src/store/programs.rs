@@ -111,24 +111,6 @@ impl Tx<'_> {
         Ok(messages)
     }
 
-    /// The app and the digest of a token that holds, by the part of it that is no secret.
-    pub fn token(&self, id: &str) -> Result<Option<(String, Vec<u8>)>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT app, digest FROM tokens WHERE id = ?1 AND revoked IS NULL")?;
-        Ok(query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
-    }
-
-    /// Whether an app may still ask. The owner, who has no name, always may.
-    pub fn app_may_ask(&self, app: &str) -> Result<bool> {
-        if app.is_empty() {
-            return Ok(true);
-        }
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM tokens WHERE app = ?1 AND revoked IS NULL)")?;
-        Ok(query.query_row([app], |row| row.get(0))?)
-    }
-
     /// What an app asked before with this key.
     pub fn asked_before(&self, app: &str, key: &str, digest: &str) -> Result<Known> {
         let found = self

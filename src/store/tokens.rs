@@ -10,17 +10,6 @@ use crate::token::Kept;
 /// How long a use is not noted again, in seconds: it would be a write for every request.
 const USED_EACH: i64 = 60;
 
-/// What a token stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenRow {
-    /// Whose it is.
-    pub app: String,
-    /// SHA-256 of the whole token. Compare it in constant time.
-    pub digest: [u8; 32],
-    /// It no longer counts.
-    pub revoked: bool,
-}
-
 /// An app, as its operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
@@ -76,21 +65,22 @@ impl Tx<'_> {
         Ok(revoked > 0)
     }
 
-    /// What a token stands for, by the part of it that is no secret.
-    pub fn token_by_id(&self, id: &str) -> Result<Option<TokenRow>> {
+    /// The app and the digest of a token that holds, by the part of it that is no secret.
+    pub fn token(&self, id: &str) -> Result<Option<(String, Vec<u8>)>> {
         let mut query =
-            self.conn.prepare_cached("SELECT app, digest, revoked IS NOT NULL FROM tokens WHERE id = ?1")?;
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(TokenRow { app: row.get(0)?, digest: row.get(1)?, revoked: row.get(2)? })
-        };
-        Ok(query.query_row([id], read).optional()?)
+            self.conn.prepare_cached("SELECT app, digest FROM tokens WHERE id = ?1 AND revoked IS NULL")?;
+        Ok(query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    /// Whether an app has a token that counts.
-    pub fn token_active(&self, app: &str) -> Result<bool> {
-        let mut query =
-            self.conn.prepare_cached("SELECT 1 FROM tokens WHERE app = ?1 AND revoked IS NULL")?;
-        Ok(query.exists([app])?)
+    /// Whether an app may still ask. The owner, who has no name, always may.
+    pub fn app_may_ask(&self, app: &str) -> Result<bool> {
+        if app.is_empty() {
+            return Ok(true);
+        }
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM tokens WHERE app = ?1 AND revoked IS NULL)")?;
+        Ok(query.query_row([app], |row| row.get(0))?)
     }
 
     /// Notes that an app used its token, at most once a minute.
@@ -134,25 +124,25 @@ mod tests {
         store
             .write(move |tx| {
                 assert_eq!(tx.app("forge")?, None);
-                assert!(!tx.token_active("forge")?);
+                assert!(!tx.app_may_ask("forge")?);
                 assert!(tx.add_token("forge", &old)?);
-                let row = TokenRow { app: "forge".to_owned(), digest: old.digest, revoked: false };
-                assert_eq!(tx.token_by_id(&old.id)?, Some(row.clone()));
-                assert!(tx.token_active("forge")?);
+                assert_eq!(tx.token(&old.id)?, Some(("forge".to_owned(), old.digest.to_vec())));
+                assert!(tx.app_may_ask("forge")?);
                 assert!(!tx.add_token("other", &old)?, "an id is one token's");
-                assert!(!tx.token_active("other")?);
+                assert!(!tx.app_may_ask("other")?);
 
                 tx.touch_token("forge")?;
                 assert!(tx.app("forge")?.unwrap().used.is_some());
                 assert!(tx.revoke_token("forge")?);
                 assert!(!tx.revoke_token("forge")?, "once is enough");
                 assert!(!tx.revoke_token("other")?);
-                assert!(!tx.token_active("forge")?);
-                assert_eq!(tx.token_by_id(&old.id)?, Some(TokenRow { revoked: true, ..row }));
+                assert!(!tx.app_may_ask("forge")?);
+                assert_eq!(tx.token(&old.id)?, None);
 
                 assert!(tx.add_token("forge", &new)?);
-                assert_eq!(tx.token_by_id(&old.id)?, None, "the old one is unknown now");
-                assert!(tx.token_active("forge")?);
+                assert_eq!(tx.token(&old.id)?, None, "the old one is unknown now");
+                assert_eq!(tx.token(&new.id)?.map(|(app, _)| app).as_deref(), Some("forge"));
+                assert!(tx.app_may_ask("forge")?);
                 let apps = tx.apps()?;
                 assert_eq!((apps.len(), apps[0].token.as_str(), apps[0].used), (1, new.id.as_str(), None));
                 Ok(())

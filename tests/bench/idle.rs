@@ -24,6 +24,7 @@ fn idle() -> anyhow::Result<f64> {
     let program = Command::new(env!("CARGO_BIN_EXE_talaria"))
         .env_clear()
         .env("TALARIA_HOME", home.path())
+        .env("API_SERVER_PORT", "0")
         .current_dir(home.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -19,6 +19,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/media.rs", "the agent, about what a person attached"),
     ("adapters/matrix", "the log and the operator: what rooms are told is the core's"),
     ("src/platforms.rs", "the operator whose gateway does not start"),
+    ("src/server", "programs that ask over HTTP, and whoever writes them"),
     ("src/store", "SQL, and the operator whose store does not open"),
     ("src/turns/told.rs", "the agent, about who speaks and where"),
     ("src/words/listing.rs", "the operator who rewords a text"),

@@ -197,7 +197,7 @@ async fn no_input_at_all_ends_well() {
 /// As a service has it. Taking it for the end of a file would end the service.
 #[tokio::test]
 async fn the_null_device_is_not_read() {
-    let talaria = Talaria::new();
+    let talaria = Talaria::new().config("server: {enabled: false}\n");
     let mut process = talaria.starts_with(File::open("/dev/null").unwrap());
     process.logs("running").await;
     process.signal(Signal::TERM);

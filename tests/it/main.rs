@@ -14,4 +14,5 @@ mod scenes;
 mod seeds;
 #[cfg(feature = "testing")]
 mod server;
+mod serving;
 mod support;

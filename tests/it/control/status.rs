@@ -146,7 +146,7 @@ async fn status_and_health_say_that_somebody_stands_in() {
 /// As a service has it that was only ever tried in a terminal: nothing can come in.
 #[tokio::test]
 async fn health_is_bad_when_the_only_console_has_nothing_to_read() {
-    let talaria = Talaria::new();
+    let talaria = Talaria::new().config("server: {enabled: false}\n");
     let mut process = talaria.starts_with(std::fs::File::open("/dev/null").unwrap());
     process.logs("running").await;
     let ended = talaria.does(["health"]).await;

@@ -308,7 +308,8 @@ impl TestGateway {
     /// Serves HTTP too. For scenes on the real clock: sockets know no other.
     pub async fn serve(&mut self, settings: talaria::server::Settings) -> std::net::SocketAddr {
         let gateway = &mut self.running.as_mut().unwrap().gateway;
-        gateway.serve(settings, ([127, 0, 0, 1], 0).into()).await.unwrap().address
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        gateway.serve(settings, listener).unwrap().address
     }
 
     /// Waits until every platform has ended by itself.

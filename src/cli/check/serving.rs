@@ -1,0 +1,26 @@
+//! Whether the agent server could be served: its port, and its key.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use crate::config::{ServerConfig, api_key};
+
+/// How long the name of an address may take to be found.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What would keep it from being served, each with what to do. Nothing stays open.
+pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<String> {
+    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
+    let port = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(_) => None,
+        Err(error) => Some(server.cannot_listen(&error)),
+    };
+    let key = match server.key.is_none() && !server.open {
+        true => api_key::load(home).err().map(|error| (error.message, error.hint)),
+        false => None,
+    };
+    port.into_iter().chain(key).map(|(message, hint)| format!("{message}; {hint}")).collect()
+}

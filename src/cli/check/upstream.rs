@@ -1,0 +1,289 @@
+//! Whether the remote agent server can be reached, and what to do if not. Three seconds, whatever happens.
+//!
+//! The usual trouble is a gateway in a container whose agent server is on the machine around it and listens on
+//! 127.0.0.1: that is the container's own address too, and nobody's door.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::AUTHORIZATION;
+use tokio::net::TcpStream;
+
+use crate::config::{Host, ProxyConfig};
+use crate::openai::client;
+
+/// How long all of it may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Bytes of an answer that are looked at for why it is a refusal.
+const ANSWER: usize = 16 * 1024;
+
+/// What a container calls the machine around it.
+const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
+
+/// What was found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// All is well, in words.
+    Well(&'static str),
+    /// It is not, and what to do.
+    Trouble(String),
+}
+
+/// Looks whether it is there and takes our key.
+pub(super) async fn look(proxy: &ProxyConfig) -> Finding {
+    let lookup = async |name: &str, port| Ok(tokio::net::lookup_host((name, port)).await?.collect());
+    let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
+    let looked = async {
+        match connect(proxy, lookup).await {
+            Ok(()) => ask(proxy).await,
+            Err(missed) => Finding::Trouble(missed.words(proxy, in_container)),
+        }
+    };
+    tokio::time::timeout(PATIENCE, looked).await.unwrap_or_else(|_| {
+        let address = format!("{}:{}", proxy.url.host(), proxy.url.port());
+        Finding::Trouble(silent(&address, proxy.url.port()))
+    })
+}
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missed {
+    /// Nobody knows the name.
+    Unknown,
+    /// This address did not take it, because of this.
+    At(SocketAddr, io::ErrorKind),
+}
+
+/// Connects to the first address that lets us, and hangs up.
+async fn connect(
+    proxy: &ProxyConfig,
+    lookup: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+) -> Result<(), Missed> {
+    let port = proxy.url.port();
+    let addresses = match proxy.url.host() {
+        Host::Address(address) => vec![SocketAddr::new(*address, port)],
+        Host::Name(name) => lookup(name, port).await.map_err(|_| Missed::Unknown)?,
+    };
+    let mut missed = Missed::Unknown;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(_) => return Ok(()),
+            // The first that was tried is the one that people mean.
+            Err(error) if missed == Missed::Unknown => missed = Missed::At(address, error.kind()),
+            Err(_) => {}
+        }
+    }
+    Err(missed)
+}
+
+impl Missed {
+    /// What happened and what to do, in one sentence or two.
+    fn words(self, proxy: &ProxyConfig, in_container: bool) -> String {
+        let (host, port) = (proxy.url.host(), proxy.url.port());
+        let around = matches!(host, Host::Name(name) if AROUND.contains(&name.trim_end_matches('.')));
+        let (address, kind) = match self {
+            Self::Unknown if around => {
+                return format!(
+                    "the name {host} is not known here. In a container it has to be given: with compose `extra_hosts: \
+                     [\"{host}:host-gateway\"]`, else `docker run --add-host {host}:host-gateway`. Outside of one the \
+                     agent server of this machine is http://127.0.0.1:{port}"
+                );
+            }
+            Self::Unknown => {
+                return format!(
+                    "the name {host} is not known here; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)"
+                );
+            }
+            Self::At(address, kind) => (address, kind),
+        };
+        let named = match host {
+            Host::Name(name) => format!("{address} ({name})"),
+            Host::Address(_) => address.to_string(),
+        };
+        match kind {
+            io::ErrorKind::ConnectionRefused => {}
+            io::ErrorKind::TimedOut => return silent(&named, port),
+            kind => return format!("{named} cannot be reached: {kind}"),
+        }
+        let ip = address.ip().to_canonical();
+        if ip.is_loopback() {
+            return match in_container {
+                true => format!(
+                    "nothing listens on {named}, which is the container itself; the machine around it is \
+                     http://host.docker.internal:{port}"
+                ),
+                false => format!(
+                    "nothing listens on {named}; start the agent server, or correct `GATEWAY_PROXY_URL` \
+                     (`gateway.proxy_url`)"
+                ),
+            };
+        }
+        if is_desktop(ip) {
+            return format!(
+                "nothing listens on {named}; start the agent server on the machine around the container (with Docker \
+                 Desktop it may listen on 127.0.0.1)"
+            );
+        }
+        let (from, bridge) = match around || in_container {
+            true => ("a container", ", the address of Docker's bridge"),
+            false => ("another machine", ""),
+        };
+        format!(
+            "nothing listens on {named}. An agent server listens on 127.0.0.1 by default, which cannot be reached from \
+             {from}: over there set API_SERVER_HOST={ip}{bridge} (or 0.0.0.0, every address), with an API_SERVER_KEY of \
+             at least 16 characters, and start it again"
+        )
+    }
+}
+
+/// Nothing came back, not even a refusal.
+fn silent(address: &str, port: u16) -> String {
+    format!(
+        "{address} did not answer within {} seconds; it may be down, or a firewall is in the way: let port {port} \
+         through",
+        PATIENCE.as_secs()
+    )
+}
+
+/// Whether this is what Docker Desktop calls the machine around its own.
+fn is_desktop(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(ip) if ip.octets()[..3] == [192, 168, 65])
+}
+
+/// Asks for something that needs the key and runs nothing.
+async fn ask(proxy: &ProxyConfig) -> Finding {
+    let strange = |what: String| {
+        Finding::Trouble(format!(
+            "something listens there, but {what}; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)"
+        ))
+    };
+    let client =
+        client::build(&proxy.url, proxy.key.as_ref(), proxy.allow_cleartext, &proxy.timeouts).map_err(|_| ());
+    let Ok(client) = client else { return strange("no HTTP client could be made".to_owned()) };
+    let mut request = client.get(format!("{}/v1/models", proxy.url.as_str()));
+    if let Some(key) = proxy.key.as_ref().and_then(client::bearer) {
+        request = request.header(AUTHORIZATION, key);
+    }
+    let mut response = match request.send().await {
+        Ok(response) => response,
+        Err(error) if says(&error, client::PUBLIC) => {
+            return Finding::Trouble(
+                "its name leads to a public address, where the key would go in the clear; use `https://`"
+                    .to_owned(),
+            );
+        }
+        Err(_) => return strange("it does not answer as an HTTP server does".to_owned()),
+    };
+    let status = response.status();
+    let mut answer = Vec::new();
+    while answer.len() < ANSWER
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        answer.extend_from_slice(&piece);
+    }
+    let code = serde_json::from_slice::<serde_json::Value>(&answer).ok();
+    let code = code.as_ref().and_then(|answer| answer["error"]["code"].as_str());
+    match (status, proxy.key.is_some()) {
+        (StatusCode::FORBIDDEN, _) if code == Some("host_not_allowed") => Finding::Trouble(format!(
+            "it does not go by the name {}; over there add that to `server.hosts`",
+            proxy.url.host()
+        )),
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, true) => Finding::Trouble(format!(
+            "it answers but does not accept the key ({}); set the same at both ends: GATEWAY_PROXY_KEY here, \
+             API_SERVER_KEY over there (or there `api.key` in its state folder)",
+            status.as_u16()
+        )),
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, false) => Finding::Trouble(format!(
+            "it answers but wants a key ({}); set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there \
+             `api.key` in its state folder)",
+            status.as_u16()
+        )),
+        (status, true) if status.is_success() => Finding::Well("it answers, and accepts the key"),
+        (status, false) if status.is_success() => Finding::Well("it answers, and wants no key"),
+        (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
+            Finding::Well("it answers; whether it accepts the key shows when it is asked")
+        }
+        (status, _) if status.is_redirection() => {
+            strange(format!("it sends us elsewhere ({}), where Talaria does not follow", status.as_u16()))
+        }
+        (status, _) => strange(format!("it answers with status {}", status.as_u16())),
+    }
+}
+
+/// Whether an error has these words somewhere in it.
+fn says(error: &reqwest::Error, words: &str) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error.to_string().contains(words) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AgentChoice, Config, Sources};
+
+    fn proxy(url: &str) -> ProxyConfig {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources { folder: folder.path().to_owned(), ..Sources::default() };
+        let env = |name: &str| match name {
+            "TALARIA_HOME" => Some(folder.path().display().to_string()),
+            "GATEWAY_PROXY_URL" => Some(url.to_owned()),
+            _ => None,
+        };
+        match Config::load(&sources, &env).unwrap().agent {
+            AgentChoice::Proxy(proxy, _) => proxy,
+            other => panic!("not the proxy: {other}"),
+        }
+    }
+
+    /// What is said of a connection that comes to nothing: the first address is where nobody listens.
+    fn said(url: &str, address: Option<&str>, kind: io::ErrorKind, in_container: bool) -> String {
+        let missed = address.map_or(Missed::Unknown, |address| Missed::At(address.parse().unwrap(), kind));
+        missed.words(&proxy(url), in_container)
+    }
+
+    #[tokio::test]
+    async fn a_container_whose_host_refuses_is_told_what_to_bind_there() {
+        // A port that was free a moment ago: whoever connects is refused by the real thing.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = listener.local_addr().unwrap();
+        drop(listener);
+        let proxy = proxy("http://host.docker.internal:8642");
+        let lookup = async |name: &str, port: u16| {
+            assert_eq!((name, port), ("host.docker.internal", 8642));
+            Ok(vec![closed])
+        };
+        let missed = connect(&proxy, lookup).await.unwrap_err();
+        assert_eq!(missed, Missed::At(closed, io::ErrorKind::ConnectionRefused));
+        // The bridge is not on this machine, but this is how it would have answered.
+        let bridge = "172.17.0.1:8642".parse().unwrap();
+        let Missed::At(_, kind) = missed else { panic!("{missed:?}") };
+        insta::assert_snapshot!(Missed::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), with an API_SERVER_KEY of at least 16 characters, and start it again");
+        let unknown = async |_: &str, _: u16| Err(io::ErrorKind::NotFound.into());
+        insta::assert_snapshot!(connect(&proxy, unknown).await.unwrap_err().words(&proxy, true), @r#"the name host.docker.internal is not known here. In a container it has to be given: with compose `extra_hosts: ["host.docker.internal:host-gateway"]`, else `docker run --add-host host.docker.internal:host-gateway`. Outside of one the agent server of this machine is http://127.0.0.1:8642"#);
+    }
+
+    #[test]
+    fn every_other_way_of_not_being_there_has_its_own_advice() {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, TimedOut};
+        let here = "http://127.0.0.1:8642";
+        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, false), @"nothing listens on 127.0.0.1:8642; start the agent server, or correct `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
+        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is the container itself; the machine around it is http://host.docker.internal:8642");
+        let nas = "http://nas.lan:8642";
+        insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), ConnectionRefused, false), @"nothing listens on 192.168.1.5:8642 (nas.lan). An agent server listens on 127.0.0.1 by default, which cannot be reached from another machine: over there set API_SERVER_HOST=192.168.1.5 (or 0.0.0.0, every address), with an API_SERVER_KEY of at least 16 characters, and start it again");
+        insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), TimedOut, false), @"192.168.1.5:8642 (nas.lan) did not answer within 3 seconds; it may be down, or a firewall is in the way: let port 8642 through");
+        insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), HostUnreachable, false), @"192.168.1.5:8642 (nas.lan) cannot be reached: host unreachable");
+        insta::assert_snapshot!(said(nas, None, ConnectionRefused, false), @"the name nas.lan is not known here; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
+        let desktop = "http://host.docker.internal:8642";
+        insta::assert_snapshot!(said(desktop, Some("192.168.65.254:8642"), ConnectionRefused, true), @"nothing listens on 192.168.65.254:8642 (host.docker.internal); start the agent server on the machine around the container (with Docker Desktop it may listen on 127.0.0.1)");
+    }
+}

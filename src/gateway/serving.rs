@@ -1,0 +1,127 @@
+//! The agent server's part in a start: its key is there and its port is taken before anything else begins, so that
+//! what cannot serve fails at once and has touched nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tokio::net::TcpListener;
+
+use super::StartError;
+use crate::config::{Config, Reach, ServerConfig, api_key};
+use crate::platforms::Serve;
+use crate::server::Settings;
+
+/// How long the name of an address may take to be found.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that only has to take what comes.
+pub(super) struct Bound {
+    pub(super) settings: Settings,
+    pub(super) listener: TcpListener,
+    /// It goes on when there is nothing more to read.
+    pub(super) stays: bool,
+}
+
+/// Takes the port, if there is to be a server. The caller has the state folder to itself.
+pub(super) async fn bind(config: &Config, serve: Option<Serve>) -> Result<Option<Bound>, StartError> {
+    let (Some(server), Some(serve)) = (&config.server, serve) else { return Ok(None) };
+    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
+    let listener = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(listener) => listener,
+        Err(error) => {
+            let (message, hint) = server.cannot_listen(&error);
+            if serve.needed {
+                return Err(StartError { error: anyhow!(message), hint: Some(hint) });
+            }
+            tracing::warn!(hint, "the agent server is not served: {message}");
+            return Ok(None);
+        }
+    };
+    let key = match (&server.key, server.open) {
+        (_, true) => None,
+        (Some(key), false) => Some(key.clone()),
+        (None, false) => Some(
+            api_key::load_or_make(&config.home)
+                .map_err(|error| StartError { hint: Some(error.hint), error: error.into() })?,
+        ),
+    };
+    let settings = Settings {
+        key,
+        hosts: hosts(server, listener.local_addr().ok()),
+        origins: server.cors_origins.clone(),
+        model: server.model_name.clone(),
+        runs: (server.runs, server.runs_per_app),
+    };
+    Ok(Some(Bound { settings, listener, stays: serve.stays }))
+}
+
+/// What it may be called: what is configured, and where it listens. On every address of this machine it is asked by
+/// names that only its operator knows.
+fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<String> {
+    let mut hosts = server.hosts.clone();
+    if server.reach() != Reach::Everywhere {
+        hosts.push(server.host.to_string());
+        hosts.extend(bound.map(|address| match address {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        }));
+    }
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// Says where it serves and where its key lies, never what that is.
+pub(super) fn tell(config: &Config, address: SocketAddr) {
+    let Some(server) = &config.server else { return };
+    let key = match (&server.key, server.open) {
+        (_, true) => "none is asked for".to_owned(),
+        (Some(_), false) => "the one that is configured".to_owned(),
+        (None, false) => api_key::path(&config.home).display().to_string(),
+    };
+    tracing::info!(address = %format!("http://{address}"), key, "serving");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Sources;
+
+    /// A configuration with this port, and nothing else.
+    fn config(home: &Path, port: u16) -> Config {
+        let sources = Sources { folder: home.to_owned(), ..Sources::default() };
+        let env = |name: &str| match name {
+            "TALARIA_HOME" => Some(home.display().to_string()),
+            "API_SERVER_PORT" => Some(port.to_string()),
+            _ => None,
+        };
+        Config::load(&sources, &env).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_a_failure_only_where_the_server_is_needed() {
+        let home = tempfile::tempdir().unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = other.local_addr().unwrap().port();
+        let config = config(home.path(), port);
+        let serve = |needed| Some(Serve { needed, stays: true });
+        let Err(refused) = bind(&config, serve(true)).await else { panic!("the port is taken") };
+        assert_eq!(
+            refused.error.to_string(),
+            format!("port {port} of 127.0.0.1 is taken by another process")
+        );
+        assert!(refused.hint.is_some_and(|hint| hint.contains("API_SERVER_PORT")));
+        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()));
+        assert!(bind(&config, None).await.is_ok_and(|bound| bound.is_none()));
+        assert!(!api_key::path(home.path()).exists(), "what does not serve needs no key");
+        drop(other);
+        let Ok(Some(bound)) = bind(&config, serve(false)).await else { panic!("the port is free") };
+        let key = api_key::load(home.path()).unwrap();
+        assert!(key.is_some() && bound.settings.key == key);
+        assert_eq!(bound.settings.hosts, ["127.0.0.1"]);
+    }
+}

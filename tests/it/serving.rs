@@ -1,0 +1,255 @@
+//! The agent server as part of the real binary: when it is there, where, with which key, and until when.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+
+use reqwest::{Client, StatusCode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::binary::{Process, Talaria};
+use crate::support::upstream::{Answer, Upstream, delta};
+
+/// What `sysexits.h` calls a configuration error.
+const EX_CONFIG: i32 = 78;
+
+/// Nothing here takes this long unless something is wrong.
+#[cfg(feature = "testing")]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// One that may have any free port, so that scenes can be at the same time.
+fn talaria() -> Talaria {
+    Talaria::new().var("API_SERVER_PORT", "0")
+}
+
+fn null() -> File {
+    File::open("/dev/null").unwrap()
+}
+
+/// Waits until it serves, and returns where.
+async fn address(process: &mut Process) -> String {
+    process.logs("serving").await;
+    let log = process.so_far();
+    let line = log.lines().find(|line| line.contains(" serving ")).unwrap();
+    let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")).unwrap();
+    address.trim_matches('"').to_owned()
+}
+
+/// What a request is answered, with this key.
+async fn status(address: &str, path: &str, key: Option<&str>) -> StatusCode {
+    let client = Client::builder().no_proxy().build().unwrap();
+    let request = client.get(format!("{address}{path}"));
+    let request = match key {
+        Some(key) => request.bearer_auth(key),
+        None => request,
+    };
+    request.send().await.unwrap().status()
+}
+
+fn key_file(talaria: &Talaria) -> std::path::PathBuf {
+    talaria.home().join("api.key")
+}
+
+fn key(talaria: &Talaria) -> String {
+    fs::read_to_string(key_file(talaria)).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn serve_makes_a_key_once_says_where_it_lies_and_never_what_it_is() {
+    let talaria = talaria().args(["serve"]);
+    let mut first = None;
+    for _ in 0..2 {
+        let mut process = talaria.starts_with(null());
+        let address = address(&mut process).await;
+        let key = key(&talaria);
+        assert_eq!(status(&address, "/health", None).await, StatusCode::OK);
+        assert_eq!(status(&address, "/v1/models", None).await, StatusCode::UNAUTHORIZED);
+        assert_eq!(status(&address, "/v1/models", Some("another key")).await, StatusCode::UNAUTHORIZED);
+        assert_eq!(status(&address, "/v1/models", Some(&key)).await, StatusCode::OK);
+        assert_eq!(fs::metadata(key_file(&talaria)).unwrap().permissions().mode() & 0o777, 0o600);
+        process.signal(Signal::TERM);
+        let ended = process.ended().await;
+        ended.showed("").said(&key_file(&talaria).display().to_string());
+        assert!(!ended.err.contains(&key), "{}", ended.err);
+        assert_eq!(*first.get_or_insert(key.clone()), key, "it stays the same");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_others_may_know_is_refused() {
+    let talaria = talaria().args(["serve"]);
+    fs::write(key_file(&talaria), "0123456789abcdef-and-more\n").unwrap();
+    fs::set_permissions(key_file(&talaria), fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = talaria.starts_with(null()).ended().await;
+    assert_eq!((ended.code, ended.out.as_str()), (1, ""));
+    ended.said("is open to other users, who may know it by now\n\nhint: remove the file");
+    assert!(!ended.err.contains("0123456789abcdef"), "{}", ended.err);
+}
+
+/// As a service has it: nobody can type, so the server is all there is.
+#[tokio::test]
+async fn without_anything_to_read_it_serves_and_is_well() {
+    // Not asked for, so the usual port is meant; which another process here may have.
+    let talaria = Talaria::new().config("server: {port: 0}\n");
+    let mut process = talaria.starts_with(null());
+    let address = address(&mut process).await;
+    process.logs("running").await;
+    let health = talaria.does(["health"]).await;
+    assert_eq!((health.code, health.out.as_str()), (0, "ok\n"));
+    let shown = talaria.does(["status"]).await.out;
+    assert!(shown.contains(&format!("\nagent server  {address}\n")) && !shown.contains("console"), "{shown}");
+    process.signal(Signal::TERM);
+    let ended = process.ended().await;
+    assert!(!ended.err.contains("standard input is closed"), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn a_pipe_binds_no_port_unless_it_is_asked_for() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream).config("server: {port: 0}\n");
+    let ended = talaria.reads("hi\n").await;
+    ended.showed("ok\n");
+    assert!(!ended.err.contains("serving") && !key_file(&talaria).exists(), "{}", ended.err);
+
+    talaria.rewrites_config("server: {port: 0, enabled: true}\n");
+    let mut process = talaria.starts();
+    let address = address(&mut process).await;
+    process.types("hi\n");
+    process.leaves();
+    process.shows("ok\n").await;
+    assert_eq!(status(&address, "/health", None).await, StatusCode::OK, "it goes on when the pipe has ended");
+    process.signal(Signal::TERM);
+    process.ended().await.showed("ok\n");
+}
+
+#[tokio::test]
+async fn a_chat_binds_no_port_at_all() {
+    let upstream = Upstream::plain().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", &port).args(["chat"]);
+    talaria.reads("hi\n").await.showed("ok\n");
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_ends_it_with_what_to_do() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for args in [&["serve"][..], &["run"], &[]] {
+        let talaria = Talaria::new().var("API_SERVER_PORT", &port).args(args.iter().copied());
+        let ended = talaria.starts_with(null()).ended().await;
+        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{args:?}");
+        ended.said(&format!("error: port {port} of 127.0.0.1 is taken by another process"));
+        ended.said("hint: end that process, or set API_SERVER_PORT");
+    }
+    let ended = Talaria::new().var("API_SERVER_PORT", &port).does(["check"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert!(ended.out.contains(&format!("warning: port {port} of 127.0.0.1 is taken")), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn serve_is_refused_where_the_file_says_no_and_where_it_would_let_strangers_in() {
+    for (yaml, said) in [
+        ("server: {enabled: false}\n", "`server.enabled` is `false`"),
+        ("server: {host: 0.0.0.0, auth: none}\n", "would let everybody in"),
+        ("server: {host: '::', key: changeme}\n", "has fewer than 16 characters"),
+    ] {
+        let ended = talaria().config(yaml).args(["serve"]).starts_with(null()).ended().await;
+        assert_eq!((ended.code, ended.out.as_str()), (EX_CONFIG, ""), "{yaml}");
+        ended.said(said).said("hint: ");
+    }
+}
+
+/// `talaria serve` is all server, and beside platforms it is there when asked for.
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn beside_a_platform_it_serves_when_asked_for_and_serve_leaves_the_platform_alone() {
+    let talaria = talaria();
+    let network = crate::support::network::Network::listen(talaria.home());
+    let socket = network.socket().display();
+    let talaria =
+        talaria.config(&format!("platforms:\n  test:\n    socket: {socket}\n    access: {{people: []}}\n"));
+    let mut process = talaria.starts_with(null());
+    address(&mut process).await;
+    assert!(network.is_read(PATIENCE, 1).await, "the platform is there too");
+    process.signal(Signal::TERM);
+    process.ended().await;
+
+    let talaria = talaria.args(["serve"]);
+    let mut process = talaria.starts_with(null());
+    address(&mut process).await;
+    process.logs("running").await;
+    process.signal(Signal::TERM);
+    process.ended().await;
+    assert_eq!(network.readers(), 1, "nobody read a second time");
+}
+
+/// An answer that never ends, read by an app whose token is then revoked.
+#[tokio::test]
+async fn revoking_a_token_ends_what_its_app_reads_and_stops_what_it_asked() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::stream().sends(delta("Let me think")).hangs());
+    let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", "0").args(["serve"]);
+    let mut process = talaria.starts_with(null());
+    let address = address(&mut process).await;
+    let made: Value =
+        serde_json::from_str(&talaria.does(["token", "add", "phone", "--json"]).await.out).unwrap();
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(status(&address, "/v1/models", Some(token)).await, StatusCode::OK);
+
+    let client = Client::builder().no_proxy().build().unwrap();
+    let body = json!({"model": "talaria", "stream": true, "messages": [{"role": "user", "content": "plan"}]});
+    let request = client.post(format!("{address}/v1/chat/completions")).bearer_auth(token);
+    let mut response = request.body(body.to_string()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut read = String::new();
+    while !read.contains("Let me think") {
+        read.push_str(&String::from_utf8_lossy(
+            &response.chunk().await.unwrap().expect("the stream goes on"),
+        ));
+    }
+    let out = talaria.does(["token", "revoke", "phone"]).await.out;
+    assert_eq!(out, "The token of phone has ended; what it had stays. Answers that were stopped: 1.\n");
+    while matches!(response.chunk().await, Ok(Some(_))) {}
+    assert_eq!(status(&address, "/v1/models", Some(token)).await, StatusCode::UNAUTHORIZED);
+    assert!(talaria.does(["token", "list"]).await.out.contains("revoked "));
+}
+
+/// A gateway and its agent server, each a process: `talaria check` of the one looks at the other.
+#[tokio::test]
+async fn check_of_a_gateway_says_whether_its_agent_server_is_there_and_takes_the_key() {
+    let server = talaria().args(["serve"]);
+    let mut process = server.starts_with(null());
+    let address = address(&mut process).await;
+    let check = async |url: &str, key: Option<&str>| {
+        let mut gateway = Talaria::new().var("GATEWAY_PROXY_URL", url);
+        gateway.sets("GATEWAY_PROXY_KEY", key);
+        let ended = gateway.does(["check"]).await;
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+        assert!(key.is_none_or(|key| !ended.out.contains(key)), "{}", ended.out);
+        ended.out
+    };
+    let key = key(&server);
+    let out = check(&address, Some(&key)).await;
+    assert!(out.contains("\nremote agent server: it answers, and accepts the key\n"), "{out}");
+    let out = check(&address, Some("tlk_some-other-key")).await;
+    assert!(
+        out.contains("warning: remote agent server: it answers but does not accept the key (401)"),
+        "{out}"
+    );
+    let out = check(&address, None).await;
+    assert!(out.contains("warning: remote agent server: it answers but wants a key (401)"), "{out}");
+    let called = address.replace("127.0.0.1", "127.0.0.2");
+    process.signal(Signal::TERM);
+    process.ended().await;
+    for (url, at) in [(&address, "127.0.0.1"), (&called, "127.0.0.2")] {
+        let out = check(url, Some(&key)).await;
+        assert!(out.contains(&format!("warning: remote agent server: nothing listens on {at}:")), "{out}");
+    }
+    let out = check("http://no-such-host.invalid:8642", None).await;
+    assert!(
+        out.contains("the name no-such-host.invalid is not known here") || out.contains("did not answer"),
+        "{out}"
+    );
+}
