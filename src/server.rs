@@ -20,6 +20,7 @@ mod heads;
 mod limits;
 pub mod listen;
 mod problem;
+mod responses;
 mod routes;
 
 use std::sync::Arc;

@@ -10,9 +10,9 @@ use talaria_platform::{AccountId, EventId, Place};
 use super::content::{Content, Spoken};
 use super::follow::Follow;
 use super::heads::Heads;
-use super::{Caller, Problem, Server};
+use super::{Caller, Problem, Server, responses};
 use crate::session::{HTTP, SessionId, TurnId, hash, hex, random_hex};
-use crate::store::{Known, NewSession, State, TurnRow};
+use crate::store::{KeptResponse, Known, NewSession, Onward, State, TurnRow};
 use crate::turns::{Brought, Patience};
 
 /// Turns that may wait behind the one that runs in a session.
@@ -32,6 +32,16 @@ pub enum Which {
     Named(String),
     /// The one of this name, which must be there.
     Existing(String),
+    /// Where this response of the caller left off, or as it was then if it has gone on since.
+    After(String),
+}
+
+/// What is kept of a turn that answers `/v1/responses`.
+pub struct Kept {
+    /// The response it goes on from.
+    pub previous: Option<String>,
+    /// What of the question is repeated in the answer, as JSON.
+    pub request: String,
 }
 
 /// What a program asks for.
@@ -58,7 +68,8 @@ pub struct Begun {
 
 /// What became of the transaction.
 enum Taken {
-    Anew,
+    /// It waits in this session.
+    Anew(SessionId),
     /// This very thing was asked before.
     Before(TurnId),
     Refused(Problem),
@@ -71,25 +82,45 @@ pub fn fingerprint(endpoint: &str, body: &[u8]) -> String {
 
 /// Begins it. On a task of its own: whoever asks may leave at any moment, and what is committed must run.
 pub async fn begin(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Result<Begun, Problem> {
+    begin_kept(server, caller, asking, None).await
+}
+
+/// The same, and keeps it as a response.
+pub async fn begin_kept(
+    server: &Arc<Server>,
+    caller: &Caller,
+    asking: Asking,
+    keep: Option<Kept>,
+) -> Result<Begun, Problem> {
     let (server, caller) = (server.clone(), caller.clone());
-    let begun = tokio::spawn(async move { begin_here(&server, &caller, asking).await }).await;
+    let begun = tokio::spawn(async move { begin_here(&server, &caller, asking, keep).await }).await;
     begun.unwrap_or_else(|error| {
         tracing::error!(%error, "beginning a turn broke");
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake"))
     })
 }
 
-async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Result<Begun, Problem> {
+async fn begin_here(
+    server: &Arc<Server>,
+    caller: &Caller,
+    asking: Asking,
+    keep: Option<Kept>,
+) -> Result<Begun, Problem> {
     if server.draining.is_cancelled() {
         return Err(Problem::draining());
     }
     let Asking { session, spoken: Spoken { system, history, now }, heads, unattended, digest } = asking;
     let (name, must_exist) = match &session {
-        Which::Fresh => (fresh_name(), false),
+        // Behind a response, this is what it is called if it must be another one.
+        Which::Fresh | Which::After(_) => (fresh_name(), false),
         Which::Named(name) => (name.clone(), false),
         Which::Existing(name) => (name.clone(), true),
     };
     let passing = matches!(session, Which::Fresh);
+    let after = match session {
+        Which::After(response) => Some(response),
+        Which::Fresh | Which::Named(_) | Which::Existing(_) => None,
+    };
     let patience = match (unattended, &heads.key) {
         (true, _) => Patience::Endless,
         (false, Some(_)) => Patience::AWhile,
@@ -103,7 +134,7 @@ async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Re
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
-    let (new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
+    let (mut new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
     let taken = server.store.write(move |tx| {
         if let Some(key) = &key {
             match tx.asked_before(&app, key, &digest)? {
@@ -117,6 +148,14 @@ async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Re
                 "Too many turns run at once; ask again in a moment",
                 AGAIN,
             )));
+        }
+        if let Some(response) = &after {
+            match tx.go_on_from(&app, response, &new.session)? {
+                Onward::Here(session) => new.session = session,
+                Onward::Forked => {}
+                Onward::Unfinished => return Ok(Taken::Refused(unfinished())),
+                Onward::Gone => return Ok(Taken::Refused(no_previous())),
+            }
         }
         match (tx.has_session(&new.session)?, must_exist) {
             (false, true) => return Ok(Taken::Refused(Problem::no_session())),
@@ -138,16 +177,20 @@ async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Re
         if let Some(key) = &key {
             tx.remember_key(&app, key, &digest, &new.id)?;
         }
-        Ok(Taken::Anew)
+        if let Some(Kept { previous, request }) = keep {
+            tx.keep_response(&app, &KeptResponse::new(responses::id_of(&new.id), &new, previous, request))?;
+        }
+        Ok(Taken::Anew(new.session))
     });
     let taken = taken.await;
-    if !matches!(taken, Ok(Taken::Anew)) {
+    if !matches!(taken, Ok(Taken::Anew(_))) {
         server.turns.retract(&row.id);
     }
     let (run, session) = match taken? {
-        Taken::Anew => {
-            server.turns.enqueue(&row.session, row.id.clone());
-            (row.id, row.session)
+        Taken::Anew(session) => {
+            server.turns.place(&row.id, &session);
+            server.turns.enqueue(&session, row.id.clone());
+            (row.id, session)
         }
         Taken::Before(run) => {
             let wanted = run.clone();
@@ -163,6 +206,18 @@ async fn begin_here(server: &Arc<Server>, caller: &Caller, asking: Asking) -> Re
 fn other_body() -> Problem {
     let message = "This Idempotency-Key was used for another request; use a new one for each request";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
+}
+
+fn no_previous() -> Problem {
+    let problem = Problem::wrong("previous_response_id", "There is no such response to go on from");
+    Problem { status: StatusCode::NOT_FOUND, code: "previous_response_not_found", ..problem }
+}
+
+fn unfinished() -> Problem {
+    let message =
+        "That response is not complete yet, and another one goes on from it; ask again when it has ended";
+    let problem = Problem::wrong("previous_response_id", message);
+    Problem { status: StatusCode::CONFLICT, code: "response_in_progress", ..problem }
 }
 
 /// The name of a session that nobody named.

@@ -53,7 +53,8 @@ impl Content {
         }
     }
 
-    fn from_parts(parts: Vec<Part>) -> Self {
+    /// What these parts say together.
+    pub fn from_parts(parts: Vec<Part>) -> Self {
         let texts = parts.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
             Part::ImageUrl { .. } => None,

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{Problem, Server, about, body, caller, chat, guard};
+use super::{Problem, Server, about, body, caller, chat, guard, responses};
 
 /// One thing that can be asked.
 pub struct Route {
@@ -38,6 +38,19 @@ pub fn all() -> Vec<Route> {
             "/v1/chat/completions",
             "Ask the agent, with or without a session",
             chat::complete,
+        ),
+        post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create),
+        get(
+            "response",
+            "/v1/responses/{response_id}",
+            "A response that was kept, as it is now or as a stream",
+            responses::retrieve,
+        ),
+        delete(
+            "response_delete",
+            "/v1/responses/{response_id}",
+            "Forgets a response; what was said stays in its session",
+            responses::remove,
         ),
     ]
 }
@@ -96,4 +109,14 @@ fn post<H: Handler<T, Arc<Server>>, T: 'static>(
     handler: H,
 ) -> Route {
     Route { name, method: Method::POST, path, about, open: false, handler: on(MethodFilter::POST, handler) }
+}
+
+fn delete<H: Handler<T, Arc<Server>>, T: 'static>(
+    name: &'static str,
+    path: &'static str,
+    about: &'static str,
+    handler: H,
+) -> Route {
+    let handler = on(MethodFilter::DELETE, handler);
+    Route { name, method: Method::DELETE, path, about, open: false, handler }
 }

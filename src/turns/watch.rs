@@ -128,6 +128,13 @@ impl Turns {
         }
     }
 
+    /// It was committed, in this session.
+    pub fn place(&self, id: &TurnId, session: &SessionId) {
+        if let Some(watched) = self.logs.lock().open.get_mut(id) {
+            watched.session = session.clone();
+        }
+    }
+
     /// It was not committed after all.
     pub fn retract(&self, id: &TurnId) {
         let watched = self.logs.lock().open.remove(id);
@@ -168,15 +175,19 @@ impl Turns {
         if watched.readers > 0 || watched.log.is_ended() {
             return;
         }
-        let (turns, id, session, came) = (self.clone(), id.clone(), watched.session.clone(), watched.came);
+        let (turns, id, came) = (self.clone(), id.clone(), watched.came);
         drop(inner);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep(patience) => {}
                 () = turns.draining.cancelled() => return,
             }
-            let alone = turns.logs.lock().open.get(&id).is_some_and(|watched| watched.came == came);
-            if alone && let Err(error) = turns.stop(&session, &id).await {
+            let alone = |watched: &&Watched| watched.came == came;
+            let session =
+                turns.logs.lock().open.get(&id).filter(alone).map(|watched| watched.session.clone());
+            if let Some(session) = session
+                && let Err(error) = turns.stop(&session, &id).await
+            {
                 tracing::error!(%error, turn = id.short(), "a turn that nobody reads could not be stopped");
             }
         });

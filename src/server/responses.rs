@@ -1,0 +1,160 @@
+//! `/v1/responses`: the same turns in the shape of OpenAI's newer protocol, kept to be found again and gone on from.
+//!
+//! A response is a turn, and its id is the turn's under another name. It goes on from an earlier one
+//! (`previous_response_id`) in the same session if nothing came after that there, otherwise in a session made of what
+//! was said up to it; instructions are for their own turn alone. One that is asked with `store: false` runs like any
+//! other, but nobody finds it, and nothing goes on from it.
+
+mod events;
+mod input;
+mod object;
+mod request;
+mod seen;
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde_json::{Value, json};
+
+use self::events::Events;
+use self::object::Answer;
+use self::request::{Asked, ResponsesRequest};
+use self::seen::Seen;
+use super::begin::{Asking, Begun, Kept, Which, begin_kept, fingerprint};
+use super::body::Body;
+use super::ended::Ended;
+use super::follow::Follow;
+use super::heads::{Heads, LAST_EVENT_ID};
+use super::{Caller, Problem, Server};
+use crate::session::TurnId;
+use crate::store::unix_now;
+
+/// What the id of every response begins with; then the digits of its turn.
+const PREFIX: &str = "resp_";
+
+/// `POST /v1/responses`
+pub async fn create(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    mut heads: Heads,
+    Body { bytes, value }: Body<ResponsesRequest>,
+) -> Result<Response, Problem> {
+    let Asked { spoken, echo, store, stream } = value.read(&server.settings.model)?;
+    let seen = Seen::before(heads.last_event.take().as_deref(), None);
+    let background = echo.background;
+    let session = match (&echo.previous_response_id, &echo.conversation, &heads.session) {
+        (Some(previous), _, _) => Which::After(previous.clone()),
+        (None, Some(name), _) | (None, None, Some(name)) => Which::Named(name.clone()),
+        (None, None, None) => Which::Fresh,
+    };
+    let asking = Asking {
+        session,
+        spoken,
+        heads: heads.clone(),
+        unattended: background,
+        digest: fingerprint("/v1/responses", &bytes),
+    };
+    let keep = store.then(|| Kept { previous: echo.previous_response_id.clone(), request: echo.written() });
+    let Begun { follow, session } = begin_kept(&server, &caller, asking, keep).await?;
+    let run = follow.run.clone();
+    let asked = run.clone();
+    let created = server.store.read(move |tx| tx.asked_at(&asked)).await?.unwrap_or_else(unix_now);
+    let answer = Answer { id: id_of(&run), created, store, echo };
+    let mut response = match (stream, background) {
+        (true, _) => follow.stream(Events::new(answer, &run, seen)),
+        (false, true) => Json(answer.so_far(&server, &run).await?).into_response(),
+        (false, false) => Json(answer.ended(&follow.until_the_end().await?)).into_response(),
+    };
+    heads.echo(response.headers_mut(), &session, &run.0);
+    Ok(response)
+}
+
+/// `GET /v1/responses/{response_id}`, with `?stream=true` as a stream.
+pub async fn retrieve(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let wanted = Wanted::read(query.as_deref().unwrap_or_default())?;
+    let Path(id) = path.map_err(|_| no_response())?;
+    let app = caller.app().to_owned();
+    let kept = server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(no_response)?;
+    let run = kept.turn.clone();
+    let answer = Answer::kept(kept);
+    if !wanted.stream {
+        return Ok(Json(answer.so_far(&server, &run).await?).into_response());
+    }
+    let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let seen = Seen::before(last_event, wanted.starting_after);
+    Ok(Follow::open(&server, &caller, &run, None).stream(Events::new(answer, &run, seen)))
+}
+
+/// `DELETE /v1/responses/{response_id}`
+pub async fn remove(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Path(id) = path.map_err(|_| no_response())?;
+    let (app, wanted) = (caller.app().to_owned(), id.clone());
+    match server.store.write(move |tx| tx.forget_response(&app, &wanted)).await? {
+        true => Ok(Json(json!({ "id": id, "object": "response", "deleted": true }))),
+        false => Err(no_response()),
+    }
+}
+
+/// How a response is to be shown.
+#[derive(Default)]
+struct Wanted {
+    stream: bool,
+    starting_after: Option<u64>,
+}
+
+impl Wanted {
+    /// Reads the part of the address behind the question mark. What is not known there is for others.
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut wanted = Self::default();
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match name {
+                "stream" => {
+                    wanted.stream = match value {
+                        "true" | "True" | "1" => true,
+                        "false" | "False" | "0" => false,
+                        _ => return Err(Problem::wrong("stream", "It is true or false")),
+                    }
+                }
+                "starting_after" => {
+                    let number = value.parse().map_err(|_| Problem::wrong(name, "It must be a number"))?;
+                    wanted.starting_after = Some(number);
+                }
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+impl Answer {
+    /// As it is now: whole if its turn is over.
+    async fn so_far(&self, server: &Server, run: &TurnId) -> Result<Value, Problem> {
+        Ok(match Ended::read(server, run).await? {
+            Some(ended) => self.ended(&ended),
+            None => self.running(),
+        })
+    }
+}
+
+/// What a turn is called as a response.
+pub fn id_of(run: &TurnId) -> String {
+    format!("{PREFIX}{}", run.0.rsplit('_').next().unwrap_or(&run.0))
+}
+
+fn no_response() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
+}

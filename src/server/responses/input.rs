@@ -1,0 +1,138 @@
+//! What is asked, in the forms that this protocol knows: text, or a list of messages and parts.
+
+use serde_json::Value;
+
+use super::super::Problem;
+use super::super::content::{Content, Spoken};
+use crate::agent::{Message, Part, Role};
+use crate::reply::one_line;
+
+/// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. What tools
+/// did and what was thought is left out: it means nothing without the calls.
+pub fn read_input(input: &Value) -> Result<Spoken, Problem> {
+    let items = match input {
+        Value::String(text) => {
+            let now = Content { text: text.clone(), parts: Vec::new() };
+            return asked(now).map(|now| Spoken { now, ..Spoken::default() });
+        }
+        Value::Array(items) => items,
+        Value::Null => return Err(Problem::wrong("input", "Say what is asked: text, or a list of messages")),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            return Err(Problem::wrong("input", "It must be text or a list of messages"));
+        }
+    };
+    let (mut system, mut said) = (Vec::new(), Vec::new());
+    for (index, item) in items.iter().enumerate() {
+        read_item(item, index, &mut system, &mut said)?;
+    }
+    let now = said.iter().rposition(|(role, _)| *role != Role::User).map_or(0, |last| last + 1);
+    let now = asked(join(said.split_off(now).into_iter().map(|(_, content)| content)))?;
+    let history = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
+    let history = history.filter(|message| !message.content.is_empty()).collect();
+    let system = (!system.is_empty()).then(|| system.join("\n\n"));
+    Ok(Spoken { system, history, now })
+}
+
+fn read_item(
+    item: &Value,
+    index: usize,
+    system: &mut Vec<String>,
+    said: &mut Vec<(Role, Content)>,
+) -> Result<(), Problem> {
+    let kind = match item {
+        Value::String(_) => "input_text",
+        Value::Object(item) => match item.get("type") {
+            None | Some(Value::Null) => "message",
+            Some(Value::String(kind)) => kind,
+            Some(_) => return Err(Problem::wrong(format!("input[{index}].type"), "It must be text")),
+        },
+        _ => return Err(Problem::wrong(format!("input[{index}]"), "Each item is a message or a part")),
+    };
+    match kind {
+        "message" => {
+            let at = format!("input[{index}].content");
+            let content = Content::read(item.get("content").unwrap_or(&Value::Null), &at)?;
+            match item.get("role").and_then(Value::as_str) {
+                Some("user") => said.push((Role::User, content)),
+                Some("assistant") => said.push((Role::Assistant, content)),
+                Some("system" | "developer") if content.text.trim().is_empty() => {}
+                Some("system" | "developer") => system.push(content.text),
+                Some(_) | None => {
+                    let message = "The role is one of user, assistant, system and developer";
+                    return Err(Problem::wrong(format!("input[{index}].role"), message));
+                }
+            }
+        }
+        "input_text" | "text" | "input_image" | "image_url" => {
+            let part = Value::Array(vec![item.clone()]);
+            said.push((Role::User, Content::read(&part, &format!("input[{index}]"))?));
+        }
+        "reasoning" | "function_call" | "function_call_output" => {}
+        kind => {
+            let kind = one_line(kind, 40);
+            let message = format!("Items of type {kind:?} are not supported; send messages");
+            return Err(Problem::wrong(format!("input[{index}].type"), message));
+        }
+    }
+    Ok(())
+}
+
+fn asked(now: Content) -> Result<Content, Problem> {
+    match now.is_blank() {
+        false => Ok(now),
+        true => Err(Problem::wrong("input", "The last message must be a user's, and not empty")),
+    }
+}
+
+/// What is said in several messages, as one.
+fn join(said: impl Iterator<Item = Content>) -> Content {
+    let parts = said.flat_map(|Content { text, parts }| match parts.is_empty() {
+        true => vec![Part::Text { text }],
+        false => parts,
+    });
+    Content::from_parts(parts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_people_say_at_the_end_is_asked_and_the_rest_is_history() {
+        let spoken = read_input(&json!([
+            { "role": "developer", "content": "Be brief" },
+            { "role": "user", "content": "hi" },
+            { "type": "reasoning", "id": "rs_1", "summary": [] },
+            { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Hello" }] },
+            { "role": "user", "content": "look" },
+            { "type": "input_image", "image_url": "data:image/png;base64,AA==" },
+        ]))
+        .unwrap();
+        assert_eq!(spoken.system.as_deref(), Some("Be brief"));
+        let history: Vec<_> = spoken.history.iter().map(|said| said.content.as_str()).collect();
+        assert_eq!(history, ["hi", "Hello"]);
+        assert_eq!((spoken.now.text.as_str(), spoken.now.parts.len()), ("look", 2));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (input, param) in [
+            (json!(null), "input"),
+            (json!(""), "input"),
+            (json!({}), "input"),
+            (json!([]), "input"),
+            (json!([{ "role": "assistant", "content": "hi" }]), "input"),
+            (json!([1]), "input[0]"),
+            (json!(["hi", { "type": "computer_call" }]), "input[1].type"),
+            (json!([{ "type": 7 }]), "input[0].type"),
+            (json!([{ "role": "king", "content": "hi" }]), "input[0].role"),
+            (json!([{ "role": "user", "content": [{ "type": "input_file" }] }]), "input[0].content"),
+            (json!([{ "type": "input_image", "image_url": "file:///etc/passwd" }]), "input[0]"),
+        ] {
+            let problem = read_input(&input).unwrap_err();
+            assert_eq!((problem.status.as_u16(), problem.param.as_deref()), (400, Some(param)), "{input}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `/v1/responses`.
+
+mod onward;
+mod stream;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use talaria::agent::{AgentErrorKind, TurnEnd};
+
+use crate::support::served::{Served, json};
+
+/// What is asked, with more to it.
+fn asks(text: &str, more: Value) -> Value {
+    let mut body = json!({ "model": "m", "input": text });
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+/// Asks and waits for the whole response.
+async fn ask(served: &Served, text: &str, more: Value) -> Value {
+    let answer = served.post("/v1/responses", &asks(text, more)).await;
+    assert_eq!(answer.status(), 200);
+    json(answer).await
+}
+
+async fn get(served: &Served, response: &Value) -> Value {
+    json(served.get(&format!("/v1/responses/{}", response["id"].as_str().unwrap())).await).await
+}
+
+#[tokio::test]
+async fn a_response_comes_whole_and_is_found_again() {
+    let served = Served::start().await;
+    served.agent().says(["Hel", "lo"]).uses(3, 2);
+    let body = asks("hi", json!({ "instructions": "Be brief", "metadata": { "of": "a test" } }));
+    let answer = served.post("/v1/responses", &body).await;
+    let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    assert!(answer.headers()["x-hermes-session-id"].to_str().unwrap().starts_with("api_"));
+    let answer = json(answer).await;
+    assert_eq!(answer["id"], format!("resp_{}", run.strip_prefix("run_").unwrap()));
+    assert_eq!((&answer["object"], &answer["status"]), (&json!("response"), &json!("completed")));
+    let message = &answer["output"][0];
+    assert_eq!((&message["type"], &message["role"]), (&json!("message"), &json!("assistant")));
+    let part = json!({ "type": "output_text", "text": "Hello", "annotations": [], "logprobs": [] });
+    assert_eq!(message["content"], json!([part]));
+    assert_eq!(answer["usage"]["total_tokens"], 5);
+    assert_eq!(answer["model"], "m");
+    assert_eq!(answer["instructions"], "Be brief");
+    assert_eq!(answer["metadata"], json!({ "of": "a test" }));
+    assert_eq!(get(&served, &answer).await, answer);
+    assert!(served.gateway.agent_itself().heard()[0].context.contains("Be brief"));
+}
+
+#[tokio::test]
+async fn a_deleted_response_is_as_if_it_had_never_been() {
+    let served = Served::start().await;
+    let id = ask(&served, "hi", json!({})).await["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/responses/{id}");
+    let deleted = served.request(Method::DELETE, &path).send().await.unwrap();
+    assert_eq!(json(deleted).await, json!({ "id": id, "object": "response", "deleted": true }));
+    let never = served.get("/v1/responses/resp_00000000000000000000000000000000").await;
+    let gone = served.get(&path).await;
+    assert_eq!((gone.status(), never.status()), (404.try_into().unwrap(), 404.try_into().unwrap()));
+    assert_eq!(gone.text().await.unwrap(), never.text().await.unwrap());
+    let again = served.request(Method::DELETE, &path).send().await.unwrap();
+    assert_eq!(again.status(), 404);
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_stored_is_found_by_nobody() {
+    let served = Served::start().await;
+    let answer = ask(&served, "hi", json!({ "store": false })).await;
+    assert_eq!((&answer["store"], &answer["status"]), (&json!(false), &json!("completed")));
+    let id = answer["id"].as_str().unwrap();
+    assert_eq!(served.get(&format!("/v1/responses/{id}")).await.status(), 404);
+    let body = asks("more", json!({ "previous_response_id": id }));
+    let onward = served.post("/v1/responses", &body).await;
+    assert_eq!(onward.status(), 404);
+    let error = json(onward).await["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["param"]),
+        (&json!("previous_response_not_found"), &json!("previous_response_id"))
+    );
+}
+
+#[tokio::test]
+async fn a_response_says_how_it_came_out() {
+    let served = Served::start().await;
+    served.agent().says(["Hel"]).then_ends(TurnEnd::Limit);
+    let cut = ask(&served, "hi", json!({})).await;
+    assert_eq!((&cut["status"], &cut["output"][0]["status"]), (&json!("incomplete"), &json!("incomplete")));
+    assert_eq!(cut["incomplete_details"], json!({ "reason": "max_output_tokens" }));
+    served.agent().then_fails(AgentErrorKind::Refused, "The model is away.");
+    let failed = ask(&served, "hi", json!({})).await;
+    assert_eq!((&failed["status"], &failed["output"]), (&json!("failed"), &json!([])));
+    assert_eq!(failed["error"]["code"], "server_error");
+    assert!(failed["error"]["message"].as_str().unwrap().contains("The model is away."));
+    assert_eq!(get(&served, &failed).await, failed);
+}
+
+#[tokio::test]
+async fn what_runs_in_the_background_is_looked_at_later() {
+    let served = Served::start().await;
+    let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let answer = ask(&served, "hi", json!({ "background": true })).await;
+    assert_eq!((&answer["status"], &answer["output"]), (&json!("in_progress"), &json!([])));
+    script.is_hanging().await;
+    assert_eq!(get(&served, &answer).await["status"], "in_progress");
+    script.goes_on();
+    let path = format!("/v1/responses/{}?stream=true", answer["id"].as_str().unwrap());
+    let events = served.get(&path).await.text().await.unwrap();
+    assert!(events.contains("response.completed"), "{events}");
+    assert_eq!(get(&served, &answer).await["output"][0]["content"][0]["text"], "Hello");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_named() {
+    let served = Served::start().await;
+    let long: String = "x".repeat(513);
+    for (body, param) in [
+        (json!({}), "input"),
+        (json!({ "input": [{ "type": "item_reference", "id": "msg_1" }] }), "input[0].type"),
+        (json!({ "input": "hi", "conversation": "a/b" }), "conversation"),
+        (json!({ "input": "hi", "conversation": 7 }), "conversation"),
+        (json!({ "input": "hi", "conversation": "a", "previous_response_id": "b" }), "previous_response_id"),
+        (json!({ "input": "hi", "metadata": { "a": long } }), "metadata"),
+        (json!({ "input": "hi", "store": false, "background": true }), "background"),
+    ] {
+        let answer = served.post("/v1/responses", &body).await;
+        assert_eq!(answer.status(), 400, "{body}");
+        assert_eq!(json(answer).await["error"]["param"], param, "{body}");
+    }
+    assert_eq!(served.get("/v1/responses/x?stream=perhaps").await.status(), 400);
+    assert_eq!(served.get("/v1/responses/%FF").await.status(), 404);
+    assert!(served.gateway.agent_itself().heard().is_empty());
+}
