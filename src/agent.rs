@@ -6,6 +6,7 @@
 pub mod breaker;
 pub mod fallback;
 pub mod guide;
+mod kept;
 pub mod local;
 pub mod proxy;
 
@@ -18,6 +19,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use crate::access::Grant;
 use crate::session::{AskId, SessionId, TurnId};
 use crate::words::{Phrase, Text};
+pub use kept::Kept;
 
 /// Something that turns a prompt into turn events.
 pub trait Agent: Send + Sync {
@@ -40,6 +42,24 @@ pub trait Agent: Send + Sync {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
 
+    /// A person stopped the turn while none of its tries was under way, and an earlier one may still run somewhere.
+    /// Must not wait; best effort.
+    fn let_go(&self, _turn: &Turn) {}
+
+    /// Whether an answer that is lost with this process may be found by the next, as far as is known now: see
+    /// [`recover`](Self::recover).
+    fn may_recover(&self) -> bool {
+        false
+    }
+
+    /// Looks for the answer to a turn that may have run and must not run again: its connection broke, or the process
+    /// that read it. Called once the engine has nothing better to do than to say so. `None` if there is any doubt
+    /// whose answer it is. Must run nothing, and end by itself or when it is dropped; `out` is for saying what is
+    /// waited for.
+    fn recover<'a>(&'a self, _lost: Lost<'a>, _out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
     /// Whether it would answer now. Called before a turn is risked on an agent that was away; must be quick
     /// and start nothing. One that cannot tell says yes: the turn finds out.
     fn reachable(&self) -> BoxFuture<'_, bool> {
@@ -55,8 +75,25 @@ pub trait Out: Send + Sync {
 
     /// Asks the people of the turn's place whether the agent may do something, and waits for the answer. No
     /// answer in time, a stop, the end of the process and every failure are [`Choice::Deny`]. Dropping
-    /// the future takes the question back. An agent that gets anything but `Allow` must not act.
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice>;
+    /// the future takes the question back; it may be kept over several tries of a turn. An agent that gets
+    /// anything but `Allow` must not act.
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice>;
+
+    /// Says what the whole text is, where that is not what was told piece by piece: this is what stays. Only for the
+    /// end of an answer.
+    fn whole(&self, _text: &str) {}
+}
+
+/// A turn whose answer was lost on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost<'a> {
+    /// The turn.
+    pub turn: &'a Turn,
+    /// The request that was sent, or may have been.
+    pub prepared: &'a Prepared,
+    /// How often the same was asked in its session before, and answered. Nothing of which this is not known is looked
+    /// for.
+    pub before: usize,
 }
 
 /// Something an agent may do only if a person allows it. All of it is the agent's word: it is shown, and
@@ -143,6 +180,8 @@ pub struct Turn {
     pub memory: Option<String>,
     /// How many relays it has come through.
     pub hops: u32,
+    /// What the agent keeps between two tries.
+    pub kept: Kept,
 }
 
 /// A part of what a program asks, in the form of the chat-completions protocol.

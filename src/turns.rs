@@ -17,6 +17,7 @@ mod judge;
 mod keeping;
 pub mod log;
 mod permitted;
+mod recovering;
 mod run;
 mod sink;
 mod told;

@@ -13,8 +13,8 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::breaker::{Breaker, Route};
 use super::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Out, Prepared, SharedAgent, StandIn,
-    Turn, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Lost, Out, Prepared, SharedAgent,
+    StandIn, Turn, TurnEnd, TurnEvent,
 };
 
 /// An agent that names a longer wait than this is as good as away; for any other it is waited.
@@ -143,6 +143,22 @@ impl Agent for Fallback {
             false => Box::pin(self.run_first(turn, prepared, out, stop)),
         }
     }
+
+    fn let_go(&self, turn: &Turn) {
+        // Whoever stands in keeps nothing that runs alone.
+        self.first.let_go(turn);
+    }
+
+    fn may_recover(&self) -> bool {
+        self.first.may_recover()
+    }
+
+    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+        match lost.prepared.stand_in {
+            true => self.second.recover(lost, out),
+            false => self.first.recover(lost, out),
+        }
+    }
 }
 
 /// Whether nothing ran and the agent does not come back in a moment.
@@ -184,9 +200,13 @@ impl Out for Listening<'_> {
         self.out.emit(event);
     }
 
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice> {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice> {
         self.hear();
         self.out.ask(ask)
+    }
+
+    fn whole(&self, text: &str) {
+        self.out.whole(text);
     }
 }
 
@@ -226,7 +246,7 @@ mod tests {
     impl Out for Nowhere {
         fn emit(&self, _event: TurnEvent<'_>) {}
 
-        fn ask(&self, _ask: Ask) -> BoxFuture<'_, Choice> {
+        fn ask(&self, _ask: Ask) -> BoxFuture<'static, Choice> {
             Box::pin(async { Choice::Deny })
         }
     }
@@ -249,6 +269,7 @@ mod tests {
             elsewhere: false,
             memory: None,
             hops: 0,
+            kept: crate::agent::Kept::default(),
         };
         let prepared = Prepared { stand_in, ..Prepared::default() };
         let end = fallback.run_turn(&turn, &prepared, &Nowhere, CancellationToken::new()).await;

@@ -64,7 +64,8 @@ impl Agent for Local {
                 Ok(Err(error)) => return Err(fault::request(WHO, &error.without_url())),
                 Err(_) => return Err(fault::broken(Text::BrokeModelSilent)),
             };
-            let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: false };
+            let reader =
+                Reader { who: WHO, timeouts: &self.config.timeouts, numbered: false, asides: &|_| {} };
             reader.read(response, out, &stop).await
         })
     }

@@ -4,25 +4,40 @@
 //! is asked once and again after each lost connection, never guessed. Only an upstream that announces
 //! idempotency has its turns repeated.
 
+mod abilities;
+mod desk;
+mod lost;
+mod runs;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use serde::Deserialize;
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Out, Prepared, Turn, TurnEnd};
-use crate::config::{ProxyConfig, Upstream};
+use super::{Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Turn, TurnEnd};
+use crate::config::ProxyConfig;
 use crate::openai::read::Reader;
+use crate::openai::wire::Approval;
 use crate::openai::{client, fault, wire};
+use crate::rarely::rarely;
+use crate::session::this_process;
 use crate::testing::failpoint;
 use crate::words::Text;
+use abilities::Known;
+use desk::Desk;
+use runs::{Run, Runs};
 
 /// How people know it.
 const WHO: Text = Text::WhoProxy;
 
-/// Counts the relays that a request has come through, so that one that is pointed at itself ends.
+/// Counts the relays that a request has come through, so that a circle of them ends.
 const HOPS: &str = "x-talaria-hops";
+
+/// Which process asks. One that is pointed at itself must notice at once: the turn would wait for itself, behind itself
+/// in the line of its session.
+const VIA: &str = "x-talaria-via";
 
 /// How long the question what it can do may take, and the request to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
@@ -31,46 +46,11 @@ const QUESTION: Duration = Duration::from_secs(10);
 /// stands ready.
 const REACHABLE: Duration = Duration::from_secs(5);
 
-/// The largest answer to that question that is read.
-const ANSWER: usize = 256 * 1024;
-
 /// The proxy agent.
 pub struct Proxy {
     config: ProxyConfig,
     client: reqwest::Client,
     known: Mutex<Known>,
-}
-
-/// What the upstream said it can do.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    /// `None` until it was asked, and again after each lost connection.
-    current: Option<Abilities>,
-    /// The last answer there was, for what cannot wait for the next.
-    last: Option<Abilities>,
-}
-
-/// What an upstream can do, as far as we care.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Abilities {
-    /// The same key and bytes never run twice.
-    idempotent: bool,
-    /// It keeps history of its own under the session header.
-    sessions: bool,
-    /// It answered the question at all, so it knows the usual options.
-    answered: bool,
-}
-
-#[derive(Deserialize)]
-struct CapabilitiesAnswer {
-    features: Features,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Features {
-    idempotency: Option<serde_json::Value>,
-    session_continuity_header: Option<serde_json::Value>,
 }
 
 impl Proxy {
@@ -79,76 +59,6 @@ impl Proxy {
         let client =
             client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
         Ok(Self { config, client, known: Mutex::default() })
-    }
-
-    async fn abilities(&self) -> Result<Abilities, AgentError> {
-        match self.config.upstream {
-            Upstream::Plain => return Ok(Abilities::default()),
-            Upstream::Talaria => return Ok(Abilities { idempotent: true, sessions: true, answered: true }),
-            Upstream::Auto => {}
-        }
-        if let Some(known) = self.known().current {
-            return Ok(known);
-        }
-        let asked = self.ask().await?;
-        tracing::info!(
-            idempotent = asked.idempotent,
-            sessions = asked.sessions,
-            "the upstream said what it can do"
-        );
-        *self.known() = Known { current: Some(asked), last: Some(asked) };
-        Ok(asked)
-    }
-
-    async fn ask(&self) -> Result<Abilities, AgentError> {
-        // Never longer than an answer itself may take to begin.
-        let patience = QUESTION.min(self.config.timeouts.first_byte);
-        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
-        let mut response = request.send().await.map_err(|error| match fault::request(WHO, &error) {
-            // The question itself runs nothing, whatever became of it.
-            AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
-                AgentError { kind: AgentErrorKind::NothingRan { after }, words }
-            }
-            error => error,
-        })?;
-        let status = response.status();
-        if !status.is_success() {
-            return match fault::status(WHO, status, response.headers(), "") {
-                // It did not get to answering; a server that only starts up must not be taken for a plain one.
-                AgentError { kind: AgentErrorKind::Unknown { after }, words }
-                    if status.as_u16() != 500 && status.as_u16() != 501 =>
-                {
-                    Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
-                }
-                busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
-                // One that does not know the question, or does not trust us, cannot do more than answer.
-                _ => Ok(Abilities::default()),
-            };
-        }
-        let mut body = Vec::new();
-        loop {
-            match response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER => body.extend_from_slice(&chunk),
-                Ok(Some(_)) => return Ok(Abilities::default()),
-                Ok(None) => break,
-                Err(error) => {
-                    let AgentError { words, .. } = fault::request(WHO, &error.without_url());
-                    return Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, words));
-                }
-            }
-        }
-        let Ok(answer) = serde_json::from_slice::<CapabilitiesAnswer>(&body) else {
-            return Ok(Abilities::default());
-        };
-        let on = |feature: &Option<serde_json::Value>| match feature {
-            None | Some(serde_json::Value::Null | serde_json::Value::Bool(false)) => false,
-            Some(_) => true,
-        };
-        Ok(Abilities {
-            idempotent: on(&answer.features.idempotency),
-            sessions: on(&answer.features.session_continuity_header),
-            answered: true,
-        })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -177,7 +87,8 @@ impl Proxy {
         };
         client::label(&mut headers, "idempotency-key", Some(&key));
         client::label(&mut headers, "x-hermes-session-key", turn.memory.as_deref());
-        client::label(&mut headers, HOPS, Some(&(turn.hops + 1).to_string()));
+        client::label(&mut headers, HOPS, Some(&turn.hops.saturating_add(1).to_string()));
+        client::label(&mut headers, VIA, Some(this_process()));
         if self.config.identity {
             let origin = &turn.origin;
             for (name, text) in [
@@ -222,10 +133,15 @@ impl Proxy {
             .headers(self.headers(turn))
             .body(prepared.request.clone());
         // Boxed: what sends a request is large, and gone when the stream begins.
-        let sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
+        let mut sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
         let sent = tokio::select! {
-            sent = sending => sent,
-            () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+            sent = &mut sending => sent,
+            () = stop.cancelled() => {
+                if prepared.resumable {
+                    self.runs().stop_when_begun(async move { sending.await.ok()?.ok() });
+                }
+                return Ok(TurnEnd::Stopped);
+            }
         };
         let response = match sent {
             Ok(Ok(response)) => response,
@@ -236,27 +152,44 @@ impl Proxy {
             Err(_) => return Err(fault::broken(Text::BrokeServerSilent)),
         };
         failpoint("proxy.answered");
-        let run =
-            response.headers().get("x-hermes-run-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let reader = Reader { who: WHO, timeouts: &self.config.timeouts, numbered: prepared.resumable };
-        let end = reader.read(response, out, stop).await;
-        if matches!(end, Ok(TurnEnd::Stopped)) && prepared.resumable {
-            self.stop_run(run.as_deref());
+        self.read(response, turn, prepared, out, stop).await
+    }
+
+    /// Reads the answer, and asks people meanwhile what the upstream asks.
+    async fn read(
+        &self,
+        response: Response,
+        turn: &Turn,
+        prepared: &Prepared,
+        out: &dyn Out,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let desk = turn.kept.get_or(Desk::default);
+        desk.begun(Run::of(&response));
+        let asides = |approval: Approval<'_>| desk.hear(approval, turn.attempt, &self.runs(), out);
+        let reader = Reader {
+            who: WHO,
+            timeouts: &self.config.timeouts,
+            numbered: prepared.resumable,
+            asides: &asides,
+        };
+        // Most turns ask nothing, so this must cost nothing.
+        let mut attending = rarely(desk.attend(out));
+        let end = tokio::select! {
+            biased;
+            end = reader.read(response, out, stop) => end,
+            never = &mut attending => match never {},
+        };
+        match &end {
+            Ok(TurnEnd::Stopped) if prepared.resumable => self.let_go(turn),
+            Ok(_) => desk.ended(),
+            Err(_) => {}
         }
         end
     }
 
-    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
-    /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
-    fn stop_run(&self, run: Option<&str>) {
-        let plain = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        let Some(run) = run.filter(plain) else { return };
-        let request = self.client.post(self.url(&format!("/v1/runs/{run}/stop"))).headers(self.key());
-        tokio::spawn(async move {
-            if let Err(error) = request.timeout(QUESTION).send().await {
-                tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
-            }
-        });
+    fn runs(&self) -> Runs {
+        Runs { client: self.client.clone(), url: self.url(""), key: self.key() }
     }
 }
 
@@ -290,6 +223,23 @@ impl Agent for Proxy {
             }
             end
         })
+    }
+
+    fn let_go(&self, turn: &Turn) {
+        if let Some(desk) = turn.kept.get::<Desk>()
+            && let Some(run) = desk.run()
+        {
+            desk.ended();
+            self.runs().stop(&run);
+        }
+    }
+
+    fn may_recover(&self) -> bool {
+        self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
+    }
+
+    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+        Box::pin(self.look_for(lost, out))
     }
 
     fn reachable(&self) -> BoxFuture<'_, bool> {

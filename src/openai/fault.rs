@@ -73,7 +73,7 @@ pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) ->
     let kind = match status.as_u16() {
         429 | 503 => AgentErrorKind::Busy { after },
         // It failed, or somebody in between gave up: the turn may have run.
-        408 | 500..=599 => AgentErrorKind::Unknown { after },
+        408 | 500..=507 | 509..=599 => AgentErrorKind::Unknown { after },
         _ => AgentErrorKind::Refused,
     };
     let reason = match status.as_u16() {
@@ -87,6 +87,7 @@ pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) ->
         503 => Text::WhyUnavailable,
         408 => Text::WhyTired,
         502 | 504 => Text::WhyNobodyBehind,
+        508 => Text::WhyCircle,
         300..=399 => Text::WhyRedirects,
         500..=599 => Text::WhyFailed,
         _ => Text::WhyRefused,
@@ -112,6 +113,8 @@ pub fn reported(error: Option<&ErrorBody<'_>>) -> AgentError {
         Text::BrokeTooLong
     } else if label.contains("rate_limit") || label.contains("429") {
         Text::BrokeBusy
+    } else if label.contains("interrupted") {
+        Text::BrokeRestarted
     } else if label.contains("quota") || label.contains("billing") {
         Text::BrokeUsedUp
     } else {
@@ -152,6 +155,13 @@ mod tests {
         for code in [408, 500, 502, 504, 529] {
             assert!(matches!(of(code, None, "").kind, AgentErrorKind::Unknown { .. }), "{code}");
         }
+    }
+
+    #[test]
+    fn a_relay_that_leads_back_to_itself_is_not_asked_again() {
+        let error = of(508, None, "");
+        assert_eq!(error.kind, AgentErrorKind::Refused);
+        assert!(error.words.to_string().contains("GATEWAY_PROXY_URL"), "{}", error.words);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A stream is whole only if it says so: by `[DONE]`, after which nothing is waited for, or by a
 //! finish reason before the connection closes. Anything else is broken off, however much text came.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use talaria_platform::CancellationToken;
 use tokio::time::Instant;
 
 use super::fault;
-use super::sse::{Event, Parser};
-use super::wire::{Chunks, DONE, TOOL_PROGRESS, ToolProgress};
+use super::sse::{Event, LIMIT, Parser};
+use super::wire::{
+    APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval, Chunks, DONE, TOOL_PROGRESS, ToolProgress,
+};
 use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
 use crate::rarely::rarely;
@@ -35,6 +38,9 @@ const MIB: usize = 1024 * 1024;
 /// other event may have, so only for those.
 const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
 
+/// An event with the whole text of an answer: the most that a turn may have, twice over for what JSON escapes.
+const WHOLE: usize = 32 * MIB;
+
 /// Who is read from, and how.
 pub struct Reader<'a> {
     /// What the other end is called in front of people.
@@ -43,6 +49,8 @@ pub struct Reader<'a> {
     pub timeouts: &'a Timeouts,
     /// Events may carry numbers of their own: one that came before is left out, a gap is a broken stream.
     pub numbered: bool,
+    /// Hears what is said about questions that a person must answer.
+    pub asides: &'a (dyn Fn(Approval<'_>) + Send + Sync),
 }
 
 /// How the stream stands.
@@ -54,6 +62,8 @@ struct Progress {
     chunks: Chunks,
     /// Events that were no JSON; said once in the log.
     garbage: u32,
+    /// The text that came, as far as it takes to tell it from another.
+    heard: Heard,
 }
 
 impl Reader<'_> {
@@ -97,7 +107,9 @@ impl Reader<'_> {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let mut parser = Parser::default().with_files(WITH_FILE);
+        // One that can be resumed repeats the whole text at its end, and a turn may be long.
+        let line = if self.numbered { WHOLE } else { LIMIT };
+        let mut parser = Parser::new(line).with_files(WITH_FILE);
         let mut progress = Progress::default();
         let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
         let mut stopped = rarely(stop.cancelled());
@@ -182,6 +194,12 @@ impl Reader<'_> {
         if data == DONE {
             return ControlFlow::Break(progress.finish.take().unwrap_or(Ok(TurnEnd::Done)));
         }
+        if event.event == APPROVAL_REQUEST || event.event == APPROVAL_RESPONDED {
+            if let Some(approval) = Approval::parse(event.event, &data) {
+                (self.asides)(approval);
+            }
+            return ControlFlow::Continue(());
+        }
         if event.event == TOOL_PROGRESS {
             if let Ok(tool) = ToolProgress::parse(&data) {
                 out.emit(TurnEvent::Step(step(&tool)));
@@ -202,7 +220,13 @@ impl Reader<'_> {
             out.emit(TurnEvent::Thought(thought));
         }
         if let Some(text) = chunk.text() {
+            progress.heard.push(text);
             out.emit(TurnEvent::Text(text));
+        }
+        // A stream may have had holes; what the server says at its end is what it keeps.
+        if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
+            tracing::info!("the answer at the end of the stream is not the one that came in pieces");
+            out.whole(whole);
         }
         if let Some(usage) = chunk.usage {
             out.emit(TurnEvent::Usage(usage.into()));
@@ -211,6 +235,10 @@ impl Reader<'_> {
             // An error object says more than any finish reason beside it.
             _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref()))),
             Some("error") => Some(Err(fault::reported(None))),
+            // We did not, or we would not read.
+            Some(_) if chunk.is_cancelled() => {
+                Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeStopped)))
+            }
             Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeFiltered)))
@@ -225,6 +253,27 @@ impl Reader<'_> {
             progress.finish = Some(finish);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// A text of which only its length and a hash are kept.
+#[derive(Default)]
+struct Heard {
+    bytes: usize,
+    hash: DefaultHasher,
+}
+
+impl Heard {
+    fn push(&mut self, text: &str) {
+        self.bytes += text.len();
+        // Not by `Hash`, which would tell the same text in other pieces apart.
+        self.hash.write(text.as_bytes());
+    }
+
+    fn is(&self, text: &str) -> bool {
+        let mut other = Self::default();
+        other.push(text);
+        self.bytes == other.bytes && self.hash.finish() == other.hash.finish()
     }
 }
 

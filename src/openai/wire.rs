@@ -5,6 +5,7 @@
 //! Only what is no JSON object at all is refused. Text is borrowed from the input wherever it has
 //! no escapes, because this runs for every few characters of every answer.
 
+mod approval;
 mod lenient;
 mod repeat;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval};
 pub use repeat::Chunks;
 
 use crate::agent;
@@ -135,6 +137,20 @@ pub struct Chunk<'a> {
     /// What went wrong after the stream had begun.
     #[serde(borrow, default, deserialize_with = "lenient::error")]
     pub error: Option<ErrorBody<'a>>,
+    /// What our own server says at the end.
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    pub hermes: Option<Hermes<'a>>,
+}
+
+/// What our own server says of a turn's end.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct Hermes<'a> {
+    /// The whole text.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub text: Option<Cow<'a, str>>,
+    /// `completed`, `failed` or `cancelled`.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub status: Option<Cow<'a, str>>,
 }
 
 impl<'a> Chunk<'a> {
@@ -157,6 +173,17 @@ impl<'a> Chunk<'a> {
     /// Why the answer ends here, if it does: `stop`, `length`, `error` and others.
     pub fn finish_reason(&self) -> Option<&str> {
         given(&self.choice.as_ref()?.finish_reason)
+    }
+
+    /// The whole text of an answer that is complete, if the server repeats it at the end.
+    pub fn whole(&self) -> Option<&str> {
+        let hermes = self.hermes.as_ref()?;
+        hermes.text.as_deref().filter(|_| hermes.status.as_deref() == Some("completed"))
+    }
+
+    /// Whether the server says that the turn was stopped there.
+    pub fn is_cancelled(&self) -> bool {
+        self.hermes.as_ref().is_some_and(|hermes| hermes.status.as_deref() == Some("cancelled"))
     }
 
     fn delta(&self) -> Option<&Delta<'a>> {

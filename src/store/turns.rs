@@ -421,6 +421,21 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// How often the words of a turn were asked in its session before, and answered. `None` if that cannot be said: the
+    /// same was asked and nobody knows what became of it, or what was asked is forgotten.
+    pub fn answered_before(&self, turn: &TurnRow) -> Result<Option<usize>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state <> 'done') FROM turns
+             WHERE session = ?1 AND id <> ?2 AND (prompt = ?3 OR prompt = '')
+                 AND seq < (SELECT seq FROM turns WHERE id = ?2)",
+        )?;
+        let counted = query.query_row(params![turn.session.0, turn.id.0, turn.prompt], |row| {
+            Ok((row.get::<_, usize>(0)?, row.get::<_, usize>(1)?))
+        });
+        let (answered, unclear) = counted?;
+        Ok((unclear == 0).then_some(answered))
+    }
+
     /// The stored end of a turn, without what was said and parts.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
         let mut query = self.conn.prepare_cached(

@@ -83,9 +83,9 @@ impl Asks {
     }
 
     /// Asks, and waits.
-    async fn ask(self: &Arc<Self>, turn: &TurnRow, stop: &CancellationToken, ask: Ask) -> Choice {
+    async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> Choice {
         let (reply, choice) = oneshot::channel();
-        let asking = Asking { asks: self.clone(), turn: turn.clone(), stop: stop.clone() };
+        let asking = Asking { asks: self.clone(), turn, stop: stop.clone() };
         self.tasks.spawn(asking.run(ask, reply));
         let choice = choice.await.unwrap_or(Choice::Deny);
         // The last look: nothing is waited for between this and the agent.
@@ -126,7 +126,11 @@ impl Out for Voice<'_> {
         self.sink.emit(event);
     }
 
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Choice> {
-        Box::pin(self.asks.ask(self.turn, self.stop, ask))
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice> {
+        Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
+    }
+
+    fn whole(&self, text: &str) {
+        self.sink.whole(text);
     }
 }

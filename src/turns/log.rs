@@ -66,6 +66,8 @@ struct Inner {
     shown: usize,
     /// Somebody asked to stop the turn.
     hushed: bool,
+    /// What the text is after all, if it is not what was told.
+    settled: Option<String>,
 }
 
 enum Entry {
@@ -222,6 +224,22 @@ impl TurnLog {
         if full { Err(Full) } else { Ok(()) }
     }
 
+    /// Says what the text is, with the files that are in it. Where it goes on with what was told, readers get the rest;
+    /// otherwise only the end says so, because what they have read cannot be taken back.
+    pub fn settle(&self, text: String, files: Vec<Enclosed>, more_files: usize) -> Result<(), Full> {
+        let mut inner = self.lock();
+        if text.len() > self.cap {
+            return Err(Full);
+        }
+        (inner.files, inner.more_files) = (files, more_files);
+        let Some(rest) = text.strip_prefix(&inner.text).map(str::to_owned) else {
+            inner.settled = Some(text);
+            return Ok(());
+        };
+        drop(inner);
+        if rest.is_empty() { Ok(()) } else { self.append(TurnEvent::Text(&rest)) }
+    }
+
     /// Keeps a file for the end; the text names it.
     pub fn enclose(&self, file: Enclosed) {
         let mut inner = self.lock();
@@ -360,8 +378,10 @@ impl TurnLog {
     /// the text may be long.
     pub fn take_summary(&self) -> Summary {
         let mut inner = self.lock();
+        let settled = inner.settled.take();
+        let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
         Summary {
-            text: if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) },
+            text: settled.unwrap_or_else(told),
             records: mem::take(&mut inner.records),
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),

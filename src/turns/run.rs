@@ -9,7 +9,7 @@ use super::permitted::permitted;
 use super::sink::Sink;
 use super::watch::Logs;
 use super::{Running, Turns, keeping, told};
-use crate::agent::{Attempt, Message, Origin, Prepared, Turn};
+use crate::agent::{Attempt, Kept, Message, Origin, Prepared, Turn};
 use crate::reply::Outcome;
 use crate::session::TurnId;
 use crate::store::{self, Session, State, TurnRow};
@@ -174,12 +174,21 @@ impl Turns {
             let about = self.agent_of(row).about();
             prepared.resumable && if prepared.stand_in { about.stand_in.is_some() } else { about.resume }
         };
-        if resumed && !self.prepared_of(row).as_ref().is_some_and(repeats) {
-            return Ok(Drive::Over(Outcome::Interrupted));
-        }
+        let stored = self.prepared_of(row);
+        let lost = resumed && !stored.as_ref().is_some_and(repeats);
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         let sink = Sink::new(log);
+        if lost {
+            return match stored {
+                Some(stored) if !stored.resumable && self.agent_of(row).about().resume => {
+                    let looking = self.recover_or(row, &turn, &stored, &sink, running, Outcome::Interrupted);
+                    Box::pin(looking).await
+                }
+                // Whoever it was made for is not there any more, or keeps nothing.
+                Some(_) | None => Ok(Drive::Over(Outcome::Interrupted)),
+            };
+        }
         // Also where a request is there: it may have to be made ready anew.
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
@@ -217,6 +226,7 @@ impl Turns {
             elsewhere: false,
             memory: brought.and_then(|brought| brought.memory.clone()),
             hops: brought.map_or(0, |brought| brought.hops),
+            kept: Kept::default(),
         }
     }
 

@@ -57,6 +57,30 @@ impl<'a> Sink<'a> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).reached = 0;
     }
 
+    /// What the whole text is, whatever came of it so far.
+    pub fn whole(&self, text: &str) {
+        let (mut thoughts, mut files) = (ThinkFilter::default(), FileFilter::default());
+        let (mut whole, mut enclosed, mut more) = (String::new(), Vec::new(), 0);
+        let mut keep = |piece: Piece<'_>| match piece {
+            Piece::Text(text) => whole.push_str(text),
+            Piece::File(file) => enclosed.push(file),
+            Piece::More => more += 1,
+        };
+        let mut take = |part: Part<'_>| match part {
+            Part::Text(text) if self.verbatim => keep(Piece::Text(text)),
+            Part::Text(text) => files.push(text, &mut keep),
+            Part::Thought(_) => {}
+        };
+        thoughts.push(text, &mut take);
+        thoughts.finish(&mut take);
+        files.finish(&mut keep);
+        // What might still have become a tag, or a file, is in it.
+        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Inner::default();
+        if self.log.settle(whole, enclosed, more).is_err() {
+            self.full.cancel();
+        }
+    }
+
     /// How what is attached to the question is remembered.
     pub fn attached(&self, lines: String) {
         self.log.attached(lines);
@@ -114,6 +138,29 @@ mod tests {
         }
         sink.finish();
         assert_eq!(log.take_summary().text, "Hello, world!");
+    }
+
+    #[test]
+    fn the_whole_text_counts_where_it_is_another_than_its_pieces() {
+        for (pieces, whole, stays) in [
+            ("Hello, wor", "Hello, world!", "Hello, world!"),
+            ("Let me look. <thi", "It is 42.", "It is 42."),
+            ("same", "same", "same"),
+            ("", "<think>secret</think>\n\nopen ![a](data:image/png;base64,iVBORw0KGgo=)", "open 📎 a.png"),
+        ] {
+            let log = TurnLog::new(1000);
+            let sink = Sink::new(&log);
+            sink.emit(TurnEvent::Text(pieces));
+            sink.whole(whole);
+            sink.finish();
+            let summary = log.take_summary();
+            assert_eq!(summary.text, stays);
+            assert_eq!(summary.files.len(), usize::from(whole.contains("data:")));
+        }
+        let log = TurnLog::new(1000);
+        let sink = Sink::new(&log);
+        sink.whole(&"x".repeat(1001));
+        assert!(sink.full.is_cancelled());
     }
 
     #[test]

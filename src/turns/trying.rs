@@ -58,6 +58,21 @@ impl Turns {
                 elsewhere: turn.elsewhere,
             };
             match judge(end, facts) {
+                // The process ends: the next one looks for the answer.
+                Verdict::Over(Outcome::Interrupted)
+                    if prepared.as_ref().is_some_and(|prepared| !prepared.stand_in)
+                        && self.agent_of(row).may_recover() =>
+                {
+                    return Ok(Drive::Suspended);
+                }
+                Verdict::Over(outcome @ Outcome::Unknown { .. }) => {
+                    return match &prepared {
+                        Some(prepared) => {
+                            Box::pin(self.recover_or(row, &turn, prepared, sink, running, outcome)).await
+                        }
+                        None => Ok(Drive::Over(outcome)),
+                    };
+                }
                 Verdict::Over(outcome) => return Ok(Drive::Over(outcome)),
                 Verdict::Suspend => return Ok(Drive::Suspended),
                 Verdict::Later => {
@@ -89,6 +104,9 @@ impl Turns {
                         return Ok(Drive::Over(again.give_up()));
                     }
                     if let Some(drive) = Box::pin(self.pause(&again, pause, &until, sink, running)).await {
+                        if let Drive::Over(_) = drive {
+                            self.agent_of(row).let_go(&turn);
+                        }
                         return Ok(drive);
                     }
                 }

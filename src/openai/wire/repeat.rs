@@ -48,8 +48,12 @@ impl Chunks {
 
 /// What surrounds the text of a chunk that has nothing but text.
 fn frame<'a>(data: &'a str, chunk: &Chunk<'a>) -> Option<(&'a str, &'a str)> {
-    let Chunk { choice: Some(Choice { delta: Some(delta), finish_reason: None }), usage: None, error: None } =
-        chunk
+    let Chunk {
+        choice: Some(Choice { delta: Some(delta), finish_reason: None }),
+        usage: None,
+        error: None,
+        hermes: None,
+    } = chunk
     else {
         return None;
     };

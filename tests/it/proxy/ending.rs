@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::proxy::Proxy;
-use talaria::agent::{Agent as _, Ask, Attempt, Choice, Origin, Out, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{Agent as _, Ask, Attempt, Choice, Kept, Origin, Out, Turn, TurnEnd, TurnEvent};
 use talaria::config::{AgentChoice, Config, Sources};
 use talaria::session::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -123,6 +123,7 @@ fn turn() -> Turn {
         elsewhere: false,
         memory: None,
         hops: 0,
+        kept: Kept::default(),
     }
 }
 
@@ -141,7 +142,7 @@ impl Out for Heard {
         }
     }
 
-    fn ask(&self, _ask: Ask) -> BoxFuture<'_, Choice> {
+    fn ask(&self, _ask: Ask) -> BoxFuture<'static, Choice> {
         Box::pin(async { Choice::Deny })
     }
 }

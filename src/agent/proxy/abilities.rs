@@ -1,0 +1,195 @@
+//! What the upstream can do: asked once and again after each lost connection, never guessed.
+//!
+//! Whatever its answer looks like, it is no reason to fail: what it does not say in a way that we understand, it
+//! cannot do.
+
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Proxy, QUESTION, WHO};
+use crate::agent::{AgentError, AgentErrorKind};
+use crate::config::Upstream;
+use crate::openai::fault;
+
+/// The largest answer to that question that is read.
+const ANSWER: usize = 256 * 1024;
+
+/// What the upstream said it can do.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known {
+    /// `None` until it was asked, and again after each lost connection.
+    pub current: Option<Abilities>,
+    /// The last answer there was, for what cannot wait for the next.
+    pub last: Option<Abilities>,
+}
+
+/// What an upstream can do, as far as we care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// The same key and bytes never run twice.
+    pub idempotent: bool,
+    /// It keeps history of its own under the session header.
+    pub sessions: bool,
+    /// What was said in a session can be read there.
+    pub transcripts: bool,
+    /// It asks in its streams for what a person must allow. Only for the log: whatever it asks is heard.
+    pub approvals: bool,
+    /// It answered the question at all, so it knows the usual options.
+    pub answered: bool,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    features: Features,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Features {
+    idempotency: Option<Value>,
+    resumable_runs: Option<Value>,
+    session_continuity_header: Option<Value>,
+    session_resources: Option<Value>,
+    approvals: Option<Value>,
+}
+
+impl Abilities {
+    /// A server like ours, where the configuration says so.
+    const OURS: Self =
+        Self { idempotent: true, sessions: true, transcripts: true, approvals: true, answered: true };
+
+    fn read(body: &[u8]) -> Self {
+        let Ok(Answer { features }) = serde_json::from_slice(body) else { return Self::default() };
+        let on = |feature: &Option<Value>| match feature {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(_) => true,
+        };
+        // A run that cannot be resumed is not made good by a key: its stream would be lost. One that does not
+        // speak of that means the streams too.
+        let resumes = features.resumable_runs.is_none() || on(&features.resumable_runs);
+        Self {
+            idempotent: on(&features.idempotency) && resumes,
+            sessions: on(&features.session_continuity_header),
+            transcripts: on(&features.session_resources),
+            approvals: on(&features.approvals),
+            answered: true,
+        }
+    }
+}
+
+impl Proxy {
+    /// What the upstream can do; asked if that is not known.
+    pub(super) async fn abilities(&self) -> Result<Abilities, AgentError> {
+        match self.config.upstream {
+            Upstream::Plain => return Ok(Abilities::default()),
+            Upstream::Talaria => return Ok(Abilities::OURS),
+            Upstream::Auto => {}
+        }
+        if let Some(known) = self.known().current {
+            return Ok(known);
+        }
+        let asked = self.ask().await?;
+        tracing::info!(
+            idempotent = asked.idempotent,
+            sessions = asked.sessions,
+            transcripts = asked.transcripts,
+            approvals = asked.approvals,
+            "the upstream said what it can do"
+        );
+        *self.known() = Known { current: Some(asked), last: Some(asked) };
+        Ok(asked)
+    }
+
+    async fn ask(&self) -> Result<Abilities, AgentError> {
+        // Never longer than an answer itself may take to begin.
+        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
+        let response = request.send().await.map_err(|error| match fault::request(WHO, &error) {
+            // The question itself runs nothing, whatever became of it.
+            AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
+                AgentError { kind: AgentErrorKind::NothingRan { after }, words }
+            }
+            error => error,
+        })?;
+        let status = response.status();
+        if !status.is_success() {
+            return match fault::status(WHO, status, response.headers(), "") {
+                // It did not get to answering; a server that only starts up must not be taken for a plain one.
+                AgentError { kind: AgentErrorKind::Unknown { after }, words }
+                    if status.as_u16() != 500 && status.as_u16() != 501 =>
+                {
+                    Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
+                }
+                busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
+                // One that does not know the question, or does not trust us, cannot do more than answer.
+                _ => Ok(Abilities::default()),
+            };
+        }
+        match body(response, ANSWER).await {
+            Ok(Some(body)) => Ok(Abilities::read(&body)),
+            Ok(None) => Ok(Abilities::default()),
+            Err(error) => {
+                let AgentError { words, .. } = fault::request(WHO, &error.without_url());
+                Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, words))
+            }
+        }
+    }
+}
+
+/// A whole body of at most so many bytes; `None` if it is longer.
+pub(super) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > most {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_our_server_says_of_itself_is_understood() {
+        let ours = br#"{"object":"capabilities","features":{"idempotency":true,"resumable_runs":true,
+            "approvals":true,"session_resources":true,"session_continuity_header":"X-Hermes-Session-Id",
+            "cors":false},"endpoints":{}}"#;
+        assert_eq!(Abilities::read(ours), Abilities::OURS);
+    }
+
+    #[test]
+    fn what_the_reference_says_of_itself_is_a_plain_server_with_sessions() {
+        let reference =
+            br#"{"features":{"chat_completions":true,"approval_events":true,"session_resources":true,
+            "session_continuity_header":"X-Hermes-Session-Id"}}"#;
+        let expected =
+            Abilities { sessions: true, transcripts: true, answered: true, ..Abilities::default() };
+        assert_eq!(Abilities::read(reference), expected);
+    }
+
+    #[test]
+    fn a_key_without_streams_that_resume_is_no_reason_to_repeat_anything() {
+        let odd = br#"{"features":{"idempotency":true,"resumable_runs":false}}"#;
+        assert!(!Abilities::read(odd).idempotent);
+    }
+
+    #[test]
+    fn nonsense_is_no_ability() {
+        for odd in [
+            "",
+            "null",
+            "[]",
+            "7",
+            "\"x\"",
+            "{}",
+            r#"{"features":[]}"#,
+            r#"{"features":{"idempotency":null}}"#,
+        ] {
+            assert!(!Abilities::read(odd.as_bytes()).idempotent, "{odd}");
+        }
+    }
+}

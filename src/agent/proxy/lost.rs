@@ -1,0 +1,263 @@
+//! Looks for an answer that was lost on the way, where the upstream keeps what was said.
+//!
+//! A plain upstream is never asked twice. But one that keeps sessions has the answer, if it came to one, and it can be
+//! read there. It is taken only if there is no doubt that it answers this very question: the last thing that was said
+//! to it is what we asked, as often as we know to have asked it and once more, and behind it stands an answer that is
+//! complete.
+
+use std::time::Duration;
+
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::abilities::body;
+use super::{Proxy, QUESTION};
+use crate::agent::{AgentErrorKind, Lost, Out, TurnEvent};
+use crate::session::SessionId;
+use crate::words::Text;
+
+/// How long the upstream may still work on it, or be away. Others wait in the same session.
+const WAIT: Duration = Duration::from_secs(120);
+
+/// The pause after the first look; each further one is twice as long, up to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// The largest session that is looked at.
+const TRANSCRIPT: usize = 8 * 1024 * 1024;
+
+/// What a look found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// The answer.
+    Answer(String),
+    /// None, but there may be one later.
+    NotYet,
+    /// Nothing that could be told from somebody else's answer.
+    Never,
+}
+
+/// A session as the upstream tells it.
+#[derive(Deserialize)]
+struct Transcript {
+    data: Vec<Said>,
+}
+
+/// One message of it. Whatever is of another kind than we expect is no message that we know.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    role: Value,
+    content: Value,
+    tool_calls: Value,
+    finish_reason: Value,
+}
+
+impl Proxy {
+    /// Looks until there is an answer, or nothing more to hope for.
+    pub(super) async fn look_for(&self, lost: Lost<'_>, out: &dyn Out) -> Option<String> {
+        let prompt = prompt(&lost.prepared.request)?;
+        let (deadline, mut pause) = (Instant::now() + WAIT, PAUSES.0);
+        let found = loop {
+            match self.look(&lost.turn.session, &prompt, lost.before).await {
+                Found::Answer(text) => break Some(text),
+                Found::Never => break None,
+                Found::NotYet => {}
+            }
+            if Instant::now() + pause > deadline {
+                break None;
+            }
+            out.emit(TurnEvent::Notice(Some(Text::LookingForAnswer.into())));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        };
+        out.emit(TurnEvent::Notice(None));
+        tracing::info!(found = found.is_some(), "a lost answer was looked for");
+        found
+    }
+
+    /// Looks once.
+    async fn look(&self, session: &SessionId, prompt: &str, before: usize) -> Found {
+        match self.abilities().await {
+            // It is asked the same again instead.
+            Ok(able) if able.idempotent => return Found::Never,
+            Ok(able) if able.transcripts || able.sessions => {}
+            Ok(_) => return Found::Never,
+            Err(error) => {
+                return match error.kind {
+                    AgentErrorKind::NothingRan { .. }
+                    | AgentErrorKind::Busy { .. }
+                    | AgentErrorKind::Unknown { .. } => Found::NotYet,
+                    AgentErrorKind::Elsewhere | AgentErrorKind::Refused | AgentErrorKind::CutShort => {
+                        Found::Never
+                    }
+                };
+            }
+        }
+        let Some(url) = self.messages_of(session) else { return Found::Never };
+        // The time is for the whole answer, however slowly it comes.
+        let response = match self.client.get(url).headers(self.key()).timeout(QUESTION).send().await {
+            Ok(response) => response,
+            Err(_) => {
+                self.known().current = None;
+                return Found::NotYet;
+            }
+        };
+        match response.status().as_u16() {
+            200 => {}
+            408 | 429 | 500.. => return Found::NotYet,
+            _ => return Found::Never,
+        }
+        match body(response, TRANSCRIPT).await {
+            Ok(Some(body)) => match serde_json::from_slice::<Transcript>(&body) {
+                Ok(Transcript { data }) => find(&data, prompt, before),
+                Err(_) => Found::Never,
+            },
+            Ok(None) => Found::Never,
+            Err(_) => Found::NotYet,
+        }
+    }
+
+    fn messages_of(&self, session: &SessionId) -> Option<Url> {
+        let mut url = Url::parse(self.config.url.as_str()).ok()?;
+        url.path_segments_mut().ok()?.pop_if_empty().extend(["api", "sessions", &session.0, "messages"]);
+        Some(url)
+    }
+}
+
+/// What was asked, if it was nothing but text and the upstream had said what it can do: then the request asks what it
+/// costs. Any other has nowhere to look.
+fn prompt(request: &[u8]) -> Option<String> {
+    let mut request: Value = serde_json::from_slice(request).ok()?;
+    request.get("stream_options")?;
+    let last = request.get_mut("messages")?.as_array_mut()?.pop()?;
+    last.get("content")?.as_str().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The answer to what was asked `before` times before, and now once more.
+fn find(said: &[Said], prompt: &str, before: usize) -> Found {
+    let asks = |said: &&Said| said.role == "user" && said.text() == Some(prompt);
+    match said.iter().filter(asks).count() {
+        times if times == before => return Found::NotYet,
+        times if times != before + 1 => return Found::Never,
+        _ => {}
+    }
+    let Some(last) = said.iter().rposition(|said| said.role == "user") else { return Found::Never };
+    if !said.get(last).is_some_and(|said| asks(&said)) {
+        return Found::Never;
+    }
+    let Some(end) = said.get(last + 1..).and_then(<[Said]>::last) else { return Found::NotYet };
+    match (end.text(), end.finish_reason.as_str()) {
+        // It works with its tools.
+        _ if end.role != "assistant" || end.calls_tools() => Found::NotYet,
+        (Some(text), None | Some("stop")) => Found::Answer(text.to_owned()),
+        (None, None) => Found::NotYet,
+        // It came to an end that is none.
+        (_, Some(_)) => Found::Never,
+    }
+}
+
+impl Said {
+    fn text(&self) -> Option<&str> {
+        self.content.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    fn calls_tools(&self) -> bool {
+        match &self.tool_calls {
+            Value::Null => false,
+            Value::Array(calls) => !calls.is_empty(),
+            Value::String(calls) => !matches!(calls.trim(), "" | "[]" | "null"),
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(data: Value, before: usize) -> Found {
+        let Transcript { data } = serde_json::from_value(json!({ "data": data })).unwrap();
+        find(&data, "and now?", before)
+    }
+
+    fn user(text: &str) -> Value {
+        json!({ "role": "user", "content": text })
+    }
+
+    fn agent(text: &str) -> Value {
+        json!({ "role": "assistant", "content": text, "tool_calls": null, "finish_reason": "stop" })
+    }
+
+    fn calls() -> Value {
+        json!({ "role": "assistant", "content": "Let me see.", "tool_calls": [{ "id": "1" }] })
+    }
+
+    #[test]
+    fn the_answer_behind_the_last_question_is_ours_if_the_question_is() {
+        let tool = json!({ "role": "tool", "content": "42" });
+        let all = json!([user("hi"), agent("hello"), user(" and now? "), calls(), tool, agent("42 it is")]);
+        assert_eq!(found(all, 0), Found::Answer("42 it is".to_owned()));
+    }
+
+    #[test]
+    fn what_was_asked_before_is_told_apart_by_how_often() {
+        let once = json!([user("and now?"), agent("first")]);
+        let twice = json!([user("and now?"), agent("first"), user("and now?"), agent("second")]);
+        assert_eq!(found(once.clone(), 1), Found::NotYet, "ours has not come there yet");
+        assert_eq!(found(twice.clone(), 1), Found::Answer("second".to_owned()));
+        assert_eq!(found(twice, 0), Found::Never, "somebody else asked the same");
+        assert_eq!(found(once, 2), Found::Never, "it has forgotten some of it");
+    }
+
+    #[test]
+    fn somebody_elses_later_question_makes_it_doubtful() {
+        assert_eq!(found(json!([user("and now?"), agent("a"), user("other"), agent("b")]), 0), Found::Never);
+    }
+
+    #[test]
+    fn what_is_not_complete_is_waited_for() {
+        for tail in [json!([]), json!([calls()]), json!([calls(), { "role": "tool", "content": "x" }])] {
+            let mut all = vec![user("and now?")];
+            all.extend(tail.as_array().unwrap().iter().cloned());
+            assert_eq!(found(Value::from(all), 0), Found::NotYet);
+        }
+        assert_eq!(found(json!([]), 0), Found::NotYet, "nothing has come there");
+    }
+
+    #[test]
+    fn an_end_that_is_none_is_no_answer() {
+        let cut = json!({ "role": "assistant", "content": "Half", "finish_reason": "length" });
+        assert_eq!(found(json!([user("and now?"), cut]), 0), Found::Never);
+    }
+
+    #[test]
+    fn odd_kinds_are_no_messages() {
+        let odd = json!([
+            { "role": 7, "content": "and now?" }, { "role": "user", "content": ["and now?"] },
+            { "content": null }, {},
+        ]);
+        assert_eq!(found(odd, 0), Found::NotYet);
+        let odd_end = json!([user("and now?"), { "role": "assistant", "content": { "a": 1 } }]);
+        assert_eq!(found(odd_end, 0), Found::NotYet);
+    }
+
+    #[test]
+    fn only_text_that_was_asked_of_a_server_which_told_what_it_can_do_is_looked_for() {
+        let request = |options: bool, content: Value| {
+            let mut request = json!({ "messages": [{ "role": "user", "content": content }] });
+            if options {
+                request["stream_options"] = json!({ "include_usage": true });
+            }
+            prompt(request.to_string().as_bytes())
+        };
+        assert_eq!(request(true, json!("hi")).as_deref(), Some("hi"));
+        assert_eq!(request(false, json!("hi")), None);
+        assert_eq!(request(true, json!([{ "type": "text", "text": "hi" }])), None);
+        assert_eq!(request(true, json!("  ")), None);
+        assert_eq!(prompt(b"nonsense"), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the upstream is told about a run that goes on there: that it is to end, and what people decided.
+
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{RequestBuilder, Response};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::QUESTION;
+use crate::agent::Choice;
+
+/// How long an answer is tried to be brought to the upstream. It asks for minutes, not hours, and the person who
+/// answered waits for something to happen.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// The pause after the first failed try; each further one is twice as long, up to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+/// Characters of a run's or a question's id. Longer than anybody's.
+const ID: usize = 128;
+
+/// The upstream, as far as it is about runs. Owns all it needs, because some of it outlives the turn.
+#[derive(Clone)]
+pub(super) struct Runs {
+    pub client: reqwest::Client,
+    /// Where the upstream is, without a path.
+    pub url: String,
+    pub key: HeaderMap,
+}
+
+/// The upstream's name for a run: nothing that could be another path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run(String);
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The upstream has it.
+    Yes,
+    /// It does not: it no longer asks, will not listen, or is not there. Without an answer it denies by itself.
+    No,
+}
+
+impl Run {
+    /// A run by its name, unless that is none.
+    pub fn new(id: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (!id.is_empty() && id.len() <= ID && id.bytes().all(plain)).then(|| Self(id.to_owned()))
+    }
+
+    /// The run that a response is about.
+    pub fn of(response: &Response) -> Option<Self> {
+        Self::new(response.headers().get("x-hermes-run-id")?.to_str().ok()?)
+    }
+}
+
+impl Runs {
+    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
+    /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
+    pub fn stop(&self, run: &Run) {
+        tokio::spawn(tell_to_stop(self.to(run, "stop")));
+    }
+
+    /// The same for a run whose name is not known yet, because the upstream has not answered. It answers as soon as it
+    /// has begun, so that is waited for, but only for a moment: there is no other way to name the run, and one that
+    /// nobody reads ends by itself.
+    pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
+        let runs = self.clone();
+        tokio::spawn(async move {
+            let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
+            if let Some(run) = begun.as_ref().and_then(Run::of) {
+                tell_to_stop(runs.to(&run, "stop")).await;
+            }
+        });
+    }
+
+    /// Brings a person's answer to the upstream, as often as it takes within [`ANSWER`].
+    pub async fn answer(&self, run: &Run, approval: &str, choice: Choice) -> Told {
+        // Also where it was allowed for longer than once: what need not be asked again is decided here, where the
+        // people are, may lose their rights and take a grant back. An upstream that was told `always` would never
+        // ask again.
+        let word = match choice {
+            Choice::Allow(_) => "once",
+            Choice::Deny => "deny",
+        };
+        let body = json!({ "approval_id": approval, "choice": word }).to_string();
+        let (deadline, mut pause) = (Instant::now() + ANSWER, PAUSES.0);
+        loop {
+            let request = self.to(run, "approval").header("content-type", "application/json");
+            match request.body(body.clone()).send().await {
+                Ok(response) if response.status().is_success() => return Told::Yes,
+                Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => {
+                    tracing::warn!(status = %response.status(), "the upstream did not take an answer");
+                    return Told::No;
+                }
+                Ok(response) => tracing::debug!(status = %response.status(), "an answer is told again"),
+                Err(error) => tracing::debug!(error = %error.without_url(), "an answer is told again"),
+            }
+            if Instant::now() + pause > deadline {
+                tracing::warn!("the upstream could not be told an answer");
+                return Told::No;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn to(&self, Run(run): &Run, what: &str) -> RequestBuilder {
+        let url = format!("{}/v1/runs/{run}/{what}", self.url);
+        self.client.post(url).headers(self.key.clone()).timeout(QUESTION)
+    }
+}
+
+async fn tell_to_stop(request: RequestBuilder) {
+    if let Err(error) = request.send().await {
+        tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_run_cannot_lead_elsewhere() {
+        for good in ["run_0af", "run-7", "A"] {
+            assert_eq!(Run::new(good), Some(Run(good.to_owned())));
+        }
+        for bad in ["", "..", "a/b", "a?b", "a b", "ü", "a%2f", &"x".repeat(ID + 1)] {
+            assert_eq!(Run::new(bad), None, "{bad}");
+        }
+    }
+}
