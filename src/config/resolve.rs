@@ -78,6 +78,7 @@ pub(super) fn resolve(
     let platforms = resolver.platforms(file.platforms, &mut rules);
     let server = resolver.server(file.server, server::Wish { alone: platforms.is_empty(), commanded: serve });
     let room_agent = resolver.room_agent(&agent, &rules);
+    let server = resolver.beside(server, &agent, room_agent.as_ref());
     rules.words = wording::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {

@@ -15,7 +15,7 @@ use super::keys::KeySetting;
 use super::resolve::{Given, Resolver, Setting, filled};
 use super::secret::Form;
 use super::url::is_near_name;
-use super::{ConfigError, Host, Secret, is_private};
+use super::{AgentChoice, BaseUrl, ConfigError, Host, LocalConfig, Secret, is_private};
 
 /// Where everything that speaks this protocol expects it.
 const DEFAULT_PORT: u16 = 8642;
@@ -93,6 +93,16 @@ impl ServerConfig {
         }
     }
 
+    /// Whether a request to this address comes to us, as far as the addresses tell.
+    fn is_at(&self, url: &BaseUrl) -> bool {
+        let near = match url.host() {
+            Host::Address(address) => address.is_loopback() || address.is_unspecified(),
+            Host::Name(name) => name == "localhost",
+        };
+        let here = matches!(self.reach(), Reach::Loopback | Reach::Everywhere);
+        self.port != 0 && url.port() == self.port && (*url.host() == self.host || near && here)
+    }
+
     /// Why it cannot listen, and what to do about it.
     pub fn cannot_listen(&self, error: &io::Error) -> (String, &'static str) {
         let Self { host, port, .. } = self;
@@ -167,6 +177,40 @@ impl Resolver<'_> {
                 "`server` has settings but is off, because there are platforms; write `server.enabled: true` to have \
                  it, or `false` if it is to stay off"
                     .to_owned(),
+            );
+        }
+        None
+    }
+
+    /// The server without one that would ask itself: an agent server that is said to be where ours would listen is
+    /// somebody else's, and nobody asked for ours.
+    pub(super) fn beside(
+        &mut self,
+        server: Option<ServerConfig>,
+        agent: &AgentChoice,
+        room_agent: Option<&LocalConfig>,
+    ) -> Option<ServerConfig> {
+        let mut asked: Vec<&BaseUrl> = room_agent.iter().map(|local| &local.url).collect();
+        match agent {
+            AgentChoice::Proxy(proxy, stand_in) => {
+                asked.push(&proxy.url);
+                asked.extend(stand_in.iter().map(|local| &local.url));
+            }
+            AgentChoice::Local(local) => asked.push(&local.url),
+            AgentChoice::Guide => {}
+        }
+        let server = server?;
+        if !asked.into_iter().any(|url| server.is_at(url)) {
+            return Some(server);
+        }
+        if server.explicit {
+            let address = server.address();
+            self.errors.push(
+                ConfigError::new(format!("the agent is said to be at {address}, where our own agent server listens"))
+                    .hint(
+                        "correct `GATEWAY_PROXY_URL` or `OPENAI_BASE_URL` (`gateway.proxy_url`, `agent.base_url`), or set \
+                         `API_SERVER_PORT` (`server.port`) to another port",
+                    ),
             );
         }
         None

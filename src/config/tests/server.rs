@@ -262,3 +262,41 @@ fn no_platform_can_take_the_place_of_programs() {
         assert!(errors.contains("that cannot be used"), "{name}: {errors}");
     }
 }
+
+/// Whoever says that the agent server is there means another one; a server beside it would be asked by itself.
+#[test]
+fn it_never_asks_itself() {
+    for (url, var, there) in [
+        ("http://127.0.0.1:8642", None, Some(false)),
+        ("http://localhost:8642/", None, Some(false)),
+        ("http://[::1]:8642", None, Some(false)),
+        ("http://0.0.0.0:8642", None, Some(false)),
+        ("http://127.0.0.1:8643", None, Some(true)),
+        ("http://host.docker.internal:8642", None, Some(true)),
+        ("http://10.0.0.5:8642", None, Some(true)),
+        ("http://127.0.0.1:8642", Some(("API_SERVER_PORT", "9000")), Some(true)),
+        ("http://127.0.0.1:8642", Some(("API_SERVER_PORT", "0")), Some(true)),
+        ("http://127.0.0.1:8642", Some(("API_SERVER_PORT", "8642")), None),
+        ("http://127.0.0.1:8642", Some(("API_SERVER_HOST", "0.0.0.0")), None),
+        ("http://127.0.0.1:8642", Some(("API_SERVER_HOST", "10.0.0.5")), Some(true)),
+        ("http://10.0.0.5:8642", Some(("API_SERVER_HOST", "10.0.0.5")), None),
+    ] {
+        for agent in ["GATEWAY_PROXY_URL", "OPENAI_BASE_URL"] {
+            let mut scene = Scene::new().var(agent, url);
+            if agent == "OPENAI_BASE_URL" {
+                scene = scene.var("OPENAI_BASE_URL", format!("{url}/v1")).var("OPENAI_MODEL", "m");
+            }
+            if let Some((name, value)) = var {
+                scene = scene.var(name, value);
+            }
+            let found = scene.load().ok().map(|config| config.server.is_some());
+            assert_eq!(found, there, "{agent}={url} {var:?}");
+        }
+    }
+    let scene = Scene::new().var("GATEWAY_PROXY_URL", "http://127.0.0.1:8642").var("API_SERVER_KEY", KEY);
+    insta::assert_snapshot!(scene.errors(), @"
+    error: the agent is said to be at 127.0.0.1:8642, where our own agent server listens
+
+    hint: correct `GATEWAY_PROXY_URL` or `OPENAI_BASE_URL` (`gateway.proxy_url`, `agent.base_url`), or set `API_SERVER_PORT` (`server.port`) to another port
+    ");
+}
