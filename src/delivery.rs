@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
 use crate::pace::{Class, Governor, Next, Ticket};
 use crate::rules::Live;
 use crate::session::TurnId;
@@ -38,9 +39,9 @@ const SIGNAL: Duration = Duration::from_secs(5);
 const BEAT: Duration = Duration::from_millis(50);
 
 /// All accounts.
-#[derive(Default)]
 pub struct Delivery {
     accounts: HashMap<AccountId, Arc<Account>>,
+    metrics: Arc<Metrics>,
 }
 
 /// One account on a chat network, seen from the sending side.
@@ -66,6 +67,8 @@ pub struct Account {
     lost: CancellationToken,
     /// Set by whoever runs the platform, for the operator.
     reading: Mutex<Reading>,
+    /// Counts edits and retries.
+    metrics: Arc<Metrics>,
 }
 
 /// Whether a platform reads what people write.
@@ -94,6 +97,11 @@ pub struct Display {
 }
 
 impl Delivery {
+    /// No account yet.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { accounts: HashMap::new(), metrics }
+    }
+
     /// Adds an account, with what its governor learned in earlier runs.
     pub async fn add(
         &mut self,
@@ -120,6 +128,7 @@ impl Delivery {
             done: Notify::new(),
             lost: CancellationToken::new(),
             reading: Mutex::default(),
+            metrics: self.metrics.clone(),
             id: id.clone(),
         });
         self.accounts.insert(id, account.clone());

@@ -28,6 +28,7 @@ use crate::config::{AgentChoice, Config, LocalConfig, Sources, Steps};
 use crate::control::{self, Office, Running, Served};
 use crate::delivery::{Account, Delivery, Display, Reading, outbox};
 use crate::hub::Hub;
+use crate::metrics::Metrics;
 use crate::platforms::Platforms;
 use crate::rules::{AccountRules, Live};
 use crate::server::listen::Serving;
@@ -187,7 +188,8 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
 impl Gateway {
     /// Takes up what an earlier process left, and lets the platforms read.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let mut delivery = Delivery::default();
+        let metrics = Arc::new(Metrics::new(&parts.store));
+        let mut delivery = Delivery::new(metrics.clone());
         let mut accounts = Vec::new();
         for (id, platform) in &parts.platforms {
             let account = delivery
@@ -201,6 +203,7 @@ impl Gateway {
             Arc::new(delivery),
             parts.settings,
             parts.live.clone(),
+            metrics,
         );
         let mut gateway = Self {
             turns,

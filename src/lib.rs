@@ -16,7 +16,8 @@
 //! may change while we run, the [`server`] asks for the same turns over HTTP, [`words`] is the catalogue of all that rooms are told and [`notice`] tells them,
 //! the [`store`] holds all that is durable and is the only place with SQL, [`session`] makes ids, [`media`]
 //! judges attached files, and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's
-//! commands reach a running process through [`control`]; programs that may ask have a [`token`]. What waits for something that nearly never happens waits
+//! commands reach a running process through [`control`]; programs that may ask have a [`token`], and what others watch
+//! from outside is in [`metrics`]. What waits for something that nearly never happens waits
 //! [`rarely`].
 
 pub mod access;
@@ -31,6 +32,7 @@ pub mod gateway;
 pub mod hub;
 pub mod logging;
 pub mod media;
+pub mod metrics;
 pub mod notice;
 pub mod openai;
 pub mod pace;

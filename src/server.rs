@@ -3,7 +3,8 @@
 //! A request comes in through [`listen`], passes the [`guard`] (who is asked, from where) and [`caller`] (who asks),
 //! and a handler of the table in [`routes`] answers it. What runs a turn goes through [`begin`], which makes it
 //! durable and idempotent, and reads it through [`follow`]; each surface is a [`follow::Shape`] that makes its own
-//! events of what happens. Errors are [`Problem`]s, whatever went wrong.
+//! events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be asked and what comes of it is
+//! told to programs by [`openapi`], from the same table.
 
 mod about;
 mod apps;
@@ -17,10 +18,14 @@ mod follow;
 mod frames;
 mod guard;
 mod heads;
+mod health;
 mod limits;
 pub mod listen;
+mod metrics;
+mod openapi;
 mod problem;
 mod responses;
+mod route;
 mod routes;
 
 use std::sync::Arc;

@@ -28,10 +28,13 @@ mod usage;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
+use prometheus_client::metrics::histogram::Histogram;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::metrics::disk_waits;
 use crate::testing::with_lead;
 
 pub use anchors::Anchor;
@@ -60,6 +63,8 @@ const GROUP: usize = 256;
 pub struct Store {
     writer: mpsc::Sender<WriteJob>,
     reader: mpsc::Sender<ReadJob>,
+    /// How long whoever reads waits, and whoever writes.
+    timings: (Histogram, Histogram),
 }
 
 /// What is left to do for a job once its transaction is committed, or not.
@@ -114,7 +119,8 @@ impl Store {
             thread("store-writer", Box::new(move || write_loop(&writing, jobs)))?,
             thread("store-reader", Box::new(move || read_loop(&reading, reads)))?,
         ];
-        Ok((Self { writer, reader }, StoreThreads { handles }))
+        let timings = (disk_waits(), disk_waits());
+        Ok((Self { writer, reader, timings }, StoreThreads { handles }))
     }
 
     /// Runs `job` in a transaction and returns when it is on disk.
@@ -133,8 +139,11 @@ impl Store {
                 let _ = done.send(outcome.and_then(|value| committed.map(|()| value)));
             })
         });
+        let asked = Instant::now();
         self.writer.send(job).await.map_err(|_| StoreError::Closed)?;
-        result.await.map_err(|_| StoreError::Closed)?
+        let result = result.await.map_err(|_| StoreError::Closed)?;
+        self.timings.1.observe(asked.elapsed().as_secs_f64());
+        result
     }
 
     /// Runs `job` on a connection that cannot write; sees everything that was committed before.
@@ -150,8 +159,22 @@ impl Store {
             // A savepoint of nothing but reads is one view of the database, whatever is written meanwhile.
             let _ = done.send(with_lead(lead, || in_savepoint(conn, job)));
         });
+        let asked = Instant::now();
         self.reader.send(job).await.map_err(|_| StoreError::Closed)?;
-        result.await.map_err(|_| StoreError::Closed)?
+        let result = result.await.map_err(|_| StoreError::Closed)?;
+        self.timings.0.observe(asked.elapsed().as_secs_f64());
+        result
+    }
+
+    /// How long reads and writes take, by their names.
+    pub fn timings(&self) -> [(&'static str, Histogram); 2] {
+        let (reads, writes) = self.timings.clone();
+        [("read", reads), ("write", writes)]
+    }
+
+    /// How many reads and how many writes wait for their thread.
+    pub fn waiting(&self) -> (usize, usize) {
+        (QUEUE - self.reader.capacity(), QUEUE - self.writer.capacity())
     }
 }
 

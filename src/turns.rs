@@ -36,7 +36,8 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::{Prepared, SharedAgent};
-use crate::delivery::Delivery;
+use crate::delivery::{Account, Delivery};
+use crate::metrics::{Metrics, Surface};
 use crate::reply::Outcome;
 use crate::rules::{AgentName, Live};
 use crate::session::{AskId, SessionId, TurnId};
@@ -74,6 +75,8 @@ pub struct Turns {
     trouble: Mutex<Trouble>,
     /// What happens in the turns of this process, for whoever reads.
     logs: Arc<Logs>,
+    /// Counts turns, tries and readers.
+    metrics: Arc<Metrics>,
 }
 
 /// Those who answer.
@@ -131,6 +134,7 @@ impl Turns {
         delivery: Arc<Delivery>,
         settings: Settings,
         live: Arc<Live>,
+        metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         let logs = Arc::<Logs>::default();
@@ -157,6 +161,7 @@ impl Turns {
             asks: Arc::new(asks),
             trouble: Mutex::default(),
             logs,
+            metrics,
         })
     }
 
@@ -232,6 +237,28 @@ impl Turns {
     /// How often in a row the agent failed of late and why the last time, if it is known to fail.
     pub fn failing(&self) -> Option<(usize, Phrase)> {
         self.trouble().known(Instant::now())
+    }
+
+    /// Where everything is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Where the turns of such a place are counted.
+    fn surface(&self, row: &TurnRow) -> &Surface {
+        if row.brought.is_some() { &self.metrics.http } else { &self.metrics.rooms }
+    }
+
+    /// The accounts that turns are shown on.
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+        self.delivery.accounts()
+    }
+
+    /// How many turns run, and how many wait for another of their session.
+    pub fn count(&self) -> (usize, usize) {
+        let lines = self.lines();
+        let running = lines.values().filter(|line| line.running.is_some()).count();
+        (running, lines.values().map(|line| line.waiting.len()).sum())
     }
 
     /// How a turn ended, if it has.

@@ -197,6 +197,7 @@ impl Growing {
             Some(message) => {
                 self.revision += 1;
                 let key = self.turn.id.send_key(format_args!("e{}.{}", self.revision, this_process()));
+                self.account.metrics.edits.inc();
                 let edit = self.account.platform.edit(place, message, &key, &body);
                 let outcome = self.account.request(ticket, edit).await;
                 failpoint("edit.sent");

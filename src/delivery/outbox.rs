@@ -163,8 +163,11 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
                 return Ok(());
             }
             // The governor knows when the next request may go.
-            Err(ErrorKind::Retry { after: Some(_) }) => {}
+            Err(ErrorKind::Retry { after: Some(_) }) => {
+                account.metrics.delivery_retries.inc();
+            }
             Err(ErrorKind::Retry { after: None }) => {
+                account.metrics.delivery_retries.inc();
                 tried = true;
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF.1);
@@ -282,6 +285,7 @@ async fn send(
             },
         );
         let ticket = account.permit(class).await;
+        account.metrics.edits.inc();
         let outcome =
             account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
         outcome.map(|()| message)

@@ -1,32 +1,82 @@
 //! What the server says of itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::route::Route;
 use super::{Server, routes};
 use crate::store::unix_now;
 
+/// What this program is called where several kinds of server are told apart.
+pub const PLATFORM: &str = "talaria";
+
+/// That the server is there.
+#[derive(Serialize, JsonSchema)]
+pub struct Health {
+    status: &'static str,
+    platform: &'static str,
+    version: &'static str,
+}
+
+/// The models there are.
+#[derive(Serialize, JsonSchema)]
+pub struct Models {
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+/// One of them.
+#[derive(Serialize, JsonSchema)]
+struct Model {
+    id: String,
+    object: &'static str,
+    created: i64,
+    owned_by: &'static str,
+}
+
+/// What the server can do, and where.
+#[derive(Serialize, JsonSchema)]
+pub struct Capabilities {
+    object: &'static str,
+    platform: &'static str,
+    version: &'static str,
+    model: String,
+    /// Whether it can; and the names of headers.
+    #[schemars(with = "Map<String, Value>")]
+    features: Value,
+    /// By the name of what can be asked.
+    endpoints: BTreeMap<&'static str, Endpoint>,
+}
+
+/// Where something is asked.
+#[derive(Serialize, JsonSchema)]
+struct Endpoint {
+    method: String,
+    path: &'static str,
+}
+
 /// `GET /health`, `GET /v1/health`: open to everybody.
-pub async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok", "platform": "talaria", "version": env!("CARGO_PKG_VERSION") }))
+pub async fn health() -> Json<Health> {
+    Json(Health { status: "ok", platform: PLATFORM, version: env!("CARGO_PKG_VERSION") })
 }
 
 /// `GET /v1/models`
-pub async fn models(State(server): State<Arc<Server>>) -> Json<Value> {
-    let model = json!({ "id": server.settings.model, "object": "model", "created": unix_now(), "owned_by": "talaria" });
-    Json(json!({ "object": "list", "data": [model] }))
+pub async fn models(State(server): State<Arc<Server>>) -> Json<Models> {
+    let id = server.settings.model.clone();
+    let model = Model { id, object: "model", created: unix_now(), owned_by: PLATFORM };
+    Json(Models { object: "list", data: vec![model] })
 }
 
 /// `GET /v1/capabilities`
-pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<Value> {
-    let mut endpoints = Map::new();
-    for route in routes::all() {
-        endpoints
-            .insert(route.name.to_owned(), json!({ "method": route.method.as_str(), "path": route.path }));
-    }
+pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<Capabilities> {
+    let named = |route: &Route| Endpoint { method: route.method.to_string(), path: route.path };
+    let endpoints: BTreeMap<_, _> = routes::all().iter().map(|route| (route.name, named(route))).collect();
     let has = |name: &str| endpoints.contains_key(name);
     let features = json!({
         "chat_completions": has("chat_completions"), "chat_completions_streaming": has("chat_completions"),
@@ -42,8 +92,12 @@ pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<Value> {
         "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
         "idempotency": true, "resumable_runs": true, "approvals": true,
     });
-    Json(json!({
-        "object": "capabilities", "platform": "talaria", "version": env!("CARGO_PKG_VERSION"),
-        "model": server.settings.model, "features": features, "endpoints": endpoints,
-    }))
+    Json(Capabilities {
+        object: "capabilities",
+        platform: PLATFORM,
+        version: env!("CARGO_PKG_VERSION"),
+        model: server.settings.model.clone(),
+        features,
+        endpoints,
+    })
 }

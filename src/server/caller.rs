@@ -44,6 +44,11 @@ impl Caller {
         self.app.is_empty()
     }
 
+    /// What concerns everybody's turns is for the owner alone.
+    pub fn must_be_owner(&self) -> Result<(), Problem> {
+        if self.is_owner() { Ok(()) } else { Err(Problem::owner_only()) }
+    }
+
     /// The session that this caller means by a name.
     pub fn session(&self, name: &str) -> SessionId {
         match self.is_owner() {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::begin::{Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
 use super::content::{ChatMessage, read_messages};
-use super::ended::Ended;
+use super::ended::{Ended, Tokens};
 use super::follow::{END, Shape};
 use super::frames::Frames;
 use super::heads::Heads;
@@ -22,7 +23,7 @@ use crate::store::unix_now;
 use crate::turns::log::Position;
 
 /// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ChatRequest {
     /// What was said before, and at its end what is asked.
     pub messages: Vec<ChatMessage>,
@@ -32,6 +33,38 @@ pub struct ChatRequest {
     /// Whether the answer comes as it grows.
     #[serde(default)]
     pub stream: Option<bool>,
+}
+
+/// The answer when it has not been asked for as it grows.
+#[derive(Serialize, JsonSchema)]
+pub struct Completion {
+    id: String,
+    object: &'static str,
+    created: i64,
+    model: String,
+    choices: [Choice; 1],
+    usage: Tokens,
+    /// Why the turn failed, if it did: `choices` then has what there was of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+    /// What became of the turn, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hermes: Option<Value>,
+}
+
+/// The one answer there is.
+#[derive(Serialize, JsonSchema)]
+struct Choice {
+    index: u32,
+    message: Answer,
+    finish_reason: &'static str,
+}
+
+/// What the agent said.
+#[derive(Serialize, JsonSchema)]
+struct Answer {
+    role: &'static str,
+    content: String,
 }
 
 /// Runs a turn.
@@ -91,21 +124,20 @@ impl Chunks {
     }
 
     /// The whole answer at once.
-    fn whole(&self, end: &Ended) -> Value {
-        let Self { id, created, model, .. } = self;
-        let choice = json!({
-            "index": 0, "message": { "role": "assistant", "content": end.text },
-            "finish_reason": end.finish_reason(),
-        });
-        let mut answer = json!({
-            "id": id, "object": "chat.completion", "created": created, "model": model,
-            "choices": [choice], "usage": end.usage(),
-        });
-        if let Some(error) = end.error() {
-            answer["error"] = error;
-            answer["hermes"] = self.hermes(end);
+    fn whole(self, end: &Ended) -> Completion {
+        let error = end.error();
+        let hermes = error.is_some().then(|| self.hermes(end));
+        let message = Answer { role: "assistant", content: end.text.clone() };
+        Completion {
+            id: self.id,
+            object: "chat.completion",
+            created: self.created,
+            model: self.model,
+            choices: [Choice { index: 0, message, finish_reason: end.finish_reason() }],
+            usage: end.tokens(),
+            error,
+            hermes,
         }
-        answer
     }
 }
 

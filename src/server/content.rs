@@ -1,5 +1,6 @@
 //! What programs send as messages, in the forms that are known, made into one.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,13 +18,52 @@ pub struct Content {
 }
 
 /// A message of the chat-completions protocol.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ChatMessage {
     /// Who says it.
+    #[schemars(extend("enum" = ["system", "developer", "user", "assistant", "tool", "function"]))]
     pub role: String,
     /// What; text, a list of parts, or nothing.
     #[serde(default)]
+    #[schemars(with = "Said")]
     pub content: Value,
+}
+
+/// What [`Content`] is read from, for the OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "read by hand, so that an error names its place")]
+pub enum Said {
+    /// Text.
+    Text(String),
+    /// Text and pictures.
+    Parts(Vec<SaidPart>),
+    /// Nothing.
+    Nothing(()),
+}
+
+/// One part of it.
+#[derive(JsonSchema)]
+#[schemars(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "see `Said`")]
+pub enum SaidPart {
+    /// Words.
+    Text { text: String },
+    /// The same, as the Responses API has it.
+    InputText { text: String },
+    /// A picture.
+    ImageUrl { image_url: Picture },
+    /// The same, as the Responses API has it.
+    InputImage { image_url: String },
+}
+
+/// Where a picture is.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "see `Said`")]
+pub struct Picture {
+    /// Begins with `http://`, `https://` or `data:image/`.
+    #[schemars(regex(pattern = "^(https?://|data:image/)"))]
+    url: String,
 }
 
 /// What a list of messages comes to.

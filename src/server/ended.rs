@@ -1,5 +1,7 @@
 //! How a turn ended, as programs are told.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Server;
@@ -22,6 +24,14 @@ pub struct Ended {
     pub transcript: Vec<Transcribed>,
     /// Why it failed or was cut short, in words; `None` if it did not.
     pub failure: Option<String>,
+}
+
+/// What a turn cost, as chat completions count it.
+#[derive(Serialize, JsonSchema)]
+pub struct Tokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
 }
 
 impl Ended {
@@ -73,8 +83,13 @@ impl Ended {
 
     /// The tokens, as chat completions count them.
     pub fn usage(&self) -> Value {
+        json!(self.tokens())
+    }
+
+    /// The same.
+    pub fn tokens(&self) -> Tokens {
         let Usage { input, output } = self.usage;
-        json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })
+        Tokens { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
     }
 
     /// What the agent and its tools said, in the form of the protocol.

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -27,12 +28,25 @@ pub struct Problem {
 }
 
 /// As it goes over the wire.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
 struct Wire<'a> {
+    /// For people: what is wrong and what to do.
     message: &'a str,
+    /// The kind of it.
     r#type: &'static str,
+    /// Which part of the request is meant.
     param: Option<&'a str>,
+    /// For programs.
     code: &'a str,
+}
+
+/// The body of every answer that is a problem.
+#[derive(JsonSchema)]
+#[schemars(rename = "Problem")]
+#[expect(dead_code, reason = "for the OpenAPI document; what is sent is made of the error alone")]
+pub struct Shown {
+    error: Wire<'static>,
 }
 
 impl Problem {
@@ -50,6 +64,12 @@ impl Problem {
     /// Nobody may ask without a key, or with this one.
     pub fn invalid_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Invalid API key")
+    }
+
+    /// An app asks for what only whoever runs the server may see.
+    pub fn owner_only() -> Self {
+        let message = "Only the owner of the server may ask this; use the server's own key";
+        Self::new(StatusCode::FORBIDDEN, "owner_only", message)
     }
 
     /// There is no such session, for whoever asks.

@@ -18,11 +18,13 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use self::events::Events;
 use self::object::Answer;
-use self::request::{Asked, ResponsesRequest};
+use self::request::Asked;
+pub use self::request::ResponsesRequest;
 use self::seen::Seen;
 use super::begin::{Asking, Begun, Kept, Which, begin_kept, fingerprint};
 use super::body::Body;
@@ -110,8 +112,9 @@ pub async fn remove(
 }
 
 /// How a response is to be shown.
-#[derive(Default)]
-struct Wanted {
+#[derive(Default, JsonSchema)]
+#[schemars(default)]
+pub struct Wanted {
     stream: bool,
     starting_after: Option<u64>,
 }

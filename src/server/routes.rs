@@ -4,54 +4,72 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::handler::Handler;
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use serde_json::{Map, Value};
 
-use super::{Problem, Server, about, body, caller, chat, guard, responses};
-
-/// One thing that can be asked.
-pub struct Route {
-    /// What `/v1/capabilities` calls it.
-    pub name: &'static str,
-    /// How.
-    pub method: Method,
-    /// Where; what is in braces is for the caller to fill in.
-    pub path: &'static str,
-    /// What it is good for, in one line.
-    pub about: &'static str,
-    /// Whether anybody may ask.
-    pub open: bool,
-    handler: MethodRouter<Arc<Server>>,
-}
+use super::route::{Route, delete, get, post};
+use super::{Problem, Server, about, body, caller, chat, guard, health, metrics, openapi, responses};
 
 /// All of them.
 pub fn all() -> Vec<Route> {
     vec![
-        get("health", "/health", "Whether the server is there", about::health).open(),
-        get("health_v1", "/v1/health", "The same, where some clients look", about::health).open(),
-        get("models", "/v1/models", "The one model there is: the agent", about::models),
-        get("capabilities", "/v1/capabilities", "What this server can do", about::capabilities),
+        get("health", "/health", "Whether the server is there", about::health)
+            .open()
+            .answers::<about::Health>(200),
+        get("health_v1", "/v1/health", "The same, where some clients look", about::health)
+            .open()
+            .answers::<about::Health>(200),
+        get(
+            "health_detailed",
+            "/health/detailed",
+            "How things are, and what is in the way",
+            health::detailed,
+        )
+        .answers::<health::Detailed>(200)
+        .answers::<health::Detailed>(503),
+        get("metrics", "/metrics", "What is counted, for Prometheus", metrics::metrics)
+            .answers_as::<String>(200, metrics::OPEN_METRICS),
+        get("openapi", "/openapi.json", "This list, for programs", openapi::document)
+            .answers::<openapi::Document>(200),
+        get("models", "/v1/models", "The one model there is: the agent", about::models)
+            .answers::<about::Models>(200),
+        get("capabilities", "/v1/capabilities", "What this server can do", about::capabilities)
+            .answers::<about::Capabilities>(200),
         post(
             "chat_completions",
             "/v1/chat/completions",
             "Ask the agent, with or without a session",
             chat::complete,
-        ),
-        post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create),
+        )
+        .takes::<chat::ChatRequest>()
+        .answers::<chat::Completion>(200)
+        .streams()
+        .runs(),
+        post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create)
+            .takes::<responses::ResponsesRequest>()
+            .answers::<Map<String, Value>>(200)
+            .streams()
+            .runs()
+            .fails([404]),
         get(
             "response",
             "/v1/responses/{response_id}",
             "A response that was kept, as it is now or as a stream",
             responses::retrieve,
-        ),
+        )
+        .asks::<responses::Wanted>()
+        .answers::<Map<String, Value>>(200)
+        .streams()
+        .fails([404]),
         delete(
             "response_delete",
             "/v1/responses/{response_id}",
             "Forgets a response; what was said stays in its session",
             responses::remove,
-        ),
+        )
+        .answers::<Map<String, Value>>(200)
+        .fails([404]),
     ]
 }
 
@@ -85,38 +103,4 @@ async fn unknown() -> Problem {
 async fn wrong_method() -> Problem {
     let message = "This address does not take that method; GET /v1/capabilities lists them";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
-}
-
-impl Route {
-    fn open(self) -> Self {
-        Self { open: true, ..self }
-    }
-}
-
-fn get<H: Handler<T, Arc<Server>>, T: 'static>(
-    name: &'static str,
-    path: &'static str,
-    about: &'static str,
-    handler: H,
-) -> Route {
-    Route { name, method: Method::GET, path, about, open: false, handler: on(MethodFilter::GET, handler) }
-}
-
-fn post<H: Handler<T, Arc<Server>>, T: 'static>(
-    name: &'static str,
-    path: &'static str,
-    about: &'static str,
-    handler: H,
-) -> Route {
-    Route { name, method: Method::POST, path, about, open: false, handler: on(MethodFilter::POST, handler) }
-}
-
-fn delete<H: Handler<T, Arc<Server>>, T: 'static>(
-    name: &'static str,
-    path: &'static str,
-    about: &'static str,
-    handler: H,
-) -> Route {
-    let handler = on(MethodFilter::DELETE, handler);
-    Route { name, method: Method::DELETE, path, about, open: false, handler }
 }

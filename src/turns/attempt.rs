@@ -8,6 +8,7 @@ use super::asks::Voice;
 use super::sink::Sink;
 use super::{Running, Turns, changeover};
 use crate::agent::{AgentError, Prepared, Turn, TurnEnd};
+use crate::metrics::Open;
 use crate::rarely::rarely;
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
@@ -32,6 +33,7 @@ impl Turns {
         let stop = CancellationToken::new();
         let voice = Voice::new(sink, &self.asks, row, &running.stop);
         let agent = self.agent_of(row);
+        let _streaming = Open::new(&self.metrics.streams);
         let mut run = agent.run_turn(turn, prepared, &voice, stop.clone());
         // Every delta comes by here, so nothing else is looked at that did not call.
         let mut interrupted = rarely(self.interrupted(running, sink));

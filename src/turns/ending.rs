@@ -88,7 +88,9 @@ impl Turns {
             files,
         };
         let mark = (now.permitted && turn.attempt == 0).then(|| mark(&finish.outcome)).flatten();
-        self.keep_end(turn.clone(), Arc::new(finish), again).await?;
+        let finish = Arc::new(finish);
+        self.keep_end(turn.clone(), finish.clone(), again).await?;
+        self.surface(turn).ended(&finish.outcome);
         if let (Some(mark), Some(account)) = (mark, self.delivery.account(&turn.account)) {
             account.mark(&turn.place, &turn.event, mark);
         }

@@ -178,7 +178,9 @@ impl Turns {
         let lost = resumed && !stored.as_ref().is_some_and(repeats);
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
-        let sink = Sink::new(log);
+        // What is resumed had its first text from an earlier process.
+        let first = (!resumed).then(|| self.surface(row).first_delta.clone());
+        let sink = Sink::new(log, first);
         if lost {
             return match stored {
                 Some(stored) if !stored.resumable && self.agent_of(row).about().resume => {

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
@@ -27,12 +29,17 @@ struct Inner {
     furthest: usize,
     /// Bytes of text that came in this attempt.
     reached: usize,
+    /// Since when the first text is waited for, until it comes.
+    first: Option<(Instant, Histogram)>,
 }
 
 impl<'a> Sink<'a> {
-    pub fn new(log: &'a TurnLog) -> Self {
+    /// A sink into this log; how long its first text takes from now on is told to `first`.
+    pub fn new(log: &'a TurnLog, first: Option<Histogram>) -> Self {
         let verbatim = log.is_for_readers();
-        Self { log, verbatim, full: CancellationToken::new(), inner: Mutex::default() }
+        let first = first.map(|histogram| (Instant::now(), histogram));
+        let inner = Mutex::new(Inner { first, ..Inner::default() });
+        Self { log, verbatim, full: CancellationToken::new(), inner }
     }
 
     /// Takes what happened.
@@ -40,6 +47,9 @@ impl<'a> Sink<'a> {
         let TurnEvent::Text(text) = event else { return self.append(event) };
         failpoint("stream.text");
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, histogram)) = inner.first.take() {
+            histogram.observe(since.elapsed().as_secs_f64());
+        }
         let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
         inner.reached += text.len();
         inner.furthest = inner.furthest.max(inner.reached);
@@ -129,7 +139,7 @@ mod tests {
     #[test]
     fn a_replay_adds_only_what_is_new() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log);
+        let sink = Sink::new(&log, None);
         sink.emit(TurnEvent::Text("Hello, "));
         sink.emit(TurnEvent::Text("wor"));
         sink.replay();
@@ -149,7 +159,7 @@ mod tests {
             ("", "<think>secret</think>\n\nopen ![a](data:image/png;base64,iVBORw0KGgo=)", "open 📎 a.png"),
         ] {
             let log = TurnLog::new(1000);
-            let sink = Sink::new(&log);
+            let sink = Sink::new(&log, None);
             sink.emit(TurnEvent::Text(pieces));
             sink.whole(whole);
             sink.finish();
@@ -158,7 +168,7 @@ mod tests {
             assert_eq!(summary.files.len(), usize::from(whole.contains("data:")));
         }
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log);
+        let sink = Sink::new(&log, None);
         sink.whole(&"x".repeat(1001));
         assert!(sink.full.is_cancelled());
     }
@@ -166,7 +176,7 @@ mod tests {
     #[test]
     fn thoughts_never_become_text() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log);
+        let sink = Sink::new(&log, None);
         for text in ["<thi", "nk>secret</th", "ink>\n\nopen"] {
             sink.emit(TurnEvent::Text(text));
         }
@@ -177,7 +187,7 @@ mod tests {
     #[test]
     fn files_never_become_text() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log);
+        let sink = Sink::new(&log, None);
         for text in ["Look: ![a](da", "ta:image/png;base64,iVBORw", "0KGgo=", ") good?"] {
             sink.emit(TurnEvent::Text(text));
         }
@@ -191,7 +201,7 @@ mod tests {
     fn a_turn_beyond_its_cap_is_asked_to_end() {
         // Ten bytes, and what an entry counts for.
         let log = TurnLog::new(10 + 128);
-        let sink = Sink::new(&log);
+        let sink = Sink::new(&log, None);
         sink.emit(TurnEvent::Text("0123456789"));
         assert!(!sink.full.is_cancelled());
         sink.emit(TurnEvent::Text("x"));

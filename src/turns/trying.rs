@@ -109,6 +109,7 @@ impl Turns {
                         }
                         return Ok(drive);
                     }
+                    self.metrics.agent_retries.inc();
                 }
             }
             if Box::pin(self.follow_edit(row, &mut turn, sink, running)).await? {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::brought::Patience;
 use super::log::TurnLog;
 use super::{Brought, Turns};
+use crate::metrics::Open;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, TurnRow};
 
@@ -59,6 +60,7 @@ pub struct Watch {
     id: TurnId,
     /// What it reads.
     pub log: Arc<TurnLog>,
+    _counted: Open,
 }
 
 impl Logs {
@@ -149,7 +151,8 @@ impl Turns {
         let watched = inner.open.get_mut(id)?;
         watched.readers += 1;
         watched.came += 1;
-        Some(Watch { turns: self.clone(), id: id.clone(), log: watched.log.clone() })
+        let counted = Open::new(&self.metrics.readers);
+        Some(Watch { turns: self.clone(), id: id.clone(), log: watched.log.clone(), _counted: counted })
     }
 
     /// Asks one turn to end, whether it runs or waits.

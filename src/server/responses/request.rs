@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use super::input::read_input;
 const METADATA: (usize, usize, usize) = (16, 64, 512);
 
 /// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResponsesRequest {
     /// Text, or a list of messages and parts.
     #[serde(default)]

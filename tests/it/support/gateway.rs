@@ -312,6 +312,12 @@ impl TestGateway {
         gateway.serve(settings, listener).unwrap().address
     }
 
+    /// Waits until no session has anything to do. For scenes with a server.
+    pub async fn idle(&self) {
+        let gateway = &self.running.as_ref().unwrap().gateway;
+        gateway.serving().unwrap().server().turns.idle().await;
+    }
+
     /// Waits until every platform has ended by itself.
     pub async fn finished(&mut self) -> Ended {
         self.running.as_mut().unwrap().gateway.finished().await.unwrap()

@@ -1,0 +1,231 @@
+//! What is counted and measured, for whoever watches from outside (`GET /metrics`).
+//!
+//! One instance per gateway, handed to whoever has something to count. Counters and gauges are single atomics; a
+//! histogram has a lock, so nothing that happens once per delta may use one. Labels are few and fixed: nothing of them
+//! comes from people, rooms or programs.
+
+use std::fs;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::reply::Outcome;
+use crate::store::Store;
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    /// Turns of rooms.
+    pub rooms: Surface,
+    /// Turns of programs.
+    pub http: Surface,
+    /// Turns whose agent answers now.
+    pub streams: Gauge,
+    /// Programs that read a turn now.
+    pub readers: Gauge,
+    /// Edits of messages that platforms were asked for.
+    pub edits: Counter,
+    /// Tries of a turn after the first.
+    pub agent_retries: Counter,
+    /// Tries to deliver the same message after the first.
+    pub delivery_retries: Counter,
+    /// Set when somebody looks.
+    queues: Family<Queue, Gauge>,
+    memory: Gauge,
+    files: Gauge,
+}
+
+/// What is counted of the turns of one kind of place.
+pub struct Surface {
+    ended: Family<Ended, Counter>,
+    name: &'static str,
+    /// From when a turn is taken up to the first text of its answer.
+    pub first_delta: Histogram,
+}
+
+/// What waits at this moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting {
+    /// Turns behind another of their session.
+    pub turns: usize,
+    /// Messages that have not arrived yet.
+    pub outbox: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    surface: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct On {
+    surface: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    of: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    queue: &'static str,
+}
+
+/// Every [`Outcome`] by its name, so that a counter is there before the first of them.
+const OUTCOMES: [&str; 8] =
+    ["done", "stopped", "limit", "cut_short", "failed", "interrupted", "unknown", "cancelled"];
+
+impl Metrics {
+    /// Nothing has been counted yet, but what the store has taken.
+    pub fn new(store: &Store) -> Self {
+        let mut all = Registry::default();
+        let (memory, files) = (Gauge::default(), Gauge::default());
+        // These names are the same in every program.
+        all.register_with_unit("process_resident_memory", "Memory", Unit::Bytes, memory.clone());
+        all.register("process_open_fds", "Files and connections that are open", files.clone());
+        let registry = all.sub_registry_with_prefix("talaria");
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "The program that runs", Info::new(version));
+        let ended = Family::<Ended, Counter>::default();
+        registry.register(
+            "turns",
+            "Turns that ended, by where they were asked and how they ended",
+            ended.clone(),
+        );
+        let first = Family::<On, Histogram, fn() -> Histogram>::new_with_constructor(waits);
+        let about = "From when a turn is taken up to the first text of its answer";
+        registry.register_with_unit("first_delta", about, Unit::Seconds, first.clone());
+        let surface = |name| {
+            for outcome in OUTCOMES {
+                let _ = ended.get_or_create(&Ended { surface: name, outcome });
+            }
+            let first_delta = first.get_or_create_owned(&On { surface: name });
+            Surface { ended: ended.clone(), name, first_delta }
+        };
+        let (rooms, http) = (surface("room"), surface("http"));
+        let (streams, readers, edits) = (Gauge::default(), Gauge::default(), Counter::default());
+        registry.register("streams_open", "Turns whose agent answers now", streams.clone());
+        registry.register("readers_open", "Programs that read a turn now", readers.clone());
+        registry.register("edits_sent", "Edits that platforms were asked for", edits.clone());
+        let retries = Family::<Of, Counter>::default();
+        registry.register("retries", "Tries after the first, of turns and of messages", retries.clone());
+        let retried = |of| retries.get_or_create_owned(&Of { of });
+        let (agent_retries, delivery_retries) = (retried("agent"), retried("delivery"));
+        let about = "From when something is asked of the store to its answer; a write is then on disk";
+        for (name, histogram) in store.timings() {
+            registry.register_with_unit(format!("store_{name}"), about, Unit::Seconds, histogram);
+        }
+        let queues = Family::<Queue, Gauge>::default();
+        registry.register("queue_length", "What waits, by where", queues.clone());
+        Self {
+            registry: all,
+            rooms,
+            http,
+            streams,
+            readers,
+            edits,
+            agent_retries,
+            delivery_retries,
+            queues,
+            memory,
+            files,
+        }
+    }
+
+    /// Everything as text, as of now.
+    pub fn text(&self, store: &Store, waiting: Waiting) -> String {
+        let (reads, writes) = store.waiting();
+        let queues = [
+            ("turns", waiting.turns),
+            ("outbox", waiting.outbox),
+            ("store_reads", reads),
+            ("store_writes", writes),
+        ];
+        for (queue, length) in queues {
+            self.queues.get_or_create(&Queue { queue }).set(i64::try_from(length).unwrap_or(i64::MAX));
+        }
+        self.memory.set(resident().unwrap_or_default());
+        self.files.set(open_files().unwrap_or_default());
+        let mut text = String::new();
+        if encode(&mut text, &self.registry).is_err() {
+            tracing::error!("metrics could not be written");
+        }
+        text
+    }
+}
+
+impl Surface {
+    /// A turn has ended.
+    pub fn ended(&self, outcome: &Outcome) {
+        let (outcome, _) = outcome.for_the_log();
+        self.ended.get_or_create(&Ended { surface: self.name, outcome }).inc();
+    }
+}
+
+/// One more for as long as it lives.
+pub struct Open(Gauge);
+
+impl Open {
+    /// One more.
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Durations of what waits for others: from a millisecond to four minutes.
+fn waits() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 4.0, 10))
+}
+
+/// Durations of what waits for a disk: from 50 microseconds to 13 seconds.
+pub fn disk_waits() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_05, 4.0, 10))
+}
+
+/// Bytes of memory, as the kernel says in its own way.
+fn resident() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches(" kB").parse::<i64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+fn open_files() -> Option<i64> {
+    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_its_counter_from_the_start() {
+        let words = || crate::words::Phrase::from("");
+        for outcome in [
+            Outcome::Done,
+            Outcome::Stopped,
+            Outcome::Limit,
+            Outcome::CutShort { words: words() },
+            Outcome::Failed { words: words() },
+            Outcome::Interrupted,
+            Outcome::Unknown { words: words() },
+            Outcome::Cancelled { words: words() },
+        ] {
+            assert!(OUTCOMES.contains(&outcome.for_the_log().0));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `GET /health/detailed`: whether people and programs are served, and if not, what is in the way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::about::PLATFORM;
+use super::{Caller, Problem, Server};
+use crate::delivery::{Account, Reading};
+use crate::store::unix_now;
+
+/// How long the store may take to prove that it is there.
+const STORE: Duration = Duration::from_secs(5);
+
+/// How things are.
+#[derive(Serialize, JsonSchema)]
+pub struct Detailed {
+    /// `ok`, or `not_ready` and the HTTP status is 503.
+    status: &'static str,
+    platform: &'static str,
+    version: &'static str,
+    pid: u32,
+    /// `running` or `draining`.
+    gateway_state: &'static str,
+    /// What must hold, and whether it does.
+    checks: BTreeMap<&'static str, Check>,
+    /// The accounts on chat networks, by their names.
+    platforms: BTreeMap<String, Platform>,
+    /// Turns that run.
+    active_agents: usize,
+    /// Turns that wait for another of their session.
+    waiting_turns: usize,
+    /// Seconds since 1970.
+    since: u64,
+    /// Seconds since 1970.
+    updated_at: i64,
+}
+
+/// One thing that must hold.
+#[derive(Serialize, JsonSchema)]
+struct Check {
+    ok: bool,
+    /// For people, if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// One account.
+#[derive(Serialize, JsonSchema)]
+struct Platform {
+    /// `reads`, or what it does instead.
+    state: &'static str,
+}
+
+impl Check {
+    fn of(result: Result<(), String>) -> Self {
+        Self { ok: result.is_ok(), why: result.err() }
+    }
+}
+
+/// `GET /health/detailed`
+pub async fn detailed(
+    State(server): State<Arc<Server>>,
+    caller: Caller,
+) -> Result<(StatusCode, Json<Detailed>), Problem> {
+    caller.must_be_owner()?;
+    let platforms: BTreeMap<_, _> =
+        server.turns.accounts().map(|account| (account.id().to_string(), state(account))).collect();
+    let draining = server.draining.is_cancelled();
+    let checks = BTreeMap::from([
+        ("store", Check::of(store(&server).await)),
+        ("agent", Check::of(agent(&server))),
+        ("platforms", Check::of(reads(&platforms))),
+        ("taking", Check::of(if draining { Err("the process is about to end".to_owned()) } else { Ok(()) })),
+    ]);
+    let ready = checks.values().all(|check| check.ok);
+    let (active_agents, waiting_turns) = server.turns.count();
+    let detailed = Detailed {
+        status: if ready { "ok" } else { "not_ready" },
+        platform: PLATFORM,
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        gateway_state: if draining { "draining" } else { "running" },
+        checks,
+        platforms: platforms.into_iter().map(|(name, state)| (name, Platform { state })).collect(),
+        active_agents,
+        waiting_turns,
+        since: server.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        updated_at: unix_now(),
+    };
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok((status, Json(detailed)))
+}
+
+/// Whether the store answers on both of its threads. Nothing is written, so nothing reaches the disk.
+async fn store(server: &Server) -> Result<(), String> {
+    let asked = async {
+        server.store.read(|_| Ok(())).await?;
+        server.store.write(|_| Ok(())).await
+    };
+    match tokio::time::timeout(STORE, asked).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(format!("the store fails: {error}")),
+        Err(_) => Err(format!("the store has not answered for {} seconds", STORE.as_secs())),
+    }
+}
+
+/// Whether the agent is known to fail. It is not asked: what was last known must do.
+fn agent(server: &Server) -> Result<(), String> {
+    let Some((times, why)) = server.turns.failing() else { return Ok(()) };
+    let why = why.to_string();
+    let why = why.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end_matches('.');
+    Err(format!("it failed the last {times} times: {}", crate::reply::one_line(why, 200)))
+}
+
+/// Whether any platform reads, where there are any.
+fn reads(platforms: &BTreeMap<String, &'static str>) -> Result<(), String> {
+    match platforms.is_empty() || platforms.values().any(|state| *state == READS) {
+        true => Ok(()),
+        false => Err("no platform reads".to_owned()),
+    }
+}
+
+/// What [`state`] says of a platform that does what it should.
+const READS: &str = "reads";
+
+fn state(account: &Arc<Account>) -> &'static str {
+    if account.lost().is_cancelled() {
+        return "lost";
+    }
+    match account.reading() {
+        Reading::Starting => "starting",
+        Reading::Reads => READS,
+        Reading::Pausing => "pausing",
+        Reading::Ended => "ended",
+    }
+}

@@ -1,0 +1,30 @@
+//! `GET /metrics`: what is counted, in the form of OpenMetrics, which Prometheus reads.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+
+use super::{Caller, Problem, Server};
+use crate::metrics::Waiting;
+use crate::store::unix_now;
+
+/// The form, for the OpenAPI document.
+pub const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// The form, with its version.
+const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// `GET /metrics`
+pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Result<Response, Problem> {
+    caller.must_be_owner()?;
+    let accounts: Vec<_> = server.turns.accounts().map(|account| account.id().clone()).collect();
+    let now = unix_now();
+    let outbox = server.store.read(move |tx| {
+        accounts.iter().try_fold(0, |sum, account| Ok(sum + tx.pending_count(account, now)?))
+    });
+    let (_, turns) = server.turns.count();
+    let waiting = Waiting { turns, outbox: outbox.await? };
+    Ok(([(CONTENT_TYPE, FORM)], server.turns.metrics().text(&server.store, waiting)).into_response())
+}

@@ -1,0 +1,268 @@
+//! `GET /openapi.json`: the table of routes as programs read it.
+//!
+//! Schemas come from the very types that are read and written, by `schemars`: it makes JSON Schema 2020-12, which is
+//! what OpenAPI 3.1 wants, and leaves the table to be ours. (`utoipa` would want a table of its own beside it.)
+
+use std::sync::LazyLock;
+
+use axum::Json;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::problem::Shown;
+use super::route::{Answer, JSON, Route, Takes};
+use super::routes;
+
+/// An OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(with = "Map<String, Value>")]
+pub struct Document;
+
+/// The name of the one way to say who asks.
+const KEY: &str = "key";
+
+/// Problems that anything may have, and why.
+const ALWAYS: [(u16, &str); 3] = [
+    (400, "The request is not understood"),
+    (403, "The server is not called that, or pages of this origin may not ask"),
+    (500, "The server made a mistake, or its store does not answer"),
+];
+
+/// Problems of some, and why.
+const SOMETIMES: [(u16, &str); 10] = [
+    (401, "There is no key, or it is not the right one"),
+    (404, "There is no such thing, for whoever asks"),
+    (408, "The request took too long to come"),
+    (409, "It is not in a state for that"),
+    (413, "The request is too large"),
+    (422, "The idempotency key was used for another request"),
+    (429, "Too much goes on; ask again when Retry-After has passed"),
+    (502, "The agent failed"),
+    (503, "The server is about to end, or is not ready; ask again"),
+    (508, "The request goes in circles: a relay is pointed at itself"),
+];
+
+/// What a request that runs a turn may say in its headers, and what is said back.
+const ASKED: [(&str, &str); 4] = [
+    ("Idempotency-Key", "What makes asking twice the same as asking once; kept for seven days"),
+    ("X-Hermes-Session-Id", "The session that is talked in"),
+    ("X-Hermes-Session-Key", "What scopes the agent's memory"),
+    ("X-Talaria-Hops", "How many relays the request has come through"),
+];
+const RESUMED: (&str, &str) = ("Last-Event-ID", "The last event that was seen; what came after it is told");
+const TOLD: [(&str, &str); 2] =
+    [("X-Hermes-Session-Id", "The session"), ("X-Hermes-Run-Id", "The run, to read it again or to stop it")];
+
+/// The document. Made once: it is the same for everybody.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| describe(&routes::all()));
+
+/// `GET /openapi.json`
+pub async fn document() -> Json<&'static Value> {
+    Json(&DOCUMENT)
+}
+
+/// The document of a table.
+fn describe(routes: &[Route]) -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths = Map::new();
+    for route in routes {
+        let at = paths.entry(route.path).or_insert_with(|| json!({}));
+        at[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
+    }
+    let problem = schemas.written.subschema_for::<Shown>();
+    let problems: Map<String, Value> =
+        ALWAYS.iter().chain(&SOMETIMES).map(|&(status, why)| (name(status), shared(why, &problem))).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Talaria",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The agent server: turns of an AI agent, asked for over HTTP.",
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ KEY: [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { KEY: { "type": "http", "scheme": "bearer" } },
+            "responses": problems,
+            "schemas": schemas.all(),
+        },
+    })
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut operation = json!({
+        "operationId": route.name,
+        "summary": route.about,
+        "responses": responses(route, schemas),
+    });
+    let parameters = parameters(route, schemas);
+    if !parameters.is_empty() {
+        operation["parameters"] = json!(parameters);
+    }
+    if let Takes::Json(shape) = route.takes {
+        // Whatever is required is said by the shape: nothing at all is read as an object without anything in it.
+        let schema = shape(&mut schemas.read);
+        operation["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
+    }
+    if route.open {
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
+    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut parameters: Vec<Value> = in_path
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    if let Some(shape) = route.query {
+        let shape = shape(&mut schemas.read);
+        let required = shape.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        let known = shape.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        parameters.extend(known.into_iter().map(|(name, schema)| {
+            let required = required.iter().any(|other| other == &name);
+            json!({ "name": name, "in": "query", "required": required, "schema": schema })
+        }));
+    }
+    let asked = ASKED.iter().filter(|_| route.runs).chain(Some(&RESUMED).filter(|_| route.reads));
+    parameters.extend(asked.map(|(name, about)| {
+        let mut schema = json!({ "type": "string", "maxLength": 256 });
+        if *name == "X-Talaria-Hops" {
+            schema = json!({ "type": "integer", "minimum": 0 });
+        }
+        json!({ "name": name, "in": "header", "description": about, "schema": schema })
+    }));
+    parameters
+}
+
+fn responses(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut responses = Map::new();
+    for Answer { status, media, shape } in &route.answers {
+        let answer = responses.entry(status.to_string()).or_insert_with(|| {
+            let mut answer = json!({ "description": route.about, "content": {} });
+            if route.runs {
+                let header = |(name, about): &(&str, &str)| {
+                    (name.to_string(), json!({ "description": about, "schema": { "type": "string" } }))
+                };
+                answer["headers"] = Value::Object(TOLD.iter().map(header).collect());
+            }
+            answer
+        });
+        answer["content"][media] = json!({ "schema": shape(&mut schemas.written) });
+    }
+    let mut fails = route.fails.clone();
+    fails.extend(ALWAYS.map(|(status, _)| status));
+    fails.extend((!route.open).then_some(401));
+    fails.extend(matches!(route.takes, Takes::Json(_)).then_some(413));
+    for status in fails {
+        // Some answers carry their own body also when all is not well.
+        let shared = json!({ "$ref": format!("#/components/responses/{}", name(status)) });
+        responses.entry(status.to_string()).or_insert(shared);
+    }
+    Value::Object(responses)
+}
+
+/// What the shared answer of a status is called.
+fn name(status: u16) -> String {
+    format!("Problem{status}")
+}
+
+fn shared(why: &str, problem: &schemars::Schema) -> Value {
+    json!({ "description": why, "content": { JSON: { "schema": problem } } })
+}
+
+/// Schemas of what is read, and of what is written: a field that may be left out in one is always there in the other.
+struct Schemas {
+    read: SchemaGenerator,
+    written: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = || {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            })
+        };
+        Self {
+            read: settings().for_deserialize().into_generator(),
+            written: settings().for_serialize().into_generator(),
+        }
+    }
+
+    /// All that were needed.
+    fn all(mut self) -> Map<String, Value> {
+        let mut all = self.read.take_definitions(true);
+        all.extend(self.written.take_definitions(true));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Method;
+
+    use super::super::route::EVENTS;
+    use super::*;
+
+    #[test]
+    fn every_route_says_what_it_takes_and_what_comes_of_it() {
+        for route in routes::all() {
+            let Route { name, about, answers, takes, method, .. } = &route;
+            assert!(about.len() > 10, "{name} is not described");
+            assert!(answers.iter().any(|answer| answer.status < 300), "{name} has no answer");
+            let has_body = ![Method::GET, Method::DELETE].contains(method);
+            assert_eq!(has_body, !matches!(takes, Takes::Unsaid), "{name}: what is in its body?");
+            for status in &route.fails {
+                let known = ALWAYS.iter().chain(&SOMETIMES).any(|(known, _)| known == status);
+                assert!(known, "{name} may fail with {status}, which nobody described");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_routes_and_no_two_schemas_share_a_name() {
+        let routes = routes::all();
+        let mut names: Vec<_> = routes.iter().map(|route| route.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), routes.len());
+        let mut schemas = Schemas::new();
+        for route in &routes {
+            operation(route, &mut schemas);
+        }
+        let written = schemas.written.take_definitions(true);
+        for (name, schema) in schemas.read.take_definitions(true) {
+            assert!(written.get(&name).is_none_or(|other| *other == schema), "{name} is two things");
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => fields.iter().for_each(|(name, value)| match value.as_str() {
+                    Some(to) if name == "$ref" => found.push(to),
+                    _ => references(value, found),
+                }),
+                Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        let mut found = Vec::new();
+        references(&DOCUMENT, &mut found);
+        assert!(!found.is_empty());
+        for to in found {
+            assert!(DOCUMENT.pointer(to.trim_start_matches('#')).is_some(), "{to} leads nowhere");
+        }
+    }
+
+    #[test]
+    fn a_route_that_streams_says_so() {
+        let answer = &DOCUMENT["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"];
+        assert!(answer[EVENTS].is_object() && answer[JSON].is_object(), "{answer}");
+    }
+}

@@ -1,0 +1,73 @@
+//! `GET /metrics` and `GET /health/detailed`: seen from outside.
+
+use reqwest::Method;
+use serde_json::json as value;
+
+use crate::support::served::{Served, json};
+
+/// The value of one line.
+fn reads(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+}
+
+async fn metrics(served: &Served) -> String {
+    let answer = served.get("/metrics").await;
+    assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("application/openmetrics-text"));
+    answer.text().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_turn_is_counted_where_it_was_asked() {
+    let served = Served::start().await;
+    let done = r#"talaria_turns_total{surface="http",outcome="done"}"#;
+    let before = metrics(&served).await;
+    assert_eq!(reads(&before, done), 0.0);
+    assert_eq!(reads(&before, "talaria_streams_open"), 0.0);
+
+    let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let asked = value!({ "stream": true, "messages": [{ "role": "user", "content": "hi" }] });
+    let answer = served.post("/v1/chat/completions", &asked).await;
+    script.is_hanging().await;
+    let during = metrics(&served).await;
+    assert_eq!(reads(&during, "talaria_streams_open"), 1.0);
+    assert_eq!(reads(&during, "talaria_readers_open"), 1.0);
+    assert_eq!(reads(&during, r#"talaria_first_delta_seconds_count{surface="http"}"#), 1.0);
+
+    script.goes_on();
+    answer.text().await.unwrap();
+    let after = metrics(&served).await;
+    assert_eq!(reads(&after, done), 1.0);
+    assert_eq!(reads(&after, r#"talaria_turns_total{surface="room",outcome="done"}"#), 0.0);
+    assert_eq!(reads(&after, "talaria_streams_open"), 0.0);
+    assert!(reads(&after, "talaria_store_write_seconds_count") >= 3.0);
+    assert!(reads(&after, "process_resident_memory_bytes") > 1e6);
+    assert!(reads(&after, "process_open_fds") > 3.0);
+    assert!(after.contains(r#"talaria_build_info{version=""#) && after.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn a_turn_of_a_room_is_counted_as_such() {
+    let served = Served::start().await;
+    served.agent().says(["Hello"]);
+    served.gateway.room().says("@ann", "hi").await;
+    served.gateway.room().shows("Hello").await;
+    served.gateway.idle().await;
+    let text = metrics(&served).await;
+    assert_eq!(reads(&text, r#"talaria_turns_total{surface="room",outcome="done"}"#), 1.0);
+    assert_eq!(reads(&text, r#"talaria_queue_length{queue="outbox"}"#), 0.0);
+}
+
+#[tokio::test]
+async fn details_are_for_whoever_has_the_key() {
+    let served = Served::start().await;
+    for path in ["/metrics", "/health/detailed"] {
+        assert_eq!(served.bare(Method::GET, path).send().await.unwrap().status(), 401);
+    }
+    let answer = served.get("/health/detailed").await;
+    assert_eq!(answer.status(), 200);
+    let answer = json(answer).await;
+    assert_eq!(answer["status"], "ok");
+    assert_eq!(answer["checks"]["store"]["ok"], true);
+    assert_eq!(answer["active_agents"], 0);
+}
