@@ -16,6 +16,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/control", "the operator at the shell"),
     ("src/gateway.rs", "the operator whose gateway does not start"),
     ("src/gateway/", "the operator whose gateway does not start"),
+    ("src/metrics.rs", "whoever watches from outside"),
     ("src/media.rs", "the agent, about what a person attached"),
     ("adapters/matrix", "the log and the operator: what rooms are told is the core's"),
     ("src/platforms.rs", "the operator whose gateway does not start"),
