@@ -1,8 +1,10 @@
 //! A turn as the events of a response.
 //!
-//! The whole text is one message, whatever comes between its pieces; each stretch of reasoning is an item of its own.
-//! Reasoning is told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
-//! Steps and approvals are events of ours, which other clients pass over.
+//! The whole text is one message, whatever comes between its pieces; each stretch of reasoning and each step is an item
+//! of its own. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
+//! and steps are told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
+//!
+//! Clients refuse what they have no name for, so there is nothing here that the protocol does not have.
 
 use serde_json::{Value, json};
 
@@ -11,15 +13,15 @@ use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::object::{Answer, last_event, text_part};
 use super::seen::{START, Seen, ends, happens, opens};
-use crate::agent::{StepState, TurnEvent};
-use crate::openai::wire::TOOL_PROGRESS;
-use crate::session::TurnId;
+use crate::agent::{Step, StepState, TurnEvent};
 use crate::turns::log::Position;
+
+/// Whose tools they are.
+const AGENT: &str = "agent";
 
 /// The events of one response for one reader.
 pub struct Events {
     answer: Answer,
-    run: String,
     seen: Seen,
     /// How much has happened.
     count: usize,
@@ -29,8 +31,10 @@ pub struct Events {
     message: Option<usize>,
     /// The reasoning that goes on.
     thinking: Option<Thinking>,
-    /// Reasoning that is over, with its place.
-    thought: Vec<(usize, Value)>,
+    /// The steps that go on.
+    steps: Vec<Stepping>,
+    /// Items that are over, with their places.
+    over: Vec<(usize, Value)>,
 }
 
 struct Thinking {
@@ -39,11 +43,19 @@ struct Thinking {
     text: String,
 }
 
+struct Stepping {
+    index: usize,
+    step: Step,
+}
+
+/// An event that waits for its number.
+type Event = (&'static str, Value);
+
 impl Events {
     /// The events of a response, without those that its reader has seen.
-    pub fn new(answer: Answer, run: &TurnId, seen: Seen) -> Self {
-        let (message, thinking, thought) = (None, None, Vec::new());
-        Self { answer, run: run.0.clone(), seen, count: 0, items: 0, message, thinking, thought }
+    pub fn new(answer: Answer, seen: Seen) -> Self {
+        let (message, thinking, steps, over) = (None, None, Vec::new(), Vec::new());
+        Self { answer, seen, count: 0, items: 0, message, thinking, steps, over }
     }
 
     /// Writes an event, unless it was seen.
@@ -55,14 +67,25 @@ impl Events {
         }
     }
 
+    /// Writes events that belong together; a reader can go on behind the last of them. The next number that is free.
+    fn write_all(&self, out: &mut Frames, number: u64, id: Option<&str>, events: Vec<Event>) -> u64 {
+        let last = events.len().saturating_sub(1);
+        let mut number = number;
+        for (at, (name, data)) in events.into_iter().enumerate() {
+            self.write(out, number, id.filter(|_| at == last), name, data);
+            number += 1;
+        }
+        number
+    }
+
     /// Opens the item that a piece belongs to, just before it.
     fn open(&mut self, out: &mut Frames, number: u64, item: Value, part: Value) -> usize {
         let (index, id) = (self.items, item["id"].clone());
         self.items += 1;
-        let data = json!({ "output_index": index, "item": item });
-        self.write(out, number, None, "response.output_item.added", data);
-        let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
-        self.write(out, number + 1, None, "response.content_part.added", data);
+        let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
+        let item = json!({ "output_index": index, "item": item });
+        let events = vec![("response.output_item.added", item), ("response.content_part.added", place)];
+        self.write_all(out, number, None, events);
         index
     }
 
@@ -101,10 +124,11 @@ impl Events {
             let index = self.open(out, number, item, reasoning_part(""));
             self.thinking = Some(Thinking { index, id, text: String::new() });
         }
-        let Some(Thinking { index, id, text: whole }) = &mut self.thinking else { return };
-        whole.push_str(text);
+        let Some(thinking) = &mut self.thinking else { return };
+        thinking.text.push_str(text);
         let delta = unseen(text, self.seen.of(text, at));
         if !delta.is_empty() {
+            let Thinking { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
             let (number, place) = (self.seen.beyond(happens(at.count())), at.to_string());
             self.write(out, number, Some(&place), "response.reasoning_text.delta", data);
@@ -114,34 +138,91 @@ impl Events {
     /// Closes the reasoning that goes on, if any does; the next number that is free.
     fn stop_thinking(&mut self, out: &mut Frames, number: u64) -> u64 {
         let Some(Thinking { index, id, text }) = self.thinking.take() else { return number };
-        let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "text": text });
-        self.write(out, number, None, "response.reasoning_text.done", data);
         let part = reasoning_part(&text);
-        let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
-        self.write(out, number + 1, None, "response.content_part.done", data);
         let item = json!({
             "id": id, "type": "reasoning", "status": "completed", "summary": [], "content": [part],
         });
-        let data = json!({ "output_index": index, "item": item });
-        self.write(out, number + 2, None, "response.output_item.done", data);
-        self.thought.push((index, item));
-        number + 3
+        self.over.push((index, item.clone()));
+        let place = |name: &str, value: Value| {
+            let mut place = json!({ "item_id": id, "output_index": index, "content_index": 0 });
+            place[name] = value;
+            place
+        };
+        let events = vec![
+            ("response.reasoning_text.done", place("text", json!(text))),
+            ("response.content_part.done", place("part", part)),
+            ("response.output_item.done", json!({ "output_index": index, "item": item })),
+        ];
+        self.write_all(out, number, None, events)
+    }
+
+    fn step(&mut self, step: Step, at: &Position, out: &mut Frames) {
+        let (mut number, mut events) = (happens(at.count()), Vec::new());
+        let known = self.steps.iter().position(|open| open.step.id == step.id);
+        let mut open = match known {
+            Some(known) => self.steps.swap_remove(known),
+            None => {
+                number = self.stop_thinking(out, number);
+                let (index, step) = (self.items, step.clone());
+                self.items += 1;
+                let open = Stepping { index, step };
+                let item = open.item(&self.answer, "in_progress");
+                events.push(("response.output_item.added", json!({ "output_index": index, "item": item })));
+                events.push(("response.mcp_call.in_progress", open.place(&self.answer)));
+                open
+            }
+        };
+        let state = step.state;
+        open.step = step;
+        match state {
+            StepState::Running => self.steps.push(open),
+            StepState::Done => events.extend(self.end_step(&open, "completed")),
+            StepState::Failed => events.extend(self.end_step(&open, "failed")),
+        }
+        self.write_all(out, number, Some(&at.to_string()), events);
+    }
+
+    /// The end of a step.
+    fn end_step(&mut self, open: &Stepping, status: &str) -> [Event; 2] {
+        let item = open.item(&self.answer, status);
+        self.over.push((open.index, item.clone()));
+        let name =
+            if status == "completed" { "response.mcp_call.completed" } else { "response.mcp_call.failed" };
+        let done = json!({ "output_index": open.index, "item": item });
+        [(name, open.place(&self.answer)), ("response.output_item.done", done)]
     }
 
     /// Closes the message, if there is one; the next number that is free.
-    fn finish_message(&self, end: &Ended, out: &mut Frames, number: u64) -> u64 {
+    fn finish_message(&mut self, end: &Ended, out: &mut Frames, number: u64) -> u64 {
         let Some(index) = self.message else { return number };
-        let id = self.answer.message_id();
-        let data = json!({
+        let item = self.answer.message(end);
+        self.over.push((index, item.clone()));
+        let (id, part) = (self.answer.message_id(), text_part(&end.text));
+        let text = json!({
             "item_id": id, "output_index": index, "content_index": 0, "text": end.text, "logprobs": [],
         });
-        self.write(out, number, None, "response.output_text.done", data);
-        let part = text_part(&end.text);
-        let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
-        self.write(out, number + 1, None, "response.content_part.done", data);
-        let data = json!({ "output_index": index, "item": self.answer.message(end) });
-        self.write(out, number + 2, None, "response.output_item.done", data);
-        number + 3
+        let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
+        let events = vec![
+            ("response.output_text.done", text),
+            ("response.content_part.done", place),
+            ("response.output_item.done", json!({ "output_index": index, "item": item })),
+        ];
+        self.write_all(out, number, None, events)
+    }
+}
+
+impl Stepping {
+    /// As the protocol has it. Only the tool's name is known; what it is told and says is the agent's.
+    fn item(&self, answer: &Answer, status: &str) -> Value {
+        json!({
+            "id": answer.step_id(self.index), "type": "mcp_call", "status": status, "name": self.step.title,
+            "server_label": AGENT, "arguments": "{}", "output": null, "error": null,
+            "approval_request_id": null,
+        })
+    }
+
+    fn place(&self, answer: &Answer) -> Value {
+        json!({ "item_id": answer.step_id(self.index), "output_index": self.index })
     }
 }
 
@@ -153,22 +234,10 @@ impl Shape for Events {
     }
 
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
-        let (number, id) = (happens(at.count()), at.to_string());
         match event {
             TurnEvent::Text(text) => self.text(text, at, out),
             TurnEvent::Thought(text) => self.think(text, at, out),
-            TurnEvent::Step(step) => {
-                let status = match step.state {
-                    StepState::Running => "running",
-                    StepState::Done => "completed",
-                    StepState::Failed => "failed",
-                };
-                let data = json!({
-                    "response_id": self.answer.id, "run_id": self.run, "tool": step.title, "label": step.title,
-                    "toolCallId": step.id, "status": status,
-                });
-                self.write(out, number, Some(&id), TOOL_PROGRESS, data);
-            }
+            TurnEvent::Step(step) => self.step(step, at, out),
             TurnEvent::Asked(_) | TurnEvent::Answered(_) => {}
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
@@ -176,10 +245,13 @@ impl Shape for Events {
     }
 
     fn end(&mut self, end: &Ended, out: &mut Frames) {
-        let number = self.stop_thinking(out, ends(self.count.max(self.seen.count())));
+        let mut number = self.stop_thinking(out, ends(self.count.max(self.seen.count())));
+        for open in std::mem::take(&mut self.steps) {
+            let events = self.end_step(&open, "incomplete").into();
+            number = self.write_all(out, number, None, events);
+        }
         let number = self.finish_message(end, out, number);
-        let mut output = std::mem::take(&mut self.thought);
-        output.extend(self.message.map(|index| (index, self.answer.message(end))));
+        let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
         let output: Vec<_> = output.into_iter().map(|(_, item)| item).collect();
         let response = self.answer.ended_with(&output, end);

@@ -56,6 +56,11 @@ impl Answer {
         format!("rs_{}_{index}", self.digits())
     }
 
+    /// What the step that is its item of this number is called.
+    pub fn step_id(&self, index: usize) -> String {
+        format!("mcp_{}_{index}", self.digits())
+    }
+
     /// Its only message, when it is over.
     pub fn message(&self, end: &Ended) -> Value {
         let whole = matches!(end.outcome, Outcome::Done);

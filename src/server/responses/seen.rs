@@ -7,17 +7,18 @@
 use super::super::follow::END;
 use crate::turns::log::Position;
 
-/// Numbers that one place in a turn has: what closes and opens there, what happens there, and how it ends.
-const EACH: u64 = 32;
+/// Numbers that one place in a turn has: what happens there, what opens just behind it, and how it ends there. So many,
+/// because at the end everything may have to be closed that is open.
+const EACH: u64 = 1024;
 
-/// The number of what happens at a place, among those.
-const HAPPENS: u64 = 8;
+/// The first and the last number of what happens at a place, among those.
+const HAPPENS: (u64, u64) = (8, 15);
 
 /// The first number of what opens behind a place.
-const OPENS: u64 = 10;
+const OPENS: u64 = 16;
 
 /// The first number of how it ends there.
-const ENDS: u64 = 20;
+const ENDS: u64 = 32;
 
 /// The id of the first events.
 pub const START: &str = "start";
@@ -31,9 +32,9 @@ pub struct Seen {
     text: Option<usize>,
 }
 
-/// The number of what happens when so much has happened.
+/// The numbers of what happens when so much has happened.
 pub fn happens(count: usize) -> u64 {
-    at(count) + HAPPENS
+    at(count) + HAPPENS.0
 }
 
 /// The numbers of what opens and closes when so much has happened, just before more does.
@@ -47,7 +48,8 @@ pub fn ends(count: usize) -> u64 {
 }
 
 fn at(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(EACH)
+    // Less than all there is, so that what is added to it fits.
+    u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(EACH).min(u64::MAX / 2)
 }
 
 impl Seen {
@@ -58,7 +60,7 @@ impl Seen {
             Some(END) => Self { number: Some(u64::MAX), text: None },
             Some(START) => Self { number: Some(1), text: None },
             Some(_) | None => match position() {
-                Some(at) => Self { number: Some(happens(at.count())), text: Some(at.text()) },
+                Some(place) => Self { number: Some(at(place.count()) + HAPPENS.1), text: Some(place.text()) },
                 None => Self { number, text: None },
             },
         }
@@ -71,7 +73,7 @@ impl Seen {
 
     /// How much had happened by then.
     pub fn count(&self) -> usize {
-        let count = self.number.unwrap_or_default().saturating_sub(HAPPENS) / EACH;
+        let count = self.number.unwrap_or_default().saturating_sub(HAPPENS.0) / EACH;
         usize::try_from(count).unwrap_or(usize::MAX)
     }
 

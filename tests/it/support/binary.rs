@@ -135,7 +135,8 @@ pub struct Ended {
 }
 
 impl Process {
-    fn watch(mut child: Child) -> Self {
+    /// Follows a process whose streams are pipes.
+    pub fn watch(mut child: Child) -> Self {
         let pid = Pid::from_child(&child);
         let input = child.stdin.take();
         let out = collect(child.stdout.take().unwrap());

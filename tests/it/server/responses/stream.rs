@@ -41,7 +41,8 @@ async fn stream(served: &Served) -> String {
 #[tokio::test]
 async fn events_come_in_order() {
     let served = Served::start().await;
-    served.agent().thinks("Hm.").step("1", "search", StepState::Running).says(["Hel", "lo"]).uses(3, 2);
+    let script = served.agent().thinks("Hm.").step("1", "search", StepState::Running).says(["Hel", "lo"]);
+    script.step("1", "search", StepState::Done).uses(3, 2);
     let events = events(&stream(&served).await);
     assert_eq!(
         names(&events),
@@ -51,13 +52,16 @@ async fn events_come_in_order() {
             "response.output_item.added",
             "response.content_part.added",
             "response.reasoning_text.delta",
-            "hermes.tool.progress",
             "response.reasoning_text.done",
             "response.content_part.done",
             "response.output_item.done",
             "response.output_item.added",
+            "response.mcp_call.in_progress",
+            "response.output_item.added",
             "response.content_part.added",
             "response.output_text.delta",
+            "response.mcp_call.completed",
+            "response.output_item.done",
             "response.output_text.done",
             "response.content_part.done",
             "response.output_item.done",
@@ -70,11 +74,13 @@ async fn events_come_in_order() {
     assert_eq!(text(&events), "Hello");
     let (_, _, last) = events.last().unwrap();
     let output = last["response"]["output"].as_array().unwrap();
-    assert_eq!((&output[0]["type"], &output[1]["type"]), (&json!("reasoning"), &json!("message")));
+    let types: Vec<_> = output.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["reasoning", "mcp_call", "message"]);
     assert_eq!(output[0]["content"][0]["text"], "Hm.");
-    // What is kept is the same but for the reasoning.
+    assert_eq!((&output[1]["name"], &output[1]["status"]), (&json!("search"), &json!("completed")));
+    // What is kept is the same but for the reasoning and the steps.
     let mut kept = get(&served, &last["response"]).await;
-    assert_eq!(kept["output"], json!([output[1]]));
+    assert_eq!(kept["output"], json!([output[2]]));
     kept["output"] = last["response"]["output"].clone();
     assert_eq!(kept, last["response"]);
 }
@@ -83,7 +89,9 @@ async fn events_come_in_order() {
 async fn a_stream_goes_on_where_it_was_cut_by_id_and_by_number() {
     let served = Served::start().await;
     let script = served.agent().thinks("Hm. ").says(["Grü"]).step("1", "search", StepState::Done);
-    let script = script.thinks("Well.").says(["ße", " an"]).then_hangs().says([" alle"]);
+    let script =
+        script.thinks("Well.").step("2", "read", StepState::Running).step("3", "read", StepState::Failed);
+    let script = script.says(["ße", " an"]).then_hangs().says([" alle"]);
     let mut answer = served.post("/v1/responses", &asks("hi", json!({ "stream": true }))).await;
     let mut whole = String::new();
     // Two pieces at least, whatever the sockets do.

@@ -1,0 +1,17 @@
+//! Clients that nobody here wrote, against the binary people run, with a scripted model behind it: OpenAI's own
+//! packages for Python and Node.js, and schemathesis, which asks whatever the OpenAPI document permits.
+//!
+//! `tests/sdk/parts` installs them. What a client must see is asserted by the client itself, in `clients/`; what the
+//! model must have been asked is asserted here.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+
+#[path = "../it/support"]
+#[allow(dead_code, unused_imports, reason = "the other tests use the rest")]
+mod it {
+    pub mod binary;
+    pub mod upstream;
+}
+
+mod parts;
+mod scenes;
+mod served;
