@@ -1,24 +1,28 @@
 //! The agent server: the same turns, asked for over HTTP.
 //!
-//! A request comes in through [`listen`], passes the [`guard`] (who is asked, from where) and [`caller`] (who asks),
-//! and a handler of the table in [`routes`] answers it. What runs a turn goes through [`begin`], which makes it
-//! durable and idempotent, and reads it through [`follow`]; each surface is a [`follow::Shape`] that makes its own
-//! events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be asked and what comes of it is
-//! told to programs by [`openapi`], from the same table.
+//! A request comes in through [`listen`] (over a [`wire`] that keeps the time), passes the [`guard`] (who is asked, from
+//! where) and [`caller`] (who asks), and a handler of the table in [`routes`] answers it. What runs a turn goes through
+//! [`begin`], which makes it durable and idempotent, and reads it through [`follow`]; each surface is a
+//! [`follow::Shape`] that makes its own events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be
+//! asked and what comes of it is told to programs by [`openapi`], from the same table.
 
 mod about;
 mod apps;
 mod begin;
 mod body;
 mod caller;
+mod canned;
 mod chat;
 mod content;
+mod cors;
 mod ended;
 mod follow;
 mod frames;
 mod guard;
 mod heads;
 mod health;
+mod held;
+mod host;
 mod limits;
 pub mod listen;
 mod metrics;
@@ -27,6 +31,9 @@ mod problem;
 mod responses;
 mod route;
 mod routes;
+mod seats;
+mod wire;
+mod wrong_keys;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -37,7 +44,8 @@ pub use apps::Apps;
 pub use caller::{Caller, Keys};
 pub use limits::Limits;
 pub use problem::Problem;
-pub use routes::router;
+pub use route::Route;
+pub use routes::{all as routes, router};
 
 use crate::config::Secret;
 use crate::rules::Live;
@@ -73,6 +81,10 @@ pub struct Server {
     pub keys: Keys,
     /// The apps that are asking now.
     pub apps: Apps,
+    /// Who guesses keys.
+    wrong_keys: wrong_keys::WrongKeys,
+    /// What it is called, and which pages may ask.
+    rules: guard::Rules,
     /// How much may go on at once.
     pub limits: Limits,
     /// Fired when the process is about to end: nothing new is taken.
@@ -87,6 +99,8 @@ impl Server {
         Arc::new(Self {
             keys: Keys::new(settings.key.as_ref()),
             apps: Apps::default(),
+            wrong_keys: wrong_keys::WrongKeys::default(),
+            rules: guard::Rules::new(&settings),
             limits: Limits::new(settings.runs),
             draining: CancellationToken::new(),
             since: SystemTime::now(),

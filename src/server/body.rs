@@ -1,15 +1,24 @@
 //! A request's JSON, read within its bounds.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 
 use super::Problem;
 
 /// Bytes of a request.
 pub const LARGEST: usize = 10_000_000;
+
+/// How long a request may take in all: ten megabytes over a poor line.
+const WHOLE: Duration = Duration::from_secs(120);
+
+/// How long nothing may come of it.
+const PIECE: Duration = Duration::from_secs(30);
 
 /// How deep its JSON may be nested.
 const DEPTH: usize = 64;
@@ -25,21 +34,63 @@ pub struct Body<T> {
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let collected = tokio::time::timeout(WHOLE, collect(&parts.headers, body.into_data_stream())).await;
+        let bytes = collected.map_err(|_| too_slow())??;
+        check_kind(&parts.headers, &bytes)?;
         let value = read(&bytes)?;
         Ok(Self { bytes, value })
     }
 }
 
-fn too_large(rejection: BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let message = format!("The request is larger than {LARGEST} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
-        }
-        _ => Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end"),
+/// Reads a body to its end, and not a byte more than it may have.
+async fn collect(
+    headers: &HeaderMap,
+    mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+) -> Result<Bytes, Problem> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > LARGEST as u64) {
+        return Err(too_large());
     }
+    let mut all = Vec::new();
+    loop {
+        let next = tokio::time::timeout(PIECE, body.next()).await.map_err(|_| too_slow())?;
+        let Some(piece) = next else { return Ok(all.into()) };
+        let piece = piece.map_err(|error| {
+            tracing::debug!(%error, "a request broke off");
+            Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end")
+        })?;
+        if all.len() + piece.len() > LARGEST {
+            return Err(too_large());
+        }
+        all.extend_from_slice(&piece);
+    }
+}
+
+/// JSON comes as such, or unnamed. What a page can send without asking first is none of that.
+fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), Problem> {
+    let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| !bytes.is_empty()) else { return Ok(()) };
+    let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    if kind.is_empty() || kind == "application/json" || kind.ends_with("+json") {
+        return Ok(());
+    }
+    let message = "The request must be JSON; send Content-Type: application/json";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
+}
+
+fn too_large() -> Problem {
+    let message = format!("The request is larger than {LARGEST} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+}
+
+fn too_slow() -> Problem {
+    Problem::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "request_timeout",
+        "The request did not come to its end in time",
+    )
 }
 
 /// Reads JSON; nothing at all counts as an empty object.
@@ -88,5 +139,54 @@ mod tests {
         assert!(!deeper_than(b"[][][][]", 1));
         assert!(deeper_than(b"[[]]", 1));
         assert!(read::<serde_json::Value>(&[b'['; 1000]).is_err());
+        let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
+        assert!(read::<serde_json::Value>(&nested(DEPTH)).is_ok());
+        assert!(read::<serde_json::Value>(&nested(DEPTH + 1)).is_err());
+    }
+
+    #[test]
+    fn only_json_is_read() {
+        let kind = |kind: &'static str, bytes: &[u8]| {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]);
+            check_kind(&headers, bytes).map_err(|problem| problem.status.as_u16())
+        };
+        for json in ["application/json", "Application/JSON; charset=utf-8", "application/ld+json", ""] {
+            assert_eq!(kind(json, b"{}"), Ok(()), "{json}");
+        }
+        for other in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=json"]
+        {
+            assert_eq!(kind(other, b"{}"), Err(415), "{other}");
+            assert_eq!(kind(other, b""), Ok(()), "nothing has no kind");
+        }
+        assert_eq!(check_kind(&HeaderMap::new(), b"{}"), Ok(()));
+    }
+
+    /// Pieces that come after so many seconds each.
+    fn slow(pieces: usize, seconds: u64) -> impl Stream<Item = Result<Bytes, axum::Error>> + Unpin {
+        Box::pin(futures_util::stream::iter(0..pieces).then(move |_| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(Bytes::from_static(b"[]"))
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_coming_is_given_up() {
+        let headers = HeaderMap::new();
+        assert_eq!(collect(&headers, slow(3, 29)).await.unwrap().len(), 6);
+        assert_eq!(collect(&headers, slow(1, 31)).await.unwrap_err().status, StatusCode::REQUEST_TIMEOUT);
+        let request = Request::new(axum::body::Body::from_stream(slow(10, 20)));
+        let whole = Body::<serde_json::Value>::from_request(request, &()).await;
+        assert_eq!(whole.err().map(|problem| problem.code), Some("request_timeout"));
+    }
+
+    #[tokio::test]
+    async fn a_body_may_not_be_larger_than_it_may() {
+        let (headers, piece) = (HeaderMap::new(), Bytes::from(vec![b' '; 1_000_000]));
+        let pieces =
+            |count| futures_util::stream::iter((0..count).map(|_| Ok(piece.clone())).collect::<Vec<_>>());
+        assert_eq!(collect(&headers, pieces(10)).await.unwrap().len(), LARGEST);
+        assert_eq!(collect(&headers, pieces(11)).await.unwrap_err().code, "body_too_large");
+        let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "10000001".parse().unwrap())]);
+        assert_eq!(collect(&announced, slow(1, 1_000_000)).await.unwrap_err().code, "body_too_large");
     }
 }

@@ -1,8 +1,11 @@
 //! Who asks. What somebody may see and do follows from their key alone, never from what they say of themselves.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -10,9 +13,12 @@ use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use talaria_platform::RoomId;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Problem, Server};
+use super::held::Held;
+use super::listen::Peer;
+use super::{Problem, Server, apps};
 use crate::config::Secret;
 use crate::session::{HTTP, SessionId};
 use crate::store::TurnRow;
@@ -85,44 +91,83 @@ pub struct Keys {
 impl Keys {
     /// The key of the owner; `None` if everybody who gets here is.
     pub fn new(key: Option<&Secret>) -> Self {
-        Self { owner: key.map(|key| digest(key.expose())) }
+        Self { owner: key.map(|key| digest(key.expose().as_bytes())) }
     }
 }
 
 /// What is kept and compared of a key.
-pub fn digest(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
+pub fn digest(key: &[u8]) -> [u8; 32] {
+    Sha256::digest(key).into()
 }
 
 /// Finds out who asks, or turns them away.
 pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
-    let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let key = bearer.map(|(_, key)| key.trim().to_owned());
-    match server.recognise(key.as_deref()).await {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
+    let key = bearer(request.headers()).map(<[u8]>::to_vec);
+    let from = request.extensions().get::<Peer>().map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.address);
+    let caller = match server.recognise(key.as_deref(), from).await {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    request.extensions_mut().insert(caller.clone());
+    if caller.is_owner() {
+        return next.run(request).await;
     }
+    let place = match server.limits.request(&caller) {
+        Ok(place) => place,
+        Err(problem) => return problem.into_response(),
+    };
+    // Whatever the handler waits for, it is over when the token is.
+    let response = tokio::select! {
+        biased;
+        () = caller.revoked.cancelled() => return Problem::invalid_key().into_response(),
+        response = next.run(request) => response,
+    };
+    if caller.revoked.is_cancelled() {
+        return Problem::invalid_key().into_response();
+    }
+    response.map(|body| Body::new(Held::new(body, caller.revoked, place)))
+}
+
+/// The key that is sent, byte for byte. It has one place; what stands in an address or a cookie is none.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.as_bytes().trim_ascii();
+    // Two of them are read differently by everybody on the way.
+    if values.next().is_some() {
+        return None;
+    }
+    let (scheme, key) = value.split_at_checked("bearer ".len())?;
+    let key = key.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !key.is_empty()).then_some(key)
 }
 
 impl Server {
-    async fn recognise(&self, key: Option<&str>) -> Result<Caller, Problem> {
+    async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, Problem> {
         let owner = |keyless| Caller { app: String::new(), keyless, revoked: CancellationToken::new() };
-        let Some(expected) = self.keys.owner else { return Ok(owner(true)) };
-        let Some(key) = key else { return Err(Problem::invalid_key()) };
+        let (key, expected) = match (key, self.keys.owner) {
+            (None, None) => return Ok(owner(true)),
+            // Clients send some key even where none is asked for. An app stays an app.
+            (Some(key), None) if apps::token(key).is_none() => return Ok(owner(true)),
+            (None, Some(_)) => return Err(Problem::invalid_key()),
+            (Some(key), expected) => (key, expected),
+        };
+        if let Err(after) = self.wrong_keys.permit(from, key, Instant::now()) {
+            return Err(Problem::busy("Too many wrong keys were sent; wait before the next one", after));
+        }
         let given = digest(key);
-        if bool::from(given.ct_eq(&expected)) {
+        if expected.is_some_and(|expected| bool::from(given.ct_eq(&expected))) {
+            self.wrong_keys.right(from, key);
             return Ok(owner(false));
         }
-        let Some(app) = self.apps.find(&self.store, key, &given).await? else {
+        let app = match apps::token(key) {
+            Some(token) => self.apps.find(&self.store, &token).await?,
+            None => None,
+        };
+        let Some((app, revoked)) = app else {
+            self.wrong_keys.wrong(from, key, Instant::now());
             return Err(Problem::invalid_key());
         };
-        let revoked = self.apps.revocation(&app);
+        self.wrong_keys.right(from, key);
         Ok(Caller { app, keyless: false, revoked })
     }
 }

@@ -11,11 +11,21 @@ use super::{Caller, Problem};
 /// When to come back if there is no room now.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The turns that programs may have at once, running or waiting.
+/// Requests of an app at once, for each turn that it may have: a turn may have several readers.
+const READERS: usize = 4;
+
+/// The turns that programs may have at once, running or waiting, and what apps may ask at once.
 pub struct Limits {
     all: Arc<Semaphore>,
     each: usize,
-    apps: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// By name. Only apps with a token come so far, so there are never more than those.
+    apps: Mutex<HashMap<String, App>>,
+}
+
+#[derive(Clone)]
+struct App {
+    turns: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
 }
 
 /// The right to have one turn more. It ends with the turn.
@@ -32,13 +42,23 @@ impl Limits {
         let busy = |_| Problem::busy("Too many turns run at once; ask again in a moment", AGAIN);
         let own = match caller.is_owner() {
             true => None,
-            false => {
-                let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
-                let own = apps.entry(caller.app().to_owned());
-                let own = own.or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone();
-                Some(own.try_acquire_owned().map_err(busy)?)
-            }
+            false => Some(self.app(caller).turns.try_acquire_owned().map_err(busy)?),
         };
         Ok((self.all.clone().try_acquire_owned().map_err(busy)?, own))
+    }
+
+    /// Makes room for one request of an app, until its answer is read: it must not take all connections there are.
+    pub(super) fn request(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, Problem> {
+        let busy = |_| Problem::busy("Too many requests of this app are open; close some of them", AGAIN);
+        self.app(caller).requests.try_acquire_owned().map_err(busy)
+    }
+
+    fn app(&self, caller: &Caller) -> App {
+        let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
+        let app = apps.entry(caller.app().to_owned()).or_insert_with(|| App {
+            turns: Arc::new(Semaphore::new(self.each)),
+            requests: Arc::new(Semaphore::new(self.each.saturating_mul(READERS).min(Semaphore::MAX_PERMITS))),
+        });
+        app.clone()
     }
 }

@@ -1,31 +1,49 @@
 //! The socket: connections are taken, bounded in number and time, and let go in order.
 
-use std::io;
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
-use super::{Server, router};
-
-/// Connections at once. Each takes little, and a reader is one.
-const CONNECTIONS: usize = 10_000;
-
-/// How long the head of a request may take.
-const HEAD: Duration = Duration::from_secs(10);
+use super::host::Entrance;
+use super::seats::Seats;
+use super::wire::{Answer, Course, Wire};
+use super::{Server, canned, router};
 
 /// Bytes of a request's head, and of what is read at once.
 const BUFFER: usize = 16 * 1024;
 
+/// How long what we send may stay unacknowledged, and how long a silent peer is believed to be there: a cable that is
+/// pulled says nothing.
+const LOST: Duration = Duration::from_secs(60);
+
 /// How soon to try again when no connection can be taken, as when there are no more files.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How soon the log is told again of what goes on and on.
+const SAID: Duration = Duration::from_secs(60);
+
+/// Who is at the other end of a connection; a part of every request.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Where it came in.
+    pub entrance: Entrance,
+}
 
 /// A server that listens. Dropping it lets go of everything.
 pub struct Serving {
@@ -73,40 +91,71 @@ impl Drop for Serving {
 }
 
 async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, connections: TaskTracker) {
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let seats = Seats::of_this_process();
+    let everywhere = listener.local_addr().is_ok_and(|address| address.ip().is_unspecified());
+    // Whoever floods us must not flood the log too.
+    let mut said: Option<Instant> = None;
+    let mut may_say = || {
+        let may = said.is_none_or(|said| said.elapsed() > SAID);
+        if may {
+            said = Some(Instant::now());
+        }
+        may
+    };
     loop {
-        let taken = async {
-            let permit = free.clone().acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            taken = taken => taken,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let answering = answer(stream, router.clone(), stop.clone());
-                connections.spawn(async move {
-                    answering.await;
-                    drop(permit);
-                });
-            }
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
+                if may_say() {
+                    tracing::warn!(%error, "connections cannot be taken; trying again");
+                }
                 tokio::time::sleep(PAUSE).await;
+                continue;
             }
-        }
+        };
+        let Some(seat) = seats.take(peer.ip()) else {
+            if may_say() {
+                tracing::warn!("there are too many connections; more are turned away");
+            }
+            turn_away(stream);
+            continue;
+        };
+        let Ok(local) = stream.local_addr() else { continue };
+        let entrance = Entrance { address: local.ip(), everywhere };
+        let peer = Peer { address: peer.ip().to_canonical(), entrance };
+        let answering = answer(stream, peer, router.clone(), stop.clone());
+        connections.spawn(async move {
+            answering.await;
+            drop(seat);
+        });
     }
 }
 
-async fn answer(stream: TcpStream, router: Router, stop: CancellationToken) {
-    // A delta is small, and somebody waits for it.
-    let _ = stream.set_nodelay(true);
+async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: CancellationToken) {
+    if let Err(error) = prepare(&stream) {
+        tracing::debug!(%error, "a connection could not be set up");
+    }
+    let course = Course::begin();
+    let wire = Wire::new(stream, course.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let lasts = course.answers();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        let answering = router.clone().oneshot(request);
+        async move {
+            let response = answering.await?;
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, lasts)))
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        // The wire keeps the time.
+        .header_read_timeout(None)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(wire), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -118,4 +167,24 @@ async fn answer(stream: TcpStream, router: Router, stop: CancellationToken) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
     }
+}
+
+/// Says that there is no room, if that can be said without waiting.
+fn turn_away(stream: TcpStream) {
+    let said = stream.into_std().and_then(|mut stream| stream.write_all(&canned::too_many()));
+    if let Err(error) = said {
+        tracing::debug!(%error, "a connection was turned away without a word");
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // A delta is small, and somebody waits for it.
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(LOST / 2).with_interval(LOST / 6).with_retries(3),
+    )?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(LOST))?;
+    Ok(())
 }

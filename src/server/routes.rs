@@ -75,16 +75,17 @@ pub fn all() -> Vec<Route> {
 
 /// The server as a service.
 pub fn router(server: Arc<Server>) -> Router {
-    let (mut open, mut closed) = (Router::new(), Router::new());
+    let identify = from_fn_with_state(server.clone(), caller::identify);
+    let mut router = Router::new();
     for route in all() {
-        match route.open {
-            true => open = open.route(route.path, route.handler),
-            false => closed = closed.route(route.path, route.handler),
-        }
+        // Around the handler alone: a wrong method is answered before anybody is asked for a key.
+        let handler = match route.open {
+            true => route.handler,
+            false => route.handler.route_layer(identify.clone()),
+        };
+        router = router.route(route.path, handler);
     }
-    closed
-        .route_layer(from_fn_with_state(server.clone(), caller::identify))
-        .merge(open)
+    router
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(body::LARGEST))

@@ -12,6 +12,7 @@ pub mod logged;
 pub mod network;
 #[cfg(feature = "testing")]
 pub mod operator;
+pub mod raw;
 #[cfg(feature = "testing")]
 pub mod room;
 #[cfg(feature = "testing")]

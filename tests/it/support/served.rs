@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use talaria::server::Settings;
 
 use super::gateway::{Setup, TestGateway};
@@ -48,6 +48,29 @@ impl Served {
     pub async fn restart(&mut self) {
         self.gateway.restart().await;
         self.address = self.gateway.serve(self.settings.clone()).await;
+    }
+
+    /// Gives an app its token, in place of one that it had.
+    pub async fn app(&self, name: &str) -> String {
+        let asked = json!({ "app": name, "again": true });
+        let added = self.gateway.operator().does("/tokens/add", asked).await.unwrap();
+        added["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Takes an app's token away.
+    pub async fn revoke(&self, app: &str) {
+        self.gateway.operator().does("/tokens/revoke", json!({ "app": app })).await.unwrap();
+    }
+
+    /// Waits until an app has so many turns that run or wait.
+    pub async fn has_turns(&self, app: &str, count: usize) {
+        loop {
+            let open = self.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap();
+            if open.iter().filter(|turn| turn.place.room.as_str() == app).count() == count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A script for the agent's next run.

@@ -1,0 +1,48 @@
+//! The answer to an app: it holds the app's place for as long as it is read, and breaks off when its token is revoked.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// A body with what it holds.
+pub struct Held {
+    body: Body,
+    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Held {
+    /// Holds a place until the body is read or given up.
+    pub fn new(body: Body, revoked: CancellationToken, place: OwnedSemaphorePermit) -> Self {
+        Self { body, revoked: Box::pin(revoked.cancelled_owned()), _place: place }
+    }
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // Before anything else: a stream that always has more to say would never be cut.
+        if self.revoked.as_mut().poll(context).is_ready() {
+            // Not a clean end: the reader must not take it for the whole.
+            return Poll::Ready(Some(Err(axum::Error::new("the token was revoked"))));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,261 @@
+//! What a server is called in a request, and from which pages requests may come. Pure.
+//!
+//! A page that gets its own name to point at this machine (DNS rebinding) still says its own name, so a name that we do
+//! not have is refused. Everything is read as a browser reads it, and compared in its normal form.
+
+use std::net::IpAddr;
+
+use reqwest::Url;
+
+/// Names of this machine, by which it may always be called.
+const OURS: [&str; 2] = ["localhost", "host.docker.internal"];
+
+/// An address or a name, in its normal form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// However it was written.
+    Address(IpAddr),
+    /// In lower case, without the dot at its end.
+    Name(String),
+}
+
+/// Pages that may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Any: whoever runs the server wants it so.
+    Any,
+    /// These.
+    Listed(Vec<String>),
+}
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    /// The address that was connected to.
+    pub address: IpAddr,
+    /// The server listens on every address there is, so that it may be behind one that it does not know.
+    pub everywhere: bool,
+}
+
+impl Host {
+    /// Reads `name`, `name:port`, `192.168.1.7:port` or `[::1]:port`.
+    pub fn read(text: &str) -> Option<Self> {
+        Self::of(&url("http", text)?)
+    }
+
+    fn of(url: &Url) -> Option<Self> {
+        let host = url.host_str()?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Some(Self::Address(address.to_canonical()));
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        (!name.is_empty()).then(|| Self::Name(name.to_owned()))
+    }
+
+    /// Whether the server may be called this.
+    pub fn is_ours(&self, listed: &[Self], entrance: Entrance) -> bool {
+        let ours = match self {
+            Self::Address(address) => {
+                // No name was looked up, so none can have been pointed here.
+                address.is_loopback() || entrance.everywhere || *address == entrance.address.to_canonical()
+            }
+            Self::Name(name) => OURS.contains(&name.as_str()),
+        };
+        ours || listed.contains(self)
+    }
+}
+
+impl Pages {
+    /// Those that were listed.
+    pub fn new(listed: &[String]) -> Self {
+        match listed.iter().any(|origin| origin.trim() == "*") {
+            true => Self::Any,
+            false => Self::Listed(listed.iter().map(|origin| normal(origin)).collect()),
+        }
+    }
+
+    /// Whether this one is among them.
+    pub fn contain(&self, origin: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(listed) => listed.contains(&normal(origin)),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn are_none(&self) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Listed(listed) => listed.is_empty(),
+        }
+    }
+}
+
+/// Whether a page's origin is this server itself, as it is called in `Host`: the same name and the same port.
+pub fn is_own(origin: &str, host: &str) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    if !matches!(scheme, "http" | "https") {
+        return false;
+    }
+    let (Some(page), Some(server)) = (url(scheme, rest), url(scheme, host)) else { return false };
+    Host::of(&page) == Host::of(&server) && page.port_or_known_default() == server.port_or_known_default()
+}
+
+/// An origin in its normal form. Those of apps, with schemes of their own, are as they are.
+fn normal(origin: &str) -> String {
+    let origin = origin.trim().trim_end_matches('/');
+    let known = origin.split_once("://").and_then(|(scheme, rest)| {
+        let scheme = scheme.to_ascii_lowercase();
+        matches!(scheme.as_str(), "http" | "https").then(|| url(&scheme, rest)).flatten()
+    });
+    match known {
+        Some(url) => url.origin().ascii_serialization(),
+        None => origin.to_ascii_lowercase(),
+    }
+}
+
+/// The address of a server that is called this, and nothing but that: no user, no path, nothing hidden.
+fn url(scheme: &str, host: &str) -> Option<Url> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    if host.is_empty() || !host.bytes().all(plain) {
+        return None;
+    }
+    Url::parse(&format!("{scheme}://{host}/")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ON_LOOPBACK: Entrance =
+        Entrance { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), everywhere: false };
+
+    fn ours(host: &str, listed: &[&str], entrance: Entrance) -> bool {
+        let listed: Vec<Host> = listed.iter().map(|host| Host::read(host).unwrap()).collect();
+        Host::read(host).is_some_and(|host| host.is_ours(&listed, entrance))
+    }
+
+    #[test]
+    fn this_machine_is_known_however_it_is_written() {
+        for host in [
+            "localhost",
+            "LocalHost",
+            "localhost.",
+            "localhost:8642",
+            "localhost.:8642",
+            "localhost:",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "127.0.0.1.:80",
+            "127.1:8642",
+            "127.9.8.7",
+            "0x7f.1",
+            "2130706433",
+            "[::1]",
+            "[::1]:8642",
+            "[0:0:0:0:0:0:0:1]:8642",
+            "[::ffff:127.0.0.1]",
+            "host.docker.internal",
+            "Host.Docker.Internal.:8642",
+        ] {
+            assert!(ours(host, &[], ON_LOOPBACK), "{host}");
+        }
+    }
+
+    #[test]
+    fn every_other_name_is_not_ours() {
+        for host in [
+            "",
+            "evil.example",
+            "127.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "localhost..",
+            "evil@localhost",
+            "localhost@evil.example",
+            "localhost/..",
+            "localhost#x",
+            "localhost?x",
+            "localhost\\x",
+            "local host",
+            "local\thost",
+            "loc%61lhost",
+            "localhost:port",
+            "localhost:99999",
+            "localhost:80:80",
+            "[::1",
+            "::1",
+            "[::2]",
+            "10.0.0.1",
+            "0.0.0.0",
+            "ⓛocalhost",
+        ] {
+            assert!(!ours(host, &[], ON_LOOPBACK), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_listed_and_where_it_listens_is_ours_too() {
+        let at = |address: &str, everywhere| Entrance { address: address.parse().unwrap(), everywhere };
+        assert!(ours("Relay.Example:443", &["relay.example"], ON_LOOPBACK));
+        assert!(ours("relay.example.", &["RELAY.example:8642"], ON_LOOPBACK));
+        assert!(!ours("other.example", &["relay.example"], ON_LOOPBACK));
+        assert!(ours("192.168.1.7:8642", &[], at("192.168.1.7", false)));
+        assert!(ours("192.168.1.7:8642", &[], at("::ffff:192.168.1.7", false)));
+        assert!(!ours("192.168.1.8:8642", &[], at("192.168.1.7", false)));
+        assert!(ours("[2001:DB8::1]", &[], at("2001:db8::1", false)));
+        // In a container the machine's own address is not known.
+        assert!(ours("192.168.1.7:8642", &[], at("172.17.0.2", true)));
+        assert!(!ours("evil.example", &[], at("172.17.0.2", true)));
+    }
+
+    #[test]
+    fn a_page_of_our_own_has_the_same_name_and_port() {
+        for (origin, host) in [
+            ("http://localhost:8642", "localhost:8642"),
+            ("http://LOCALHOST:8642", "localhost.:8642"),
+            ("http://127.0.0.1:8642", "127.1:8642"),
+            ("http://localhost", "localhost:80"),
+            ("https://relay.example", "relay.example"),
+            ("https://relay.example:443", "relay.example"),
+        ] {
+            assert!(is_own(origin, host), "{origin} {host}");
+        }
+        for (origin, host) in [
+            ("null", "localhost:8642"),
+            ("http://localhost:3000", "localhost:8642"),
+            ("http://localhost", "localhost:8642"),
+            ("http://127.0.0.1:8642", "localhost:8642"),
+            ("http://localhost:8642/", "localhost:8642"),
+            ("http://evil@localhost:8642", "localhost:8642"),
+            ("ftp://localhost:8642", "localhost:8642"),
+            ("http://", ""),
+            ("", ""),
+        ] {
+            assert!(!is_own(origin, host), "{origin} {host}");
+        }
+    }
+
+    #[test]
+    fn pages_are_listed_by_their_origin() {
+        let pages = Pages::new(&["https://Chat.Example:443/".to_owned(), "tauri://localhost".to_owned()]);
+        for origin in ["https://chat.example", "https://CHAT.example:443", "tauri://localhost"] {
+            assert!(pages.contain(origin), "{origin}");
+        }
+        for origin in [
+            "http://chat.example",
+            "https://chat.example:8443",
+            "https://chat.example.evil.example",
+            "https://evil.example/https://chat.example",
+            "null",
+            "*",
+            "",
+        ] {
+            assert!(!pages.contain(origin), "{origin}");
+        }
+        assert!(Pages::new(&["*".to_owned()]).contain("https://anything.example"));
+        assert!(Pages::new(&[]).are_none() && !Pages::new(&[]).contain("null"));
+    }
+}

@@ -1,0 +1,296 @@
+//! The isolation matrix: every route × whoever may ask it. What is somebody else's answers byte for byte like what is
+//! not there at all.
+//!
+//! It walks the table of routes itself: a route that has no line in [`ROUTES`] fails it.
+
+use std::collections::BTreeMap;
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use talaria::server::routes;
+
+use crate::support::served::{KEY, Served};
+
+/// What a route is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// Nobody's: anybody may ask.
+    Everybody,
+    /// Only whoever runs the server may ask.
+    Owner,
+    /// Nothing that has a name, or something that is the caller's own however it is called.
+    Oneself,
+    /// A session, whose id is filled in.
+    Session,
+    /// A run.
+    Run,
+    /// A response.
+    Response,
+}
+
+/// Every route by its name, what it is about, and what is sent along: one line each. `ID` is filled in there too.
+const ROUTES: &[(&str, About, &str)] = &[
+    ("health", About::Everybody, ""),
+    ("health_v1", About::Everybody, ""),
+    ("health_detailed", About::Owner, ""),
+    ("metrics", About::Owner, ""),
+    ("openapi", About::Oneself, ""),
+    ("models", About::Oneself, ""),
+    ("capabilities", About::Oneself, ""),
+    ("skills", About::Oneself, ""),
+    ("chat_completions", About::Oneself, r#"{"messages":[{"role":"user","content":"hi"}]}"#),
+    ("responses", About::Response, r#"{"input":"hi","previous_response_id":"ID"}"#),
+    ("response", About::Response, ""),
+    ("response_delete", About::Response, ""),
+    ("runs", About::Oneself, r#"{"input":"hi"}"#),
+    ("run", About::Run, ""),
+    ("run_events", About::Run, ""),
+    ("run_approval", About::Run, r#"{"choice":"once"}"#),
+    ("run_stop", About::Run, ""),
+    ("sessions", About::Oneself, ""),
+    ("session_create", About::Oneself, "{}"),
+    ("session", About::Session, ""),
+    ("session_update", About::Session, r#"{"title":"mine now"}"#),
+    ("session_delete", About::Session, ""),
+    ("session_messages", About::Session, ""),
+    ("session_fork", About::Session, "{}"),
+    ("session_chat", About::Session, r#"{"message":"hi"}"#),
+    ("session_chat_stream", About::Session, r#"{"message":"hi"}"#),
+];
+
+/// An answer as far as it must be the same: all of it but the time of day.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    status: u16,
+    headers: BTreeMap<String, Vec<u8>>,
+    body: String,
+}
+
+impl Seen {
+    async fn of(response: Response) -> Self {
+        let status = response.status().as_u16();
+        let headers = response.headers().iter().filter(|(name, _)| *name != "date");
+        let headers = headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
+        Self { status, headers, body: response.text().await.unwrap() }
+    }
+}
+
+/// Two apps, one whose token was revoked, and the owner.
+struct Scene {
+    served: Served,
+    /// Whose things they are.
+    own: String,
+    other: String,
+    revoked: String,
+}
+
+/// One thing to ask.
+struct Question {
+    name: &'static str,
+    method: Method,
+    path: &'static str,
+    body: &'static str,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let served = Served::start().await;
+        let (own, other) = (served.app("forge").await, served.app("phone").await);
+        let revoked = served.app("gone").await;
+        served.revoke("gone").await;
+        Self { served, own, other, revoked }
+    }
+
+    async fn asks(&self, key: Option<&str>, question: &Question, id: &str) -> Seen {
+        let Question { method, path, body, .. } = question;
+        let path = match path.split_once('{') {
+            Some((before, rest)) => format!("{before}{id}{}", rest.split_once('}').unwrap().1),
+            None => (*path).to_owned(),
+        };
+        let mut request = self.served.bare(method.clone(), &path);
+        if !body.is_empty() {
+            request = request.body(body.replace("ID", id));
+        }
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
+        }
+        Seen::of(request.send().await.unwrap()).await
+    }
+
+    /// Something of the app's own, anew for each question; and an id like it that nobody has.
+    async fn thing(&self, about: About, number: usize) -> (String, String) {
+        let ask = |path: &'static str, body: Value| {
+            let request = self.served.bare(Method::POST, path).bearer_auth(&self.own);
+            let request = request.header("x-hermes-session-id", format!("thing-{number:03}"));
+            async move { request.body(body.to_string()).send().await.unwrap() }
+        };
+        let chat = json!({ "messages": [{ "role": "user", "content": "mine" }] });
+        match about {
+            About::Session => {
+                assert_eq!(ask("/v1/chat/completions", chat).await.status(), 200);
+                (format!("thing-{number:03}"), "thing-xyz".to_owned())
+            }
+            About::Run => {
+                let answer = ask("/v1/chat/completions", chat).await;
+                let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+                let absent = other_digits(&run);
+                (run, absent)
+            }
+            About::Response => {
+                let answer: Value = serde_json::from_str(
+                    &ask("/v1/responses", json!({ "input": "mine" })).await.text().await.unwrap(),
+                )
+                .unwrap();
+                let response = answer["id"].as_str().unwrap().to_owned();
+                let absent = other_digits(&response);
+                (response, absent)
+            }
+            About::Everybody | About::Owner | About::Oneself => ("unused".to_owned(), "unused".to_owned()),
+        }
+    }
+}
+
+/// An id of the same form that nobody has.
+fn other_digits(id: &str) -> String {
+    let (prefix, digits) = id.split_once('_').unwrap();
+    format!("{prefix}_{}", "0".repeat(digits.len()))
+}
+
+fn question(route: &talaria::server::Route) -> (Question, About) {
+    let row = ROUTES.iter().find(|(name, _, _)| *name == route.name);
+    let (name, about, body) = row.unwrap_or_else(|| {
+        panic!("{} {} has no line in ROUTES: say whose things it is about", route.method, route.path)
+    });
+    assert_eq!(route.open, *about == About::Everybody, "{name} may be asked without a key");
+    let method = Method::from_bytes(route.method.as_str().as_bytes()).unwrap();
+    (Question { name, method, path: route.path, body }, *about)
+}
+
+#[tokio::test]
+async fn without_a_key_that_holds_nobody_learns_anything() {
+    let scene = Scene::start().await;
+    for (number, route) in routes().iter().enumerate() {
+        let (question, about) = question(route);
+        let name = question.name;
+        let (id, absent) = scene.thing(about, number).await;
+        let nobody = scene.asks(None, &question, &id).await;
+        if about == About::Everybody {
+            for key in [&scene.own, &scene.revoked, KEY, "wrong"] {
+                assert_eq!(scene.asks(Some(key), &question, &id).await, nobody, "{name}");
+            }
+            continue;
+        }
+        assert_eq!(nobody.status, 401, "{name}: {nobody:?}");
+        for (key, id) in [(None, &absent), (Some(&scene.revoked), &id), (Some(&scene.revoked), &absent)] {
+            // So often that nothing is looked at any more: then nothing is learned either.
+            let seen = scene.asks(key.map(String::as_str), &question, id).await;
+            match seen.status {
+                429 => assert!(seen.body.contains("rate_limit_exceeded"), "{name}: {seen:?}"),
+                _ => assert_eq!(seen, nobody, "{name} with {id}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_like_what_is_not_there() {
+    let scene = Scene::start().await;
+    for (number, route) in routes().iter().enumerate() {
+        let (question, about) = question(route);
+        let name = question.name;
+        if matches!(about, About::Everybody | About::Owner | About::Oneself) {
+            assert!(!question.path.contains('{'), "{name} names something: whose is it?");
+            continue;
+        }
+        let (id, absent) = scene.thing(about, number).await;
+        // An app, and the owner: what an app has is its own.
+        for (who, key) in [("another app", scene.other.as_str()), ("the owner", KEY)] {
+            let nothing = scene.asks(Some(key), &question, &absent).await;
+            assert!((400..500).contains(&nothing.status), "{name} as {who}: {nothing:?}");
+            for id in [
+                id.clone(),
+                format!("forge%2F{id}"),
+                format!("..%2Fforge%2F{id}"),
+                format!("%2e%2e%2fforge%2f{id}"),
+            ] {
+                let foreign = scene.asks(Some(key), &question, &id).await;
+                assert_eq!(foreign, nothing, "{name} as {who} with {id}");
+            }
+        }
+        // And it is there, untouched by all of that.
+        let own = scene.asks(Some(&scene.own), &question, &id).await;
+        assert!(own.status < 300 || own.status == 409, "{name} with its own {id}: {own:?}");
+        assert!(!own.body.contains("mine now") || name == "session_update", "{name}: {own:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_concerns_everybody_is_the_owners_alone() {
+    let scene = Scene::start().await;
+    for route in &routes() {
+        let (question, about) = question(route);
+        if about == About::Owner {
+            let name = question.name;
+            assert_eq!(scene.asks(Some(KEY), &question, "").await.status, 200, "{name}");
+            assert_eq!(scene.asks(Some(&scene.own), &question, "").await.status, 403, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_says_of_himself_changes_nothing() {
+    let scene = Scene::start().await;
+    let served = &scene.served;
+    let asks = |key: &str, text: &str| {
+        let body =
+            json!({ "messages": [{ "role": "user", "content": text }], "user": "owner", "app": "forge" });
+        served
+            .bare(Method::POST, "/v1/chat/completions?app=forge&owner=true")
+            .bearer_auth(key)
+            .header("x-hermes-session-id", "shared")
+            .body(body.to_string())
+    };
+    assert_eq!(asks(&scene.own, "a secret of forge").send().await.unwrap().status(), 200);
+    assert_eq!(asks(KEY, "a secret of the owner").send().await.unwrap().status(), 200);
+    let mut claims = asks(&scene.other, "what was said?");
+    for (name, value) in [
+        ("x-hermes-user-id", "owner"),
+        ("x-hermes-user-name", "forge"),
+        ("x-hermes-session-key", "forge"),
+        ("x-hermes-app", "forge"),
+        ("x-hermes-scopes", "admin"),
+        ("x-talaria-app", "forge"),
+        ("x-talaria-scopes", "admin,owner"),
+        ("x-openclaw-scopes", "operator.admin"),
+        ("x-app-id", "forge"),
+        ("x-user-id", "owner"),
+        ("x-forwarded-user", "owner"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-remote-user", "owner"),
+        ("x-original-url", "/health"),
+        ("x-http-method-override", "GET"),
+        ("forwarded", "for=127.0.0.1"),
+    ] {
+        claims = claims.header(name, value);
+    }
+    assert_eq!(claims.send().await.unwrap().status(), 200);
+    let heard = served.gateway.agent_itself().heard();
+    let last = heard.last().unwrap();
+    assert_eq!(last.prompt, "what was said?");
+    assert!(last.history.is_empty(), "it has heard what others said: {:?}", last.history);
+    assert!(heard.iter().all(|one| heard.iter().filter(|other| other.session == one.session).count() == 1));
+}
+
+#[tokio::test]
+async fn a_key_of_idempotency_is_the_apps_own() {
+    let scene = Scene::start().await;
+    let asks = |key: &str| {
+        let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+        let request = scene.served.bare(Method::POST, "/v1/chat/completions").bearer_auth(key);
+        let request = request.header("idempotency-key", "the same").body(body.to_string());
+        async move { request.send().await.unwrap().headers()["x-hermes-run-id"].to_str().unwrap().to_owned() }
+    };
+    let runs = [asks(&scene.own).await, asks(&scene.other).await, asks(KEY).await];
+    assert!(runs[0] != runs[1] && runs[1] != runs[2] && runs[0] != runs[2], "{runs:?}");
+    assert_eq!(asks(&scene.own).await, runs[0]);
+}

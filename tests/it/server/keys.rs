@@ -1,0 +1,181 @@
+//! Who gets in: the owner's key, and what slows down whoever guesses it.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::gateway::Setup;
+use crate::support::raw::Raw;
+use crate::support::served::{KEY, Served, json, settings};
+
+/// Asks for the models with this key; the status, and what is said about coming back.
+async fn knocks(served: &Served, key: &str) -> (u16, Option<u64>) {
+    let answer = served.bare(Method::GET, "/v1/models").bearer_auth(key).send().await.unwrap();
+    let after = answer.headers().get("retry-after").map(|after| after.to_str().unwrap().parse().unwrap());
+    (answer.status().as_u16(), after)
+}
+
+#[tokio::test]
+async fn the_eleventh_wrong_key_is_not_even_looked_at() {
+    let served = Served::start().await;
+    for number in 0..10 {
+        assert_eq!(knocks(&served, &format!("not the key {number}")).await, (401, None));
+    }
+    let (status, after) = knocks(&served, "not the key at all").await;
+    assert_eq!(status, 429);
+    assert!((55..=60).contains(&after.unwrap()), "{after:?}");
+    // Whatever else is sent along.
+    let more = served.bare(Method::GET, "/v1/models?key=x").header("cookie", "a=b").header("x-api-key", KEY);
+    let more = more.bearer_auth("not the key either").send().await.unwrap();
+    assert_eq!(more.status(), 429);
+    assert_eq!(json(more).await["error"]["code"], "rate_limit_exceeded");
+    // Nobody else is held up: not the owner, not whoever has no key, not another wrong one.
+    assert_eq!(knocks(&served, KEY).await, (200, None));
+    assert_eq!(served.bare(Method::GET, "/v1/models").send().await.unwrap().status(), 401);
+    assert_eq!(served.bare(Method::GET, "/health").send().await.unwrap().status(), 200);
+    assert_eq!(knocks(&served, "something else").await, (401, None));
+}
+
+#[tokio::test]
+async fn the_same_wrong_key_again_and_again_is_held_up_by_itself() {
+    let served = Served::start().await;
+    // It begins like the right one, as an old key may.
+    let old = format!("{}, which is no longer right", &KEY[..12]);
+    for _ in 0..10 {
+        assert_eq!(knocks(&served, &old).await.0, 401);
+    }
+    assert_eq!(knocks(&served, &old).await.0, 429);
+    assert_eq!(knocks(&served, KEY).await.0, 200);
+}
+
+#[tokio::test]
+async fn the_right_key_is_never_counted() {
+    let served = Served::start().await;
+    for _ in 0..50 {
+        assert_eq!(knocks(&served, KEY).await, (200, None));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_said_before_anybody_is_asked_for_a_key() {
+    let served = Served::start().await;
+    for number in 0..20 {
+        let key = format!("not the key {number}");
+        let answer = served.bare(Method::DELETE, "/v1/models").bearer_auth(key).send().await.unwrap();
+        assert_eq!(answer.status(), 405);
+        assert_eq!(answer.headers()["allow"], "GET,HEAD");
+        assert_eq!(json(answer).await["error"]["code"], "method_not_allowed");
+    }
+    assert_eq!(knocks(&served, "not the key 99").await.0, 401, "nothing of it counted");
+    for route in talaria::server::routes() {
+        let path = route.path.replace(['{', '}'], "");
+        // No address takes this one.
+        let answer = served.bare(Method::PUT, &path).send().await.unwrap();
+        assert_eq!(answer.status(), 405, "{path}");
+        assert!(answer.headers().contains_key("allow"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_address_is_unknown_to_everybody() {
+    let served = Served::start().await;
+    for path in
+        ["/", "/v1", "/v1/", "/v1/models/", "/v2/models", "/api", "/.env", "/v1/models/x", "//v1/models"]
+    {
+        for request in [served.bare(Method::GET, path), served.request(Method::GET, path)] {
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), 404, "{path}");
+            assert_eq!(json(answer).await["error"]["code"], "not_found", "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_has_one_place() {
+    let served = Served::start().await;
+    let token = KEY.replace(' ', "%20");
+    for (path, header, value) in [
+        (
+            format!("/v1/models?key={token}&api_key={token}&token={token}&access_token={token}"),
+            "accept",
+            "*/*",
+        ),
+        (
+            "/v1/models".to_owned(),
+            "cookie",
+            "key=a key of the owner, long enough; token=a key of the owner, long enough",
+        ),
+        ("/v1/models".to_owned(), "x-api-key", KEY),
+        ("/v1/models".to_owned(), "authorization", KEY),
+        ("/v1/models".to_owned(), "authorization", "Bearer"),
+        ("/v1/models".to_owned(), "authorization", "Bearer "),
+        ("/v1/models".to_owned(), "authorization", "Basic YTpi"),
+        ("/v1/models".to_owned(), "proxy-authorization", "Bearer a key of the owner, long enough"),
+    ] {
+        let answer = served.bare(Method::GET, &path).header(header, value).send().await.unwrap();
+        assert_eq!(answer.status(), 401, "{path} {header}: {value}");
+        assert_eq!(answer.headers()["www-authenticate"], "Bearer");
+        let error = json!({ "error": {
+            "message": "Invalid API key", "type": "invalid_request_error", "param": null, "code": "invalid_api_key",
+        }});
+        assert_eq!(json(answer).await, error);
+    }
+    for value in [format!("Bearer {KEY}"), format!("bearer   {KEY} "), format!("BEARER {KEY}")] {
+        let answer =
+            served.bare(Method::GET, "/v1/models").header("authorization", value).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    // Two of them: who knows which one the others on the way have looked at.
+    let mut raw = Raw::to(served.address).await;
+    raw.sends(format!(
+        "GET /v1/models HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\
+                       authorization: Bearer other\r\n\r\n"
+    ))
+    .await;
+    assert_eq!(raw.answer().await.unwrap().status, 401);
+}
+
+#[tokio::test]
+async fn a_key_may_have_any_letters() {
+    let key = "ein Schlüssel für mich allein";
+    let settings = talaria::server::Settings { key: Some(key.to_owned().into()), ..settings() };
+    let served = Served::with(Setup::default(), settings).await;
+    assert_eq!(knocks(&served, key).await.0, 200);
+    assert_eq!(knocks(&served, "ein Schlussel für mich allein").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_server_without_a_key_takes_everybody_for_the_owner_but_apps() {
+    let settings = talaria::server::Settings { key: None, ..settings() };
+    let served = Served::with(Setup::default(), settings).await;
+    let token = served.app("forge").await;
+    let asks = |key: Option<&str>, name: &str| {
+        let request =
+            served.bare(Method::POST, "/v1/chat/completions").header("x-hermes-session-id", name.to_owned());
+        let request = request.body(json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string());
+        match key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    };
+    for (key, name) in [(None, "one"), (Some("anything"), "two"), (Some(token.as_str()), "three")] {
+        assert_eq!(asks(key, name).send().await.unwrap().status(), 200, "{name}");
+    }
+    let stored = |id: &'static str| {
+        let id = talaria::session::SessionId(id.to_owned());
+        served.gateway.store().read(move |tx| tx.has_session(&id))
+    };
+    assert!(stored("one").await.unwrap() && stored("two").await.unwrap());
+    assert!(stored("forge/three").await.unwrap() && !stored("three").await.unwrap());
+    served.revoke("forge").await;
+    assert_eq!(
+        asks(Some(&token), "four").send().await.unwrap().status(),
+        401,
+        "a revoked token opens nothing"
+    );
+    let refused = asks(None, "five").header("x-hermes-session-key", "me").send().await.unwrap();
+    assert_eq!(refused.status(), 403);
+    let refused: Value = json(refused).await;
+    assert!(
+        refused["error"]["message"].as_str().unwrap().starts_with("X-Hermes-Session-Key requires API key")
+    );
+}
