@@ -190,14 +190,14 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
         }
         Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
         Command::Retry | Command::Undo if !desk.agent.rewind => say(Text::CannotRewind),
-        Command::Undo => match tx.last_turn(&session.id)? {
+        Command::Undo => match tx.last_turn_of_people(&session.id)? {
             None => say(Text::NothingToUndo),
             Some(last) => {
                 tx.take_back(&last)?;
                 say(Text::Undone)
             }
         },
-        Command::Retry => match tx.last_turn(&session.id)? {
+        Command::Retry => match tx.last_turn_of_people(&session.id)? {
             None => say(Text::NothingToRetry),
             // Decided before anything is taken back: the answer there is would be lost for none.
             Some(last) if !may_be_asked_again(desk, &last)? => say(Text::RetryGone),

@@ -220,6 +220,7 @@ impl Gateway {
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
+        while parts.store.write(|tx| tx.prune_sessions()).await? {}
         let recovered = gateway.turns.recover().await?;
         if recovered > 0 {
             tracing::info!(turns = recovered, "turns of the last run are taken up again");

@@ -32,6 +32,7 @@ mod responses;
 mod route;
 mod routes;
 mod seats;
+mod sessions;
 mod wire;
 mod wrong_keys;
 

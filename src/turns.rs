@@ -269,11 +269,21 @@ impl Turns {
 
     /// Waits until no session has anything to do.
     pub async fn idle(&self) {
+        self.lines_are(HashMap::is_empty).await;
+    }
+
+    /// Waits until one session has nothing to do.
+    pub async fn idle_in(&self, session: &SessionId) {
+        self.lines_are(|lines| !lines.contains_key(session)).await;
+    }
+
+    /// Waits until this is so. Lines that begin tell nobody.
+    async fn lines_are(&self, so: impl Fn(&HashMap<SessionId, Line>) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.lines().is_empty() {
+            if so(&self.lines()) {
                 return;
             }
             ended.await;

@@ -40,6 +40,14 @@ struct Model {
     owned_by: &'static str,
 }
 
+/// The skills there are.
+#[derive(Serialize, JsonSchema)]
+pub struct Skills {
+    object: &'static str,
+    #[schemars(with = "Vec<Value>")]
+    data: [Value; 0],
+}
+
 /// What the server can do, and where.
 #[derive(Serialize, JsonSchema)]
 pub struct Capabilities {
@@ -71,6 +79,11 @@ pub async fn models(State(server): State<Arc<Server>>) -> Json<Models> {
     let id = server.settings.model.clone();
     let model = Model { id, object: "model", created: unix_now(), owned_by: PLATFORM };
     Json(Models { object: "list", data: vec![model] })
+}
+
+/// `GET /v1/skills`: there are none here; an agent has its own and does not tell.
+pub async fn skills() -> Json<Skills> {
+    Json(Skills { object: "list", data: [] })
 }
 
 /// `GET /v1/capabilities`

@@ -171,7 +171,15 @@ async fn begin_here(
             let message = format!("{WAITING} turns wait in this session; ask again when one has ended");
             return Ok(Taken::Refused(Problem::busy(message, AGAIN)));
         }
+        // What the session always says, then what this request says.
+        if let (Some(prompt), Some(brought)) = (tx.system_prompt(&new.session)?, new.brought.as_mut()) {
+            brought.system = Some(match brought.system.take() {
+                Some(system) => format!("{prompt}\n\n{system}"),
+                None => prompt,
+            });
+        }
         tx.add_turn(&new)?;
+        tx.prune_sessions_sometimes()?;
         tx.use_session(&new.session)?;
         tx.touch_token(&app)?;
         if let Some(key) = &key {

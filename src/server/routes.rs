@@ -8,8 +8,16 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use serde_json::{Map, Value};
 
-use super::route::{Route, delete, get, post};
-use super::{Problem, Server, about, body, caller, chat, guard, health, metrics, openapi, responses};
+use super::route::{Route, delete, get, patch, post};
+use super::{
+    Problem, Server, about, body, caller, chat, guard, health, metrics, openapi, responses, sessions,
+};
+
+/// Sessions.
+const SESSIONS: &str = "/api/sessions";
+
+/// One of them.
+const SESSION: &str = "/api/sessions/{session_id}";
 
 /// All of them.
 pub fn all() -> Vec<Route> {
@@ -69,6 +77,66 @@ pub fn all() -> Vec<Route> {
             responses::remove,
         )
         .answers::<Map<String, Value>>(200)
+        .fails([404]),
+        get("skills", "/v1/skills", "The skills that are installed: none", about::skills)
+            .answers::<about::Skills>(200),
+        get("sessions", SESSIONS, "Sessions, the last used first", sessions::list)
+            .asks::<sessions::Page>()
+            .answers::<sessions::Listed>(200),
+        post("session_create", SESSIONS, "Begin a session", sessions::create)
+            .takes::<sessions::NewRequest>()
+            .answers::<sessions::One>(201)
+            .fails([409]),
+        get("session", SESSION, "One session", sessions::show).answers::<sessions::One>(200).fails([404]),
+        patch("session_update", SESSION, "Rename a session, or say that it is over", sessions::change)
+            .takes::<sessions::ChangeRequest>()
+            .answers::<sessions::One>(200)
+            .fails([404]),
+        delete(
+            "session_delete",
+            SESSION,
+            "Stop what runs in a session and remove all of it",
+            sessions::remove,
+        )
+        .answers::<sessions::Deleted>(200)
+        .fails([404, 409, 503]),
+        get(
+            "session_messages",
+            "/api/sessions/{session_id}/messages",
+            "What was said, oldest first",
+            sessions::messages,
+        )
+        .asks::<sessions::Page>()
+        .answers::<sessions::Messages>(200)
+        .fails([404]),
+        post(
+            "session_fork",
+            "/api/sessions/{session_id}/fork",
+            "Begin another session with all that was said in this one, which is over with that",
+            sessions::fork,
+        )
+        .takes::<sessions::ForkRequest>()
+        .answers::<sessions::One>(201)
+        .fails([404, 409]),
+        post(
+            "session_chat",
+            "/api/sessions/{session_id}/chat",
+            "Ask in a session; one of a room remembers it, and the room is shown nothing of it",
+            sessions::chat,
+        )
+        .takes::<sessions::ChatRequest>()
+        .answers::<sessions::Completion>(200)
+        .runs()
+        .fails([404, 502]),
+        post(
+            "session_chat_stream",
+            "/api/sessions/{session_id}/chat/stream",
+            "The same, and the answer comes as it grows",
+            sessions::chat_stream,
+        )
+        .takes::<sessions::ChatRequest>()
+        .streams()
+        .runs()
         .fails([404]),
     ]
 }

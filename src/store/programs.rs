@@ -64,8 +64,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO sessions (id, key, account, room, created, used, number, title, model,
-                     system_prompt, parent, passing)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10)",
+                     system_prompt, parent, passing, forks)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute(params![
                 new.id,
@@ -78,6 +78,8 @@ impl Tx<'_> {
                 new.system_prompt,
                 new.parent,
                 new.passing,
+                // The upstream of one that was removed may still know a session of this name.
+                self.removed_sessions()?,
             ])?;
         Ok(())
     }

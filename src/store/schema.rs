@@ -200,6 +200,8 @@ ALTER TABLE sessions ADD COLUMN ended INTEGER;
 ALTER TABLE sessions ADD COLUMN end_reason TEXT;
 ALTER TABLE sessions ADD COLUMN passing INTEGER NOT NULL DEFAULT 0; -- 1: nobody named it, it goes when long unused
 CREATE INDEX sessions_place ON sessions (account, room, used);
+CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_passing ON sessions (used) WHERE passing = 1;
 
 -- What came with a turn that a program asked for, as JSON.
 ALTER TABLE turns ADD COLUMN brought TEXT;
@@ -224,6 +226,7 @@ CREATE TABLE idempotency (
     PRIMARY KEY (app, key)
 ) WITHOUT ROWID;
 CREATE INDEX idempotency_at ON idempotency (at);
+CREATE INDEX idempotency_turn ON idempotency (turn);
 
 -- What /v1/responses answered and keeps.
 CREATE TABLE responses (

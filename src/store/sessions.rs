@@ -134,10 +134,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A prompt came into a session.
+    /// A prompt came into a session. If it was over, it is no longer.
     pub fn use_session(&self, id: &SessionId) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE sessions SET used = ?2 WHERE id = ?1")?
+            .prepare_cached("UPDATE sessions SET used = ?2, ended = NULL, end_reason = NULL WHERE id = ?1")?
             .execute(params![id.0, unix_now()])?;
         Ok(())
     }

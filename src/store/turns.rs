@@ -227,6 +227,16 @@ impl Tx<'_> {
         )
     }
 
+    /// The last that a person asked for. What a program asks in the session of a room is not the room's to repeat or
+    /// to take back.
+    pub fn last_turn_of_people(&self, session: &SessionId) -> Result<Option<TurnRow>> {
+        self.one_turn(
+            "session = ?1 AND undone = 0 AND brought IS NULL AND NOT (state = 'cancelled' AND api_calls = 0)
+             ORDER BY seq DESC LIMIT 1",
+            [&session.0],
+        )
+    }
+
     /// Whether no other question of its session came before.
     pub fn is_first(&self, turn: &TurnRow) -> Result<bool> {
         let mut query = self

@@ -61,7 +61,13 @@ impl Turns {
     pub(super) async fn run(&self, running: &Running) -> store::Result<()> {
         // Beginning and end are boxed: a turn spends its time between them, and a stream should take little.
         let loaded = Box::pin(self.load(running)).await?;
-        let Some((turn, session, before, history)) = loaded else { return Ok(()) };
+        let Some((turn, session, before, history)) = loaded else {
+            // It is over already, or it was removed before it began: whoever reads it waits for nothing.
+            if let Some(log) = self.logs.of(&running.id) {
+                drop(EndOfLog { logs: &self.logs, log: &log, id: &running.id });
+            }
+            return Ok(());
+        };
         let account = self.delivery.account(&turn.account);
         if account.is_none() && turn.brought.is_none() {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");

@@ -2,6 +2,7 @@
 
 mod chat;
 mod door;
+mod events;
 mod hostile;
 mod isolation;
 mod keys;
@@ -10,3 +11,8 @@ mod openapi;
 mod responses;
 mod revoking;
 mod secrets;
+mod sessions;
+mod sessions_gone;
+mod sessions_rooms;
+mod sessions_seed;
+mod sessions_stream;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attachment, Attempt, Choice, Image, Message, Origin,
-    Out, Prepared, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Out, Part, Prepared, Record, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -80,6 +80,10 @@ pub struct Heard {
     /// The system message; empty for none.
     pub context: String,
     pub prompt: String,
+    /// The prompt in parts, if a program brought pictures with it.
+    pub parts: Vec<Part>,
+    /// What scopes the memory, if a program named it.
+    pub memory: Option<String>,
     pub history: Vec<Message>,
     pub session: String,
     pub key: String,
@@ -110,6 +114,7 @@ enum Does {
     Steps(Step),
     Notes(Option<String>),
     Uses(Usage),
+    Records(Record),
     Waits(Duration),
     Hangs,
     /// Hangs, and when it is asked to stop says that nothing ran.
@@ -267,6 +272,11 @@ impl Script {
         self.does(Does::Uses(Usage { input, output }))
     }
 
+    /// Tells messages of its transcript.
+    pub fn records(self, records: impl IntoIterator<Item = Record>) -> Self {
+        records.into_iter().fold(self, |script, record| script.does(Does::Records(record)))
+    }
+
     pub fn waits(self, pause: Duration) -> Self {
         self.does(Does::Waits(pause))
     }
@@ -347,6 +357,7 @@ impl Script {
                 Does::Steps(step) => out.emit(TurnEvent::Step(step)),
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
+                Does::Records(record) => out.emit(TurnEvent::Record(record)),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = stop.cancelled() => return Ok(TurnEnd::Stopped),
@@ -428,6 +439,8 @@ impl Agent for Scripted {
             self.state().heard.push(Heard {
                 context: turn.context.clone(),
                 prompt: turn.prompt.clone(),
+                parts: turn.parts.clone(),
+                memory: turn.memory.clone(),
                 history: turn.history.clone(),
                 session: turn.session.0.clone(),
                 key: turn.key.clone(),

@@ -1,0 +1,170 @@
+//! `POST …/chat` and `POST …/chat/stream`: a turn in a session that is there.
+//!
+//! In the session of a room it waits behind the room's own turns, and they behind it; its words are remembered with
+//! the room's. The room itself is shown nothing of it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::stream::Events;
+use super::{Named, SYSTEM_PROMPT};
+use crate::server::begin::{Asking, Begun, Which, begin, fingerprint};
+use crate::server::body::Body;
+use crate::server::content::{Content, Said, Spoken};
+use crate::server::ended::Ended;
+use crate::server::heads::Heads;
+use crate::server::{Caller, Problem, Server};
+
+/// What is asked. Whatever else is sent is for other agents.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionChatRequest")]
+pub struct ChatRequest {
+    /// Text, or parts of which some are pictures.
+    #[serde(default)]
+    #[schemars(with = "Said", required)]
+    pub message: Value,
+    /// The same, as some clients call it.
+    #[serde(default)]
+    #[schemars(with = "Option<Said>")]
+    pub input: Value,
+    /// For the system message of this turn; not remembered.
+    #[serde(default)]
+    pub system_message: Option<String>,
+    /// The same, as some clients call it.
+    #[serde(default)]
+    pub instructions: Option<String>,
+}
+
+/// The whole answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionCompletion")]
+pub struct Completion {
+    object: &'static str,
+    session_id: String,
+    run_id: String,
+    message: Answer,
+    /// Whether the agent said all it wanted.
+    completed: bool,
+    usage: Tokens,
+    /// Why the turn failed, if it did: `message` then has what there was of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+/// What the agent said.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionAnswer")]
+struct Answer {
+    role: &'static str,
+    content: String,
+}
+
+/// The tokens, as sessions count them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionTokens")]
+pub struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+}
+
+/// The whole answer at once.
+pub async fn chat(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named,
+    heads: Heads,
+    body: Body<ChatRequest>,
+) -> Result<Response, Problem> {
+    let (begun, _) = ask(&server, &caller, name, &heads, "chat", body).await?;
+    let (run, session) = (begun.follow.run.0.clone(), begun.session);
+    let end = begun.follow.until_the_end().await?;
+    let mut response = Json(Completion::new(session.clone(), run.clone(), end)).into_response();
+    heads.echo(response.headers_mut(), &session, &run);
+    Ok(response)
+}
+
+/// The answer as it grows.
+pub async fn chat_stream(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named,
+    heads: Heads,
+    body: Body<ChatRequest>,
+) -> Result<Response, Problem> {
+    let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
+    let run = follow.run.0.clone();
+    let after = heads.last_event.as_deref().and_then(|id| id.parse().ok());
+    let mut response = follow.stream(Events::new(&session, &run, asked, after.unwrap_or_default()));
+    heads.echo(response.headers_mut(), &session, &run);
+    Ok(response)
+}
+
+/// Begins the turn. Returns with it how the question is remembered.
+async fn ask(
+    server: &Arc<Server>,
+    caller: &Caller,
+    name: String,
+    heads: &Heads,
+    endpoint: &str,
+    Body { bytes, value }: Body<ChatRequest>,
+) -> Result<(Begun, String), Problem> {
+    let spoken = spoken(value)?;
+    let asked = spoken.now.remembered();
+    let asking = Asking {
+        digest: digest(&name, endpoint, &bytes),
+        session: Which::Existing(name),
+        spoken,
+        heads: heads.clone(),
+        unattended: false,
+    };
+    Ok((begin(server, caller, asking).await?, asked))
+}
+
+/// The session is a part of what is asked: the same words elsewhere are another question.
+fn digest(name: &str, endpoint: &str, bytes: &Bytes) -> String {
+    fingerprint(&format!("/api/sessions/{name}/{endpoint}"), bytes)
+}
+
+fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {
+    let ChatRequest { message, input, system_message, instructions } = request;
+    let (message, at) = if message.is_null() { (input, "input") } else { (message, "message") };
+    let now = Content::read(&message, at)?;
+    if now.is_blank() {
+        return Err(Problem::wrong("message", "There must be a message, and not an empty one"));
+    }
+    let system = system_message.or(instructions).filter(|system| !system.trim().is_empty());
+    if system.as_deref().is_some_and(|system| system.len() > SYSTEM_PROMPT) {
+        return Err(Problem::wrong("system_message", format!("It has at most {SYSTEM_PROMPT} bytes")));
+    }
+    Ok(Spoken { system, history: Vec::new(), now })
+}
+
+impl Completion {
+    fn new(session: String, run: String, end: Ended) -> Self {
+        Self {
+            object: "hermes.session.chat.completion",
+            session_id: session,
+            run_id: run,
+            completed: end.status() == "completed",
+            usage: Tokens::of(&end),
+            error: end.error(),
+            message: Answer { role: "assistant", content: end.text },
+        }
+    }
+}
+
+impl Tokens {
+    /// What a turn cost.
+    pub fn of(end: &Ended) -> Self {
+        let (input_tokens, output_tokens) = (end.usage.input, end.usage.output);
+        Self { input_tokens, output_tokens, total_tokens: input_tokens.saturating_add(output_tokens) }
+    }
+}

@@ -1,0 +1,156 @@
+//! A session's turn as a stream of events, in the order and the form that clients of the reference know.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::chat::Tokens;
+use crate::access::Grant;
+use crate::agent::{Answered, Asked, Choice, StepState, TurnEvent};
+use crate::reply::Outcome;
+use crate::server::ended::Ended;
+use crate::server::follow::{END, Shape};
+use crate::server::frames::Frames;
+use crate::turns::log::Position;
+
+/// The id of the very first event: whoever has seen nothing else begins anew.
+const FIRST: &str = "0";
+
+/// The id of the event before anything happens.
+const START: &str = "start";
+
+/// Numbers before those of what happens in the turn.
+const BEFORE: usize = 2;
+
+/// The events of one turn.
+pub struct Events {
+    session: String,
+    run: String,
+    /// Of the one message that grows.
+    message: String,
+    /// How the question is remembered.
+    asked: String,
+    /// How far the reader is.
+    at: Position,
+}
+
+impl Events {
+    /// Of a turn that is read from its beginning, or from this position on.
+    pub fn new(session: &str, run: &str, asked: String, at: Position) -> Self {
+        // The same for every reader of the turn.
+        let message = format!("msg_{}", run.trim_start_matches("run_"));
+        Self { session: session.to_owned(), run: run.to_owned(), message, asked, at }
+    }
+
+    /// Adds what every event says. `seq` grows from event to event, also for a reader that comes back.
+    fn send(&self, out: &mut Frames, name: &str, id: &str, seq: usize, mut data: Value) {
+        data["session_id"] = json!(self.session);
+        data["run_id"] = json!(self.run);
+        data["seq"] = json!(seq);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        data["ts"] = json!(now.as_secs_f64());
+        out.event(Some(name), Some(id), &data);
+    }
+
+    /// The number of the last event that happened in the turn.
+    fn seq(&self) -> usize {
+        BEFORE.saturating_add(self.at.count())
+    }
+}
+
+impl Shape for Events {
+    fn begin(&mut self, out: &mut Frames) {
+        let asked = json!({ "user_message": { "role": "user", "content": self.asked } });
+        self.send(out, "run.started", FIRST, 1, asked);
+        let message = json!({ "message": { "id": self.message, "role": "assistant" } });
+        self.send(out, "message.started", START, 2, message);
+    }
+
+    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+        self.at = *at;
+        let message = &self.message;
+        let (name, data) = match event {
+            TurnEvent::Text(text) => ("assistant.delta", json!({ "message_id": message, "delta": text })),
+            TurnEvent::Thought(text) => {
+                let data = json!({ "message_id": message, "tool_name": "_thinking", "delta": text });
+                ("tool.progress", data)
+            }
+            TurnEvent::Step(step) => {
+                let name = match step.state {
+                    StepState::Running => "tool.started",
+                    StepState::Done => "tool.completed",
+                    StepState::Failed => "tool.failed",
+                };
+                // What it is called with is the agent's, and it does not tell.
+                let data = json!({
+                    "message_id": message, "tool_name": step.title, "tool_call_id": step.id,
+                    "preview": null, "args": null,
+                });
+                (name, data)
+            }
+            TurnEvent::Asked(asked) => ("approval.request", requested(&asked)),
+            TurnEvent::Answered(answered) => ("approval.responded", responded(&answered)),
+            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => return,
+        };
+        self.send(out, name, &at.to_string(), self.seq(), data);
+    }
+
+    fn end(&mut self, end: &Ended, out: &mut Frames) {
+        let completed = end.status() == "completed";
+        let interrupted = match &end.outcome {
+            Outcome::Stopped | Outcome::Cancelled { .. } | Outcome::Interrupted | Outcome::Unknown { .. } => {
+                true
+            }
+            Outcome::Done | Outcome::Limit | Outcome::CutShort { .. } | Outcome::Failed { .. } => false,
+        };
+        let said = json!({
+            "message_id": self.message, "content": end.text,
+            "completed": completed, "partial": !completed && !end.text.is_empty(), "interrupted": interrupted,
+        });
+        // Whoever has seen this one only is told both again: the next is what counts.
+        self.send(out, "assistant.completed", &self.at.to_string(), self.seq() + 1, said);
+        let name = match end.status() {
+            "completed" => "run.completed",
+            "cancelled" => "run.cancelled",
+            _ => "run.failed",
+        };
+        let mut data = json!({
+            "message_id": self.message, "completed": completed, "content": end.text,
+            "messages": transcript(end), "usage": Tokens::of(end),
+        });
+        if let Some(error) = end.error() {
+            data["error"] = error;
+        }
+        self.send(out, name, END, self.seq() + 2, data);
+    }
+
+    fn close(&mut self, out: &mut Frames) {
+        self.send(out, "done", END, self.seq() + 3, json!({}));
+    }
+}
+
+/// What was said in this turn. One of which nothing was recorded, because it said nothing, or because it was taken
+/// back since, still has its text.
+fn transcript(end: &Ended) -> Vec<Value> {
+    match end.messages() {
+        messages if messages.is_empty() => vec![json!({ "role": "assistant", "content": end.text })],
+        messages => messages,
+    }
+}
+
+fn requested(asked: &Asked) -> Value {
+    let Asked { id, ask, expires } = asked;
+    let choices: Vec<_> = Grant::ALL.into_iter().map(Grant::name).chain(["deny"]).collect();
+    json!({
+        "approval_id": id.0, "title": ask.title, "description": ask.title, "command": ask.detail,
+        "detail": ask.detail, "cwd": ask.cwd, "choices": choices, "expires_at": expires,
+    })
+}
+
+fn responded(answered: &Answered) -> Value {
+    let choice = match answered.choice {
+        Choice::Allow(grant) => grant.name(),
+        Choice::Deny => "deny",
+    };
+    json!({ "approval_id": answered.id.0, "choice": choice, "reason": answered.rule, "resolved": 1 })
+}

@@ -1,0 +1,157 @@
+//! Sessions and their messages as they go over the wire. Only what is written here leaves the store.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::agent::{Role, Tools};
+use crate::server::{Caller, Server};
+use crate::session::HTTP;
+use crate::store::{SeenSession, Transcribed};
+
+/// What the reference calls sessions that programs began.
+const PROGRAMS: &str = "api_server";
+
+/// A page of sessions.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Sessions")]
+pub struct Listed {
+    pub object: &'static str,
+    pub data: Vec<Session>,
+    pub limit: usize,
+    pub offset: usize,
+    pub has_more: bool,
+}
+
+/// One session by itself.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OneSession")]
+pub struct One {
+    object: &'static str,
+    session: Session,
+}
+
+/// A session.
+#[derive(Serialize, JsonSchema)]
+pub struct Session {
+    id: String,
+    /// Where it began: an account of a platform, or `api_server`.
+    source: String,
+    user_id: Option<String>,
+    model: String,
+    title: Option<String>,
+    started_at: i64,
+    last_active: i64,
+    ended_at: Option<i64>,
+    end_reason: Option<String>,
+    message_count: u64,
+    tool_call_count: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    /// These three are not told by our agents.
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    reasoning_tokens: u64,
+    api_call_count: u64,
+    parent_session_id: Option<String>,
+    has_system_prompt: bool,
+}
+
+/// A page of what was said.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionMessages")]
+pub struct Messages {
+    pub object: &'static str,
+    pub session_id: String,
+    pub data: Vec<Message>,
+    pub offset: usize,
+    /// How many the session has.
+    pub total: u64,
+    pub has_more: bool,
+}
+
+/// What was said by somebody.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionMessage")]
+pub struct Message {
+    /// Counts those of the session: the store's own number would tell how much others say.
+    id: usize,
+    session_id: String,
+    #[schemars(with = "String")]
+    role: Role,
+    content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<String>,
+    timestamp: Option<i64>,
+}
+
+/// That a session is gone.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionDeleted")]
+pub struct Deleted {
+    pub object: &'static str,
+    pub id: String,
+    pub deleted: bool,
+}
+
+impl One {
+    /// This one, as somebody sees it.
+    pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
+        Self { object: "hermes.session", session: Session::new(server, caller, seen) }
+    }
+}
+
+impl Session {
+    /// A session, as somebody sees it.
+    pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
+        Self {
+            id: caller.name_of(&seen.id),
+            source: if seen.account == HTTP { PROGRAMS.to_owned() } else { seen.account },
+            user_id: None,
+            model: seen.model.unwrap_or_else(|| server.settings.model.clone()),
+            title: seen.title,
+            started_at: seen.created,
+            last_active: seen.used,
+            ended_at: seen.ended,
+            end_reason: seen.end_reason,
+            message_count: seen.messages,
+            tool_call_count: seen.tool_calls,
+            input_tokens: seen.tokens.input,
+            output_tokens: seen.tokens.output,
+            cache_read_tokens: 0,
+            cache_write_tokens: 0,
+            reasoning_tokens: 0,
+            api_call_count: seen.api_calls,
+            parent_session_id: seen.parent.map(|parent| caller.name_of(&parent)),
+            has_system_prompt: seen.has_system_prompt,
+        }
+    }
+}
+
+impl Message {
+    /// The message of this number.
+    pub fn new(session: &str, id: usize, said: Transcribed) -> Self {
+        let (mut tool_calls, mut tool_call_id, mut tool_name) = (None, None, None);
+        match said.record.tools {
+            Some(Tools::Calls { tool_calls: calls }) => tool_calls = Some(calls),
+            Some(Tools::Result { tool_call_id: id, tool_name: name }) => {
+                (tool_call_id, tool_name) = (Some(id), Some(name));
+            }
+            None => {}
+        }
+        Self {
+            id,
+            session_id: session.to_owned(),
+            role: said.record.message.role,
+            content: said.record.message.content,
+            tool_calls,
+            tool_call_id,
+            tool_name,
+            timestamp: said.at,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Sessions as programs see, change, copy and remove them.
+
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use super::programs::NewSession;
+use super::{Result, Transcribed, Tx, unix_now};
+use crate::agent::Usage;
+use crate::session::{HTTP, SessionId};
+
+/// How long a session that nobody named is kept after it was last used, in seconds.
+const PASSING_KEPT: i64 = 30 * 24 * 60 * 60;
+
+/// Sessions that one transaction removes. Whoever else wants to write waits for it.
+const AT_ONCE: usize = 200;
+
+/// Turns of programs after which sessions that are long unused are looked for.
+const PRUNE_EACH: i64 = 100;
+
+/// Bytes of content that one page of messages may have.
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The setting that counts removed sessions.
+const REMOVED: &str = "sessions.removed";
+
+/// Whose sessions are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of an app, and nothing else.
+    App(String),
+    /// The owner's own, and those of rooms.
+    Owners,
+}
+
+/// A session as a program sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct SeenSession {
+    pub id: SessionId,
+    pub account: String,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub created: i64,
+    pub used: i64,
+    pub ended: Option<i64>,
+    pub end_reason: Option<String>,
+    pub parent: Option<SessionId>,
+    pub has_system_prompt: bool,
+    pub messages: u64,
+    pub tool_calls: u64,
+    pub api_calls: u64,
+    pub tokens: Usage,
+}
+
+/// What of a session is changed. `None` leaves it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Another name, or none.
+    pub title: Option<Option<String>>,
+    /// It is over, because of this.
+    pub end_reason: Option<String>,
+}
+
+/// A page of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// In the order in which they came.
+    pub messages: Vec<Transcribed>,
+    /// How many the session has.
+    pub total: u64,
+}
+
+/// Of each number an upstream's word is taken only so far: a sum that overflows would be an error. Agents that do
+/// not tell their messages still name their tools.
+const SEEN: &str = "SELECT id, account, title, model, created, max(used, created), ended, end_reason, parent,
+    coalesce(system_prompt, '') <> '',
+    (SELECT count(*) FROM messages WHERE messages.session = sessions.id),
+    max((SELECT coalesce(sum(json_array_length(tools, '$.tool_calls')), 0) FROM messages
+             WHERE messages.session = sessions.id AND tools IS NOT NULL),
+        (SELECT coalesce(sum(json_array_length(tools)), 0) FROM turns WHERE turns.session = sessions.id)),
+    (SELECT coalesce(sum(api_calls), 0) FROM turns WHERE turns.session = sessions.id),
+    (SELECT coalesce(sum(min(input_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id),
+    (SELECT coalesce(sum(min(output_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id)
+    FROM sessions";
+
+impl Tx<'_> {
+    /// A session, if there is one of this id.
+    pub fn seen_session(&self, id: &SessionId) -> Result<Option<SeenSession>> {
+        let mut query = self.conn.prepare_cached(&format!("{SEEN} WHERE id = ?1"))?;
+        Ok(query.query_row([&id.0], read_seen).optional()?)
+    }
+
+    /// A page of somebody's sessions, the last used first.
+    pub fn seen_sessions(&self, whose: &Whose, limit: usize, offset: usize) -> Result<Vec<SeenSession>> {
+        let (filter, app) = match whose {
+            Whose::App(app) => ("account = ?1 AND room = ?2", app.as_str()),
+            Whose::Owners => ("(account = ?1 AND room = ?2) OR account <> ?1", ""),
+        };
+        // Chosen first, so that nothing is counted of those that are not on the page.
+        let mut query = self.conn.prepare_cached(&format!(
+            "{SEEN} WHERE id IN (SELECT id FROM sessions WHERE {filter}
+                 ORDER BY used DESC, id DESC LIMIT ?3 OFFSET ?4)
+             ORDER BY used DESC, id DESC"
+        ))?;
+        let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![HTTP, app, number(limit), number(offset)], read_seen)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// What is said in the system message of every turn of a session.
+    pub fn system_prompt(&self, id: &SessionId) -> Result<Option<String>> {
+        let mut query = self.conn.prepare_cached("SELECT system_prompt FROM sessions WHERE id = ?1")?;
+        let prompt: Option<Option<String>> = query.query_row([&id.0], |row| row.get(0)).optional()?;
+        Ok(prompt.flatten().filter(|prompt| !prompt.is_empty()))
+    }
+
+    /// Changes a session. Whoever names one wants to keep it.
+    pub fn change_session(&self, id: &SessionId, change: &Change) -> Result<()> {
+        if let Some(title) = &change.title {
+            self.conn
+                .prepare_cached(
+                    "UPDATE sessions SET title = ?2, passing = passing AND ?2 IS NULL WHERE id = ?1",
+                )?
+                .execute(params![id.0, title])?;
+        }
+        if let Some(reason) = &change.end_reason {
+            self.end_session(id, reason)?;
+        }
+        Ok(())
+    }
+
+    fn end_session(&self, id: &SessionId, reason: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE id = ?1")?
+            .execute(params![id.0, unix_now(), reason])?;
+        Ok(())
+    }
+
+    /// What was said in a session, so many messages from `offset` on; fewer if they are long, but never none where
+    /// there are some.
+    pub fn page_of_messages(&self, id: &SessionId, limit: usize, offset: usize) -> Result<Page> {
+        let total = self.message_count(id)? as u64;
+        let mut query = self.conn.prepare_cached(
+            "SELECT length(CAST(content AS BLOB)) FROM messages WHERE session = ?1 ORDER BY id
+             LIMIT ?2 OFFSET ?3",
+        )?;
+        let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut rows = query.query(params![id.0, number(limit), number(offset)])?;
+        let (mut fits, mut bytes) = (0, 0_usize);
+        while let Some(row) = rows.next()? {
+            bytes = bytes.saturating_add(row.get(0)?);
+            if fits > 0 && bytes > PAGE_BYTES {
+                break;
+            }
+            fits += 1;
+        }
+        let messages = self.transcribed(
+            "session = ?1 ORDER BY id LIMIT ?2 OFFSET ?3",
+            params![id.0, number(fits), number(offset)],
+        )?;
+        Ok(Page { messages, total })
+    }
+
+    /// Begins a session with everything that was said in another one, which ends with that.
+    pub fn branch(&self, source: &SessionId, new: &NewSession) -> Result<()> {
+        self.create_session(new)?;
+        // Not with their turns: what is taken back there stays here.
+        self.conn
+            .prepare_cached(
+                "INSERT INTO messages (session, turn, role, content, tools, at)
+                 SELECT ?2, '', role, content, tools, at FROM messages WHERE session = ?1 ORDER BY id",
+            )?
+            .execute([&source.0, &new.id])?;
+        self.end_session(source, "branched")
+    }
+
+    /// Removes a session and everything of it. What a room has yet to be shown still arrives there.
+    pub fn remove_session(&self, id: &SessionId) -> Result<()> {
+        for table in ["checkpoints", "anchors", "idempotency", "asks"] {
+            // An end that has yet to arrive takes the place of the message that showed the turn.
+            let sql = format!(
+                "DELETE FROM {table} WHERE turn IN (SELECT id FROM turns WHERE session = ?1 AND
+                     ('{table}' <> 'anchors' OR state <> 'finalizing'))"
+            );
+            self.conn.prepare_cached(&sql)?.execute([&id.0])?;
+        }
+        for table in ["messages", "grants", "responses", "turns"] {
+            let sql = format!("DELETE FROM {table} WHERE session = ?1");
+            self.conn.prepare_cached(&sql)?.execute([&id.0])?;
+        }
+        self.conn.prepare_cached("UPDATE sessions SET parent = NULL WHERE parent = ?1")?.execute([&id.0])?;
+        // An upstream may remember what is forgotten here: the next session of this name must be another one to it.
+        let forks: Option<i64> = self
+            .conn
+            .prepare_cached("DELETE FROM sessions WHERE id = ?1 RETURNING forks")?
+            .query_row([&id.0], |row| row.get(0))
+            .optional()?;
+        let removed = self.removed_sessions()?.max(forks.unwrap_or_default()) + 1;
+        self.set_setting(REMOVED, &removed.to_string())
+    }
+
+    /// More than any session that was removed had been forked.
+    pub(super) fn removed_sessions(&self) -> Result<i64> {
+        Ok(self.setting(REMOVED)?.and_then(|count| count.parse().ok()).unwrap_or_default())
+    }
+
+    /// Removes sessions that nobody named and that are long unused; `true` if there may be more of them.
+    pub fn prune_sessions(&self) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id FROM sessions WHERE passing = 1 AND used < ?1 AND NOT EXISTS (
+                 SELECT 1 FROM turns WHERE turns.session = sessions.id
+                     AND state IN ('queued', 'dispatched', 'streaming'))
+             LIMIT ?2",
+        )?;
+        let limit = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![unix_now() - PASSING_KEPT, limit], |row| row.get(0))?;
+        let unused = rows.map(|id| id.map(SessionId)).collect::<rusqlite::Result<Vec<_>>>()?;
+        unused.iter().try_for_each(|id| self.remove_session(id))?;
+        Ok(unused.len() == AT_ONCE)
+    }
+
+    /// The same now and then: when so many turns have been added. For right after one was.
+    pub fn prune_sessions_sometimes(&self) -> Result<()> {
+        if self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
+            self.prune_sessions()?;
+        }
+        Ok(())
+    }
+}
+
+fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
+    Ok(SeenSession {
+        id: SessionId(row.get(0)?),
+        account: row.get(1)?,
+        title: row.get(2)?,
+        model: row.get(3)?,
+        created: row.get(4)?,
+        used: row.get(5)?,
+        ended: row.get(6)?,
+        end_reason: row.get(7)?,
+        parent: row.get::<_, Option<String>>(8)?.map(SessionId),
+        has_system_prompt: row.get(9)?,
+        messages: row.get(10)?,
+        tool_calls: row.get(11)?,
+        api_calls: row.get(12)?,
+        tokens: Usage { input: row.get(13)?, output: row.get(14)? },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    fn open() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        (dir, store)
+    }
+
+    fn new(id: &str, app: &str, passing: bool) -> NewSession {
+        NewSession { passing, ..NewSession::new(&SessionId(id.to_owned()), app) }
+    }
+
+    fn unused_for(tx: &Tx<'_>, id: &str, seconds: i64) {
+        let used = unix_now() - seconds;
+        tx.conn.execute("UPDATE sessions SET used = ?2 WHERE id = ?1", params![id, used]).unwrap();
+    }
+
+    fn ids(seen: Vec<SeenSession>) -> Vec<String> {
+        seen.into_iter().map(|session| session.id.0).collect()
+    }
+
+    #[tokio::test]
+    async fn the_last_used_comes_first_and_only_ones_own_come_at_all() {
+        let (_dir, store) = open();
+        let listed = store.write(|tx| {
+            for (id, app, unused) in
+                [("a", "", 10), ("b", "", 30), ("c", "", 20), ("x/a", "x", 5), ("y/a", "y", 1)]
+            {
+                tx.create_session(&new(id, app, false))?;
+                unused_for(tx, id, unused);
+            }
+            let apps = |app: &str| Whose::App(app.to_owned());
+            Ok([
+                ids(tx.seen_sessions(&Whose::Owners, 10, 0)?),
+                ids(tx.seen_sessions(&Whose::Owners, 1, 1)?),
+                ids(tx.seen_sessions(&apps("x"), 10, 0)?),
+                ids(tx.seen_sessions(&apps("z"), 10, 0)?),
+            ])
+        });
+        let listed = listed.await.unwrap();
+        assert_eq!(listed[0], ["a", "c", "b"]);
+        assert_eq!(listed[1], ["c"]);
+        assert_eq!(listed[2], ["x/a"]);
+        assert_eq!(listed[3], [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn only_what_nobody_named_goes_and_only_when_it_is_long_unused() {
+        let (_dir, store) = open();
+        let left = store.write(|tx| {
+            for (id, passing, unused) in
+                [("new", true, 0), ("old", true, PASSING_KEPT + 60), ("named", false, PASSING_KEPT * 10)]
+            {
+                tx.create_session(&new(id, "", passing))?;
+                unused_for(tx, id, unused);
+            }
+            // Somebody gave it a name after all.
+            tx.create_session(&new("titled", "", true))?;
+            tx.change_session(
+                &SessionId("titled".to_owned()),
+                &Change { title: Some(Some("Mine".to_owned())), end_reason: None },
+            )?;
+            unused_for(tx, "titled", PASSING_KEPT + 90);
+            tx.prune_sessions()?;
+            Ok(ids(tx.seen_sessions(&Whose::Owners, 10, 0)?))
+        });
+        assert_eq!(left.await.unwrap(), ["new", "titled", "named"]);
+    }
+
+    #[tokio::test]
+    async fn a_page_of_long_messages_is_short_but_never_empty() {
+        let (_dir, store) = open();
+        let pages = store.write(|tx| {
+            let id = SessionId("s".to_owned());
+            tx.create_session(&new("s", "", false))?;
+            for size in [PAGE_BYTES + 1, 10, PAGE_BYTES, 10] {
+                let text = "x".repeat(size);
+                tx.record(&id, &crate::session::TurnId(String::new()), crate::agent::Role::User, &text)?;
+            }
+            let page = |offset| {
+                Ok::<_, crate::store::StoreError>(tx.page_of_messages(&id, 10, offset)?.messages.len())
+            };
+            Ok([page(0)?, page(1)?, page(2)?, page(3)?, page(4)?])
+        });
+        assert_eq!(pages.await.unwrap(), [1, 1, 1, 1, 0]);
+    }
+}

@@ -1,0 +1,290 @@
+//! `/api/sessions`: what is kept, and who sees it.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+use talaria::agent::Role;
+use talaria::session::{SessionId, TurnId};
+use talaria::store::NewSession;
+
+use crate::support::served::{Served, json};
+
+/// A session of the owner.
+pub async fn begin(served: &Served, id: &str, title: Option<&str>) {
+    let new =
+        NewSession { title: title.map(str::to_owned), ..NewSession::new(&SessionId(id.to_owned()), "") };
+    served.gateway.store().write(move |tx| tx.create_session(&new)).await.unwrap();
+}
+
+/// The same in which something was said.
+pub async fn begin_with(served: &Served, id: &str, title: &str, said: &[(Role, &str)]) {
+    begin(served, id, Some(title).filter(|title| !title.is_empty())).await;
+    say(served, id, said).await;
+}
+
+/// Something was said in a session, long ago.
+pub async fn say(served: &Served, id: &str, said: &[(Role, &str)]) {
+    let id = SessionId(id.to_owned());
+    let said: Vec<_> = said.iter().map(|(role, text)| (*role, (*text).to_owned())).collect();
+    let before = TurnId(String::new());
+    let job = served
+        .gateway
+        .store()
+        .write(move |tx| said.iter().try_for_each(|(role, text)| tx.record(&id, &before, *role, text)));
+    job.await.unwrap();
+}
+
+async fn patch(served: &Served, path: &str, body: &str) -> Response {
+    served.request(Method::PATCH, path).body(body.to_owned()).send().await.unwrap()
+}
+
+async fn delete(served: &Served, path: &str) -> Response {
+    served.request(Method::DELETE, path).send().await.unwrap()
+}
+
+async fn session(served: &Served, id: &str) -> Value {
+    json(served.get(&format!("/api/sessions/{id}")).await).await["session"].clone()
+}
+
+#[tokio::test]
+async fn a_session_has_all_its_fields() {
+    let served = Served::start().await;
+    let body = json!({ "id": "mine", "title": " My\u{202e} title ", "system_prompt": "Be brief." });
+    assert_eq!(served.post("/api/sessions", &body).await.status(), 201);
+    served.agent().says(["one"]).uses(10, 5);
+    served.agent().says(["two"]).uses(20, 7);
+    for _ in 0..2 {
+        assert_eq!(served.post("/api/sessions/mine/chat", &json!({ "message": "go" })).await.status(), 200);
+    }
+    let mut seen = session(&served, "mine").await;
+    for moment in ["started_at", "last_active"] {
+        assert!(seen[moment].take().as_i64().unwrap() > 1_700_000_000);
+    }
+    assert_eq!(
+        seen,
+        json!({
+            "id": "mine", "source": "api_server", "user_id": null, "model": "talaria", "title": "My title",
+            "started_at": null, "last_active": null, "ended_at": null, "end_reason": null,
+            "message_count": 4, "tool_call_count": 0, "input_tokens": 30, "output_tokens": 12,
+            "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0, "api_call_count": 2,
+            "parent_session_id": null, "has_system_prompt": true,
+        })
+    );
+}
+
+#[tokio::test]
+async fn what_a_session_always_says_comes_before_what_a_turn_says() {
+    let served = Served::start().await;
+    served.post("/api/sessions", &json!({ "id": "s", "system_prompt": "Always." })).await;
+    served.post("/api/sessions/s/chat", &json!({ "message": "one", "system_message": "Once." })).await;
+    served.post("/api/sessions/s/chat", &json!({ "message": "two" })).await;
+    let request = served.request(Method::POST, "/v1/chat/completions").header("X-Hermes-Session-Id", "s");
+    let body = json!({ "messages": [{ "role": "user", "content": "three" }] });
+    assert_eq!(request.body(body.to_string()).send().await.unwrap().status(), 200);
+    let heard = served.gateway.agent_itself().heard();
+    let contexts: Vec<_> = heard.iter().map(|heard| heard.context.as_str()).collect();
+    assert_eq!(contexts, ["Always.\n\nOnce.", "Always.", "Always."]);
+    let messages = json(served.get("/api/sessions/s/messages").await).await;
+    assert!(!messages.to_string().contains("Once."), "it is not recorded");
+}
+
+#[tokio::test]
+async fn whoever_says_that_a_session_is_over_may_talk_in_it_again() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    let ended = json(patch(&served, "/api/sessions/s", r#"{"end_reason":"user_exit"}"#).await).await;
+    assert_eq!(ended["session"]["end_reason"], "user_exit");
+    assert!(ended["session"]["ended_at"].is_i64());
+    assert_eq!(served.post("/api/sessions/s/chat", &json!({ "message": "hi" })).await.status(), 200);
+    let seen = session(&served, "s").await;
+    assert_eq!((&seen["ended_at"], &seen["end_reason"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn a_taken_id_is_refused_and_what_is_there_stays() {
+    let served = Served::start().await;
+    begin_with(&served, "s", "First", &[(Role::User, "hi")]).await;
+    begin(&served, "other", None).await;
+    for (path, body) in [
+        ("/api/sessions", json!({ "id": "s", "title": "Second" })),
+        ("/api/sessions/other/fork", json!({ "id": "s" })),
+        ("/api/sessions/s/fork", json!({ "session_id": "s" })),
+    ] {
+        let refused = served.post(path, &body).await;
+        assert_eq!(refused.status(), 409, "{path}");
+        assert_eq!(json(refused).await["error"]["code"], "session_exists");
+    }
+    let seen = session(&served, "s").await;
+    assert_eq!((&seen["title"], &seen["message_count"]), (&json!("First"), &json!(1)));
+    assert_eq!(seen["end_reason"], Value::Null);
+    assert_eq!(session(&served, "other").await["end_reason"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way() {
+    let served = Served::start().await;
+    served.post("/api/sessions", &json!({ "id": "a", "title": "Plan", "system_prompt": "Be brief." })).await;
+    served.agent().says(["left"]);
+    served.post("/api/sessions/a/chat", &json!({ "message": "which way?" })).await;
+    let fork = json(served.post("/api/sessions/a/fork", &json!({ "id": "b" })).await).await;
+    assert_eq!((&fork["session"]["id"], &fork["session"]["title"]), (&json!("b"), &json!("Plan (fork)")));
+    assert_eq!(fork["session"]["has_system_prompt"], true);
+    served.agent().says(["right"]);
+    served.post("/api/sessions/b/chat", &json!({ "message": "sure?" })).await;
+    let heard = served.gateway.agent_itself().heard().pop().unwrap();
+    let history: Vec<_> = heard.history.iter().map(|said| said.content.as_str()).collect();
+    assert_eq!((history, heard.context.as_str()), (vec!["which way?", "left"], "Be brief."));
+    assert_eq!(session(&served, "a").await["message_count"], 2);
+    assert_eq!(delete(&served, "/api/sessions/a").await.status(), 200);
+    let seen = session(&served, "b").await;
+    assert_eq!((&seen["message_count"], &seen["parent_session_id"]), (&json!(4), &Value::Null));
+}
+
+#[tokio::test]
+async fn messages_come_in_pages_oldest_first() {
+    let served = Served::start().await;
+    let texts: Vec<String> = (0..25).map(|number| format!("message {number}")).collect();
+    let said: Vec<_> = texts.iter().map(|text| (Role::User, text.as_str())).collect();
+    begin_with(&served, "s", "", &said).await;
+    let mut seen = Vec::new();
+    loop {
+        let path = format!("/api/sessions/s/messages?limit=10&offset={}", seen.len());
+        let page = json(served.get(&path).await).await;
+        assert_eq!(page["total"], 25);
+        for message in page["data"].as_array().unwrap() {
+            assert_eq!(message["id"], seen.len() + 1);
+            assert_eq!(message["session_id"], "s");
+            seen.push(message["content"].as_str().unwrap().to_owned());
+        }
+        if page["has_more"] == false {
+            break;
+        }
+    }
+    assert_eq!(seen, texts);
+}
+
+#[tokio::test]
+async fn ten_thousand_sessions_are_listed_by_pages() {
+    let served = Served::start().await;
+    let many = served.gateway.store().write(|tx| {
+        (0..10_000).try_for_each(|number| {
+            tx.create_session(&NewSession::new(&SessionId(format!("s{number:05}")), ""))
+        })
+    });
+    many.await.unwrap();
+    let (mut seen, mut pages) = (BTreeSet::new(), 0);
+    loop {
+        let path = format!("/api/sessions?limit=5000&offset={}", seen.len());
+        let page = json(served.get(&path).await).await;
+        assert_eq!(page["limit"], 200, "more is not given at once");
+        let data = page["data"].as_array().unwrap();
+        seen.extend(data.iter().map(|session| session["id"].as_str().unwrap().to_owned()));
+        pages += 1;
+        if page["has_more"] == false {
+            break;
+        }
+    }
+    assert_eq!((seen.len(), pages), (10_000, 50));
+    let default = json(served.get("/api/sessions").await).await;
+    assert_eq!(default["data"].as_array().unwrap().len(), 50);
+    let beyond = json(served.get("/api/sessions?offset=4000000000").await).await;
+    assert_eq!((&beyond["data"], &beyond["has_more"]), (&json!([]), &json!(false)));
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_are_not_there() {
+    let served = Served::start().await;
+    let absent = served.get("/api/sessions/absent").await;
+    assert_eq!(absent.status(), 404);
+    let absent = absent.text().await.unwrap();
+    assert!(absent.contains("session_not_found"));
+    let long = "x".repeat(257);
+    for name in ["app%2Fname", "..%2f..", "a%5Cb", "%00", "%0A", "%ff%fe", "a..b", "%E2%80%AEevil", &long] {
+        for (method, rest) in [
+            (Method::GET, ""),
+            (Method::PATCH, ""),
+            (Method::DELETE, ""),
+            (Method::GET, "/messages"),
+            (Method::POST, "/fork"),
+            (Method::POST, "/chat"),
+            (Method::POST, "/chat/stream"),
+        ] {
+            let path = format!("/api/sessions/{name}{rest}");
+            let body = if rest.starts_with("/chat") { r#"{"message":"hi"}"# } else { "{}" };
+            let answer = served.request(method.clone(), &path).body(body).send().await.unwrap();
+            assert_eq!(answer.status(), 404, "{method} {path}");
+            assert_eq!(answer.text().await.unwrap(), absent, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_may_be_in_any_language() {
+    let served = Served::start().await;
+    for id in ["комната", "部屋 1", "🦉", "it's \"quoted\" & 100%"] {
+        let made = served.post("/api/sessions", &json!({ "id": id })).await;
+        assert_eq!(made.status(), 201, "{id}");
+        let path: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = format!("/api/sessions/{path}");
+        assert_eq!(json(served.get(&path).await).await["session"]["id"], id);
+        let answer = served.post(&format!("{path}/chat"), &json!({ "message": "hi" })).await;
+        assert_eq!(answer.status(), 200, "{id}");
+        assert_eq!(answer.headers()["x-hermes-session-id"].as_bytes(), id.as_bytes());
+        assert_eq!(json(answer).await["session_id"], id);
+        assert_eq!(delete(&served, &path).await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_and_changes_nothing() {
+    let served = Served::start().await;
+    begin(&served, "s", Some("Kept")).await;
+    let long = "x".repeat(201);
+    for body in [
+        json!({ "title": 5 }),
+        json!({ "title": ["a"] }),
+        json!({ "title": long }),
+        json!({ "end_reason": { "a": 1 } }),
+        json!({ "end_reason": "two\nlines" }),
+        json!({ "title": "New", "system_prompt": "mine now" }),
+        json!({ "app": "other" }),
+        json!([]),
+        json!("title"),
+        json!(null),
+    ] {
+        let refused = patch(&served, "/api/sessions/s", &body.to_string()).await;
+        assert_eq!(refused.status(), 400, "{body}");
+        assert_eq!(json(refused).await["error"]["type"], "invalid_request_error", "{body}");
+    }
+    assert_eq!(session(&served, "s").await["title"], "Kept");
+    for body in [
+        json!({ "id": "a/b" }),
+        json!({ "id": "a\nb" }),
+        json!({ "id": "x".repeat(300) }),
+        json!({ "id": 5 }),
+        json!({ "title": "x".repeat(201) }),
+        json!({ "model": "x".repeat(201) }),
+        json!({ "system_prompt": "x".repeat(65 * 1024) }),
+        json!({ "system_prompt": false }),
+    ] {
+        assert_eq!(served.post("/api/sessions", &body).await.status(), 400, "{body}");
+    }
+    for body in [
+        json!({}),
+        json!({ "message": "" }),
+        json!({ "message": 5 }),
+        json!({ "message": [{ "type": "input_audio" }] }),
+        json!({ "message": "hi", "system_message": 5 }),
+    ] {
+        assert_eq!(served.post("/api/sessions/s/chat", &body).await.status(), 400, "{body}");
+        assert_eq!(served.post("/api/sessions/s/chat/stream", &body).await.status(), 400, "{body}");
+    }
+    for query in ["limit=-1", "limit=ten", "offset=1.5"] {
+        let refused = served.get(&format!("/api/sessions?{query}")).await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{query}");
+        assert_eq!(json(refused).await["error"]["param"], query.split('=').next().unwrap());
+    }
+    assert_eq!(json(served.get("/api/sessions").await).await["data"].as_array().unwrap().len(), 1);
+    assert!(served.gateway.agent_itself().heard().is_empty());
+}

@@ -1,0 +1,149 @@
+//! `POST /api/sessions/{session_id}/chat/stream`: the events of a turn, whole and resumed.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use talaria::agent::{AgentErrorKind, StepState, TurnEnd};
+
+use super::events::{Event, events};
+use super::sessions::begin;
+use crate::support::served::Served;
+
+async fn asks(served: &Served, key: Option<&str>, after: Option<&str>) -> Vec<Event> {
+    let mut request = served.request(Method::POST, "/api/sessions/s/chat/stream");
+    if let Some(key) = key {
+        request = request.header("Idempotency-Key", key);
+    }
+    if let Some(after) = after {
+        request = request.header("Last-Event-ID", after);
+    }
+    let answer = request.body(json!({ "message": "go" }).to_string()).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    events(&answer.text().await.unwrap())
+}
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.name.as_str()).collect()
+}
+
+fn last<'a>(events: &'a [Event], name: &str) -> &'a Value {
+    &events.iter().rfind(|event| event.name == name).unwrap_or_else(|| panic!("{name} in {events:?}")).data
+}
+
+#[tokio::test]
+async fn events_come_in_order_and_say_where_they_belong() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    served
+        .agent()
+        .says(["Let me look. "])
+        .step("call_1", "web_search", StepState::Running)
+        .step("call_1", "web_search", StepState::Done)
+        .step("call_2", "terminal", StepState::Running)
+        .step("call_2", "terminal", StepState::Failed)
+        .thinks("hmm")
+        .says(["Found ", "it."])
+        .uses(7, 3);
+    let told = asks(&served, None, None).await;
+    assert_eq!(
+        names(&told),
+        [
+            "run.started",
+            "message.started",
+            "assistant.delta",
+            "tool.started",
+            "tool.completed",
+            "tool.started",
+            "tool.failed",
+            "tool.progress",
+            "assistant.delta",
+            "assistant.completed",
+            "run.completed",
+            "done",
+        ]
+    );
+    let mut seq = 0;
+    for Event { name, id, data } in &told {
+        assert!(!id.is_empty(), "{name} has an id");
+        assert_eq!(data["session_id"], "s", "{name}");
+        assert_eq!(data["run_id"], told[0].data["run_id"], "{name}");
+        assert!(data["ts"].as_f64().unwrap() > 1.7e9, "{name}");
+        let next = data["seq"].as_u64().unwrap();
+        assert!(next > seq, "{name}: {next} after {seq}");
+        seq = next;
+    }
+    let message = &told[1].data["message"]["id"];
+    assert!(message.as_str().unwrap().starts_with("msg_"));
+    let of_the_message = told.iter().filter(|event| event.data.get("message_id").is_some());
+    assert!(
+        of_the_message.clone().count() >= 9
+            && of_the_message.clone().all(|event| event.data["message_id"] == *message)
+    );
+    assert_eq!(told[0].data["user_message"], json!({ "role": "user", "content": "go" }));
+    assert_eq!(told[3].data["tool_name"], "web_search");
+    assert_eq!(told[3].data["tool_call_id"], "call_1");
+    assert_eq!((&told[7].data["tool_name"], &told[7].data["delta"]), (&json!("_thinking"), &json!("hmm")));
+    let said = last(&told, "assistant.completed");
+    assert_eq!((&said["content"], &said["completed"]), (&json!("Let me look. Found it."), &json!(true)));
+    let end = last(&told, "run.completed");
+    assert_eq!(end["completed"], true);
+    assert_eq!(end["usage"], json!({ "input_tokens": 7, "output_tokens": 3, "total_tokens": 10 }));
+    assert_eq!(end["messages"], json!([{ "role": "assistant", "content": "Let me look. Found it." }]));
+}
+
+#[tokio::test]
+async fn a_turn_that_failed_is_never_completed() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    served.agent().says(["Half an "]).then_fails(AgentErrorKind::CutShort, "The agent broke off.");
+    let told = asks(&served, None, None).await;
+    assert!(names(&told).ends_with(&["assistant.completed", "run.failed", "done"]), "{:?}", names(&told));
+    let said = last(&told, "assistant.completed");
+    assert_eq!(
+        (&said["content"], &said["completed"], &said["partial"]),
+        (&json!("Half an "), &json!(false), &json!(true))
+    );
+    let end = last(&told, "run.failed");
+    assert_eq!((&end["completed"], &end["content"]), (&json!(false), &json!("Half an ")));
+    assert!(end["error"]["message"].as_str().unwrap().contains("broke off"), "{end}");
+
+    served.agent().says(["Stopp"]).then_ends(TurnEnd::Stopped);
+    let told = asks(&served, None, None).await;
+    assert!(names(&told).ends_with(&["assistant.completed", "run.cancelled", "done"]), "{:?}", names(&told));
+    assert_eq!(last(&told, "assistant.completed")["interrupted"], true);
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_from_every_event() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    served
+        .agent()
+        .says(["One "])
+        .step("1", "look", StepState::Running)
+        .thinks("hmm")
+        .step("1", "look", StepState::Done)
+        .says(["two ", "thrée"])
+        .uses(1, 1);
+    let without_time = |events: Vec<Event>| -> Vec<Event> {
+        let timeless = |mut event: Event| {
+            event.data["ts"].take();
+            event
+        };
+        events.into_iter().map(timeless).collect()
+    };
+    let whole = without_time(asks(&served, Some("k"), None).await);
+    assert_eq!(whole, without_time(asks(&served, Some("k"), None).await), "the same again");
+    for (index, seen) in whole.iter().enumerate() {
+        let rest = without_time(asks(&served, Some("k"), Some(&seen.id)).await);
+        match seen.name.as_str() {
+            // Nothing has happened yet.
+            "run.started" | "message.started" => assert_eq!(rest, whole),
+            // It is told again: what counts comes after it.
+            "assistant.completed" => assert_eq!(rest, whole[index..]),
+            // All that is left to say is that it is over.
+            "run.completed" | "done" => assert!(names(&rest).ends_with(&["done"])),
+            _ => assert_eq!(rest, whole[index + 1..], "after {seen:?}"),
+        }
+    }
+    assert_eq!(served.gateway.agent_itself().heard().len(), 1);
+}
