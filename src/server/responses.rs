@@ -19,10 +19,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
-use serde_json::{Value, json};
 
 use self::events::Events;
 use self::object::Answer;
+pub use self::object::{Deleted, Response as ResponseObject};
 use self::request::Asked;
 pub use self::request::ResponsesRequest;
 use self::seen::Seen;
@@ -102,11 +102,11 @@ pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     path: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Deleted>, Problem> {
     let Path(id) = path.map_err(|_| no_response())?;
     let (app, wanted) = (caller.app().to_owned(), id.clone());
     match server.store.write(move |tx| tx.forget_response(&app, &wanted)).await? {
-        true => Ok(Json(json!({ "id": id, "object": "response", "deleted": true }))),
+        true => Ok(Json(Deleted { id, object: "response", deleted: true })),
         false => Err(no_response()),
     }
 }
@@ -145,7 +145,7 @@ impl Wanted {
 
 impl Answer {
     /// As it is now: whole if its turn is over.
-    async fn so_far(&self, server: &Server, run: &TurnId) -> Result<Value, Problem> {
+    async fn so_far(&self, server: &Server, run: &TurnId) -> Result<object::Response<'_>, Problem> {
         Ok(match Ended::read(server, run).await? {
             Some(ended) => self.ended(&ended),
             None => self.running(),

@@ -6,7 +6,6 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use serde_json::{Map, Value};
 
 use super::route::{Route, delete, get, patch, post};
 use super::{
@@ -56,10 +55,10 @@ pub fn all() -> Vec<Route> {
         .runs(),
         post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create)
             .takes::<responses::ResponsesRequest>()
-            .answers::<Map<String, Value>>(200)
+            .answers::<responses::ResponseObject<'static>>(200)
             .streams()
             .runs()
-            .fails([404]),
+            .fails([404, 409]),
         get(
             "response",
             "/v1/responses/{response_id}",
@@ -67,7 +66,7 @@ pub fn all() -> Vec<Route> {
             responses::retrieve,
         )
         .asks::<responses::Wanted>()
-        .answers::<Map<String, Value>>(200)
+        .answers::<responses::ResponseObject<'static>>(200)
         .streams()
         .fails([404]),
         delete(
@@ -76,7 +75,7 @@ pub fn all() -> Vec<Route> {
             "Forgets a response; what was said stays in its session",
             responses::remove,
         )
-        .answers::<Map<String, Value>>(200)
+        .answers::<responses::Deleted>(200)
         .fails([404]),
         get("skills", "/v1/skills", "The skills that are installed: none", about::skills)
             .answers::<about::Skills>(200),

@@ -14,4 +14,5 @@ mod it {
 
 mod parts;
 mod scenes;
+mod schemathesis;
 mod served;

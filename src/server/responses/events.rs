@@ -254,7 +254,7 @@ impl Shape for Events {
         let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
         let output: Vec<_> = output.into_iter().map(|(_, item)| item).collect();
-        let response = self.answer.ended_with(&output, end);
+        let response = self.answer.ended_with(output, end);
         self.write(out, number, Some(END), last_event(end), json!({ "response": response }));
     }
 

@@ -1,11 +1,50 @@
 //! What is asked, in the forms that this protocol knows: text, or a list of messages and parts.
 
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::super::Problem;
-use super::super::content::{Content, Spoken};
+use super::super::content::{Content, Said, SaidPart, Spoken};
 use crate::agent::{Message, Part, Role};
 use crate::reply::one_line;
+
+/// What is asked, for the OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(untagged, rename = "ResponseInput")]
+#[expect(dead_code, reason = "read by hand, so that an error names its place")]
+pub enum Input {
+    /// What a person says.
+    Text(#[schemars(regex(pattern = "\\S"))] String),
+    /// What was said before, and at its end what is asked.
+    Items(#[schemars(length(min = 1))] Vec<Item>),
+}
+
+/// One item of a list.
+#[derive(JsonSchema)]
+#[schemars(untagged, rename = "ResponseInputItem")]
+#[expect(dead_code, reason = "see `Input`")]
+pub enum Item {
+    /// What somebody says.
+    Message {
+        /// Who.
+        role: Speaker,
+        /// What.
+        content: Said,
+    },
+    /// A part of what a person says.
+    Part(SaidPart),
+}
+
+/// Who says something.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", rename = "ResponseInputRole")]
+#[expect(dead_code, reason = "see `Input`")]
+pub enum Speaker {
+    User,
+    Assistant,
+    System,
+    Developer,
+}
 
 /// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. What tools
 /// did and what was thought is left out: it means nothing without the calls.

@@ -1,13 +1,17 @@
 //! A response as the protocol has it, at each of its stages.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::super::ended::Ended;
 use super::request::Echo;
 use crate::reply::Outcome;
 use crate::store::KeptResponse;
 
-/// A response.
+/// What is known of a response besides how it comes out.
 pub struct Answer {
     /// What it is called.
     pub id: String,
@@ -17,6 +21,95 @@ pub struct Answer {
     pub store: bool,
     /// What it repeats of the question.
     pub echo: Echo,
+}
+
+/// A response as it goes over the wire.
+#[derive(Serialize, JsonSchema)]
+pub struct Response<'a> {
+    /// `resp_` and the digits of its run.
+    id: &'a str,
+    object: &'static str,
+    /// Seconds since 1970.
+    created_at: i64,
+    /// `in_progress`, `completed`, `incomplete`, `failed` or `cancelled`.
+    #[schemars(extend("enum" = ["in_progress", "completed", "incomplete", "failed", "cancelled"]))]
+    status: &'static str,
+    /// What was asked for; there is one agent.
+    model: &'a str,
+    /// The message, and for whoever reads along what was thought and done before it.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    output: Vec<Value>,
+    /// Why it failed.
+    error: Option<Error>,
+    /// Why it is not whole.
+    incomplete_details: Option<Incomplete>,
+    /// What it cost, when it is over.
+    usage: Option<Usage>,
+    instructions: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
+    previous_response_id: Option<&'a str>,
+    conversation: Option<Conversation<'a>>,
+    store: bool,
+    background: bool,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    max_output_tokens: Option<u64>,
+    /// The agent has its own tools, and a program cannot bring any.
+    #[schemars(with = "Vec<Value>")]
+    tools: [Value; 0],
+    tool_choice: &'static str,
+    parallel_tool_calls: bool,
+    #[schemars(with = "Map<String, Value>")]
+    text: Value,
+    #[schemars(with = "Map<String, Value>")]
+    reasoning: Value,
+    truncation: &'static str,
+    service_tier: &'static str,
+}
+
+/// Why a response failed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseError")]
+struct Error {
+    /// The protocol knows few; what happened is in the words.
+    code: &'static str,
+    message: String,
+}
+
+/// Why a response is not whole.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseIncomplete")]
+struct Incomplete {
+    reason: &'static str,
+}
+
+/// The session that was named.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseConversation")]
+struct Conversation<'a> {
+    id: &'a str,
+}
+
+/// Tokens, as this protocol counts them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseUsage")]
+struct Usage {
+    input_tokens: u64,
+    #[schemars(with = "Map<String, Value>")]
+    input_tokens_details: Value,
+    output_tokens: u64,
+    #[schemars(with = "Map<String, Value>")]
+    output_tokens_details: Value,
+    total_tokens: u64,
+}
+
+/// A response that was forgotten.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseDeleted")]
+pub struct Deleted {
+    pub id: String,
+    pub object: &'static str,
+    pub deleted: bool,
 }
 
 impl Answer {
@@ -31,18 +124,18 @@ impl Answer {
     }
 
     /// While its turn waits or runs.
-    pub fn running(&self) -> Value {
-        self.object("in_progress", &[], None)
+    pub fn running(&self) -> Response<'_> {
+        self.object("in_progress", Vec::new(), None)
     }
 
     /// When its turn is over.
-    pub fn ended(&self, end: &Ended) -> Value {
+    pub fn ended(&self, end: &Ended) -> Response<'_> {
         let message = (!end.text.is_empty()).then(|| self.message(end));
-        self.object(status(end), message.as_slice(), Some(end))
+        self.ended_with(message.into_iter().collect(), end)
     }
 
     /// The same with these items.
-    pub fn ended_with(&self, output: &[Value], end: &Ended) -> Value {
+    pub fn ended_with(&self, output: Vec<Value>, end: &Ended) -> Response<'_> {
         self.object(status(end), output, Some(end))
     }
 
@@ -74,26 +167,36 @@ impl Answer {
         self.id.rsplit('_').next().unwrap_or(&self.id)
     }
 
-    fn object(&self, status: &str, output: &[Value], end: Option<&Ended>) -> Value {
+    fn object(&self, status: &'static str, output: Vec<Value>, end: Option<&Ended>) -> Response<'_> {
         let Self { id, created, store, echo } = self;
-        let conversation = echo.conversation.as_ref().map(|id| json!({ "id": id }));
         let cut = end.is_some_and(|end| matches!(end.outcome, Outcome::Limit));
-        json!({
-            "id": id, "object": "response", "created_at": created, "status": status,
-            "model": echo.model, "output": output,
-            "error": end.and_then(error),
-            "incomplete_details": cut.then(|| json!({ "reason": "max_output_tokens" })),
-            "usage": end.map(usage),
-            "instructions": echo.instructions, "metadata": echo.metadata,
-            "previous_response_id": echo.previous_response_id, "conversation": conversation,
-            "store": store, "background": echo.background,
-            "temperature": echo.temperature, "top_p": echo.top_p,
-            "max_output_tokens": echo.max_output_tokens,
-            // The agent has its own tools, and a program cannot bring any.
-            "tools": [], "tool_choice": "auto", "parallel_tool_calls": true,
-            "text": { "format": { "type": "text" } }, "reasoning": { "effort": null, "summary": null },
-            "truncation": "disabled", "service_tier": "default",
-        })
+        Response {
+            id,
+            object: "response",
+            created_at: *created,
+            status,
+            model: &echo.model,
+            output,
+            error: end.and_then(error),
+            incomplete_details: cut.then_some(Incomplete { reason: "max_output_tokens" }),
+            usage: end.map(usage),
+            instructions: echo.instructions.as_deref(),
+            metadata: &echo.metadata,
+            previous_response_id: echo.previous_response_id.as_deref(),
+            conversation: echo.conversation.as_deref().map(|id| Conversation { id }),
+            store: *store,
+            background: echo.background,
+            temperature: echo.temperature,
+            top_p: echo.top_p,
+            max_output_tokens: echo.max_output_tokens,
+            tools: [],
+            tool_choice: "auto",
+            parallel_tool_calls: true,
+            text: json!({ "format": { "type": "text" } }),
+            reasoning: json!({ "effort": null, "summary": null }),
+            truncation: "disabled",
+            service_tier: "default",
+        }
     }
 }
 
@@ -125,17 +228,18 @@ pub fn last_event(end: &Ended) -> &'static str {
     }
 }
 
-/// Why a response failed. The protocol knows few codes; what happened is in the words.
-fn error(end: &Ended) -> Option<Value> {
+fn error(end: &Ended) -> Option<Error> {
     let message = end.failure.as_ref().filter(|_| status(end) == "failed")?;
-    Some(json!({ "code": "server_error", "message": message }))
+    Some(Error { code: "server_error", message: message.clone() })
 }
 
-fn usage(end: &Ended) -> Value {
+fn usage(end: &Ended) -> Usage {
     let (input, output) = (end.usage.input, end.usage.output);
-    json!({
-        "input_tokens": input, "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
-        "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
-        "total_tokens": input + output,
-    })
+    Usage {
+        input_tokens: input,
+        input_tokens_details: json!({ "cached_tokens": 0, "cache_write_tokens": 0 }),
+        output_tokens: output,
+        output_tokens_details: json!({ "reasoning_tokens": 0 }),
+        total_tokens: input + output,
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::Problem;
 use super::super::content::Spoken;
 use super::super::heads::check_name;
-use super::input::read_input;
+use super::input::{Input, read_input};
 
 /// Entries of `metadata`, and the characters of a name and of a value there, as the protocol has them.
 const METADATA: (usize, usize, usize) = (16, 64, 512);
@@ -19,6 +19,7 @@ const METADATA: (usize, usize, usize) = (16, 64, 512);
 pub struct ResponsesRequest {
     /// Text, or a list of messages and parts.
     #[serde(default)]
+    #[schemars(!default, with = "Input")]
     pub input: Value,
     /// For the system message of this turn alone.
     #[serde(default)]
@@ -28,6 +29,7 @@ pub struct ResponsesRequest {
     pub previous_response_id: Option<String>,
     /// The session that is talked in: its name, or an object with its `id`.
     #[serde(default)]
+    #[schemars(with = "Option<Conversation>")]
     pub conversation: Option<Value>,
     /// Whether it can be found again; it can, unless this is false.
     #[serde(default)]
@@ -43,6 +45,7 @@ pub struct ResponsesRequest {
     pub model: Option<String>,
     /// Echoed.
     #[serde(default)]
+    #[schemars(extend("maxProperties" = METADATA.0))]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Echoed; what a model is told is the agent's.
     #[serde(default)]
@@ -53,6 +56,17 @@ pub struct ResponsesRequest {
     /// Echoed.
     #[serde(default)]
     pub max_output_tokens: Option<u64>,
+}
+
+/// What [`ResponsesRequest::conversation`] is read from, for the OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(untagged, rename = "ConversationName")]
+#[expect(dead_code, reason = "read by hand, so that an error names its place")]
+enum Conversation {
+    /// The name of a session.
+    Id(String),
+    /// The same in an object.
+    Object { id: String },
 }
 
 /// What of a question is repeated in every answer to it.

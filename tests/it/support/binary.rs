@@ -195,8 +195,13 @@ impl Process {
     }
 
     /// Waits for its end. Whatever the test is about, it must not have panicked.
-    pub async fn ended(mut self) -> Ended {
-        let end = tokio::time::timeout(PATIENCE, self.code.wait_for(Option::is_some)).await;
+    pub async fn ended(self) -> Ended {
+        self.ended_within(PATIENCE).await
+    }
+
+    /// The same for what takes its time.
+    pub async fn ended_within(mut self, patience: Duration) -> Ended {
+        let end = tokio::time::timeout(patience, self.code.wait_for(Option::is_some)).await;
         let code = end.ok().and_then(|code| code.ok().and_then(|code| *code));
         let Some(code) = code else { panic!("it should have ended\n{}", self.so_far()) };
         // The streams end with the process; what is still in the pipes must be read.
