@@ -1,7 +1,21 @@
 //! Server-sent events as they go over the wire.
 
 use axum::body::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
+
+/// One event, for the OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(rename = "ServerSentEvent")]
+#[expect(dead_code, reason = "written by hand, below")]
+pub struct Event {
+    /// Where a reader goes on that says it as `Last-Event-ID`.
+    id: Option<String>,
+    /// What kind it is.
+    event: Option<String>,
+    /// JSON, or `[DONE]`.
+    data: String,
+}
 
 /// Events that wait to be written together.
 #[derive(Default)]

@@ -11,6 +11,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::Server;
+use super::frames::Event;
 
 /// JSON, as most is.
 pub const JSON: &str = "application/json";
@@ -128,7 +129,7 @@ impl Route {
 
     /// It is answered with events as they happen, always or if the request asks for it.
     pub fn streams(self) -> Self {
-        Self { reads: true, ..self }.answers_as::<String>(200, EVENTS)
+        Self { reads: true, ..self }.answers_as::<Event>(200, EVENTS)
     }
 
     /// It runs a turn.
