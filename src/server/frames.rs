@@ -5,13 +5,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One event, for the OpenAPI document.
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ServerSentEvent")]
-#[expect(dead_code, reason = "written by hand, below")]
+#[allow(dead_code, reason = "written by hand, below")]
 pub struct Event {
     /// Where a reader goes on that says it as `Last-Event-ID`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// What kind it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<String>,
     /// JSON, or `[DONE]`.
     data: String,
