@@ -9,8 +9,9 @@
 //! - [`durable`] D1 D3: the store.
 //! - [`matrix`] M1 M2: what an answer costs to show in a Matrix room, in work and in bytes.
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
+//! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, beside nginx, and beside servers in Python.
 //!
-//! `quick` leaves out what takes minutes or a quiet machine (R1 R5 D1) and is what CI runs.
+//! `quick` leaves out what takes minutes or a quiet machine (R1 R5 D1 C1 R6 A1) and is what CI runs.
 //! A gate that needs another process starts this program again in a [`role`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
 
@@ -25,6 +26,7 @@ mod reading;
 mod relay;
 mod room;
 mod rounds;
+mod serving;
 mod sse;
 mod table;
 
@@ -43,7 +45,7 @@ enum Scale {
 }
 
 /// Every gate, and whether it is part of `quick`.
-const GATES: [(&str, bool); 14] = [
+const GATES: [(&str, bool); 17] = [
     ("P1", true),
     ("P2", true),
     ("P4", true),
@@ -58,6 +60,9 @@ const GATES: [(&str, bool); 14] = [
     ("E3", true),
     ("M1", true),
     ("M2", true),
+    ("C1", false),
+    ("R6", false),
+    ("A1", false),
 ];
 
 /// The first argument of a process that this program starts of itself.
@@ -120,6 +125,9 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "D3" => durable::long_history(),
         "M1" => matrix::growth(),
         "M2" => matrix::size(),
+        "C1" => serving::crowd(scale),
+        "R6" => serving::beside_nginx(scale),
+        "A1" => serving::beside_python(),
         _ => Ok(edits::run(gate)),
     }
 }
@@ -129,7 +137,8 @@ fn role(words: &[String]) -> anyhow::Result<()> {
     match words[0].as_str() {
         "answer" => answer::role_of(words),
         "matrix" => matrix::role_of(words),
-        "server" => relay::server(),
+        "server" => relay::server(words),
+        "reader" => serving::reader(words),
         "raw" => relay::raw(words),
         "relay" => relay::relay(words),
         _ => reading::role_of(words),

@@ -18,7 +18,7 @@ use crate::count::role;
 use crate::rounds::ratio;
 use crate::table::Row;
 
-pub use consumers::{raw, relay};
+pub use consumers::{allow_many_files, raw, relay};
 pub use server::server;
 
 /// How long a stream runs before it is measured.

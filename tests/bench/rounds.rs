@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 
 /// Rounds that a ratio is the median of.
-const ROUNDS: usize = 5;
+pub const ROUNDS: usize = 5;
 
 /// A round counts only if the floor before it and the floor after it differ by less than this.
 const MOVED: f64 = 0.2;
@@ -44,9 +44,15 @@ pub fn ratio(
     Ok(Ratio { median: median(ratios), noise })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The one in the middle; not a number if there is none.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A time that all processes of this machine share, in microseconds.
+pub fn monotonic_micros() -> u64 {
+    (seconds(ClockId::Monotonic) * 1e6) as u64
 }
 
 /// CPU time of this process so far, in seconds: all its threads, and the kernel's work for them.

@@ -59,13 +59,38 @@ pub fn work_in_chunks(kind: Kind, deltas: usize, chunk: usize) -> Result<usize, 
     Ok(came)
 }
 
+/// What stands before the number in a delta, and after it.
+const HEAD: &str = r#"data: {"id":"chatcmpl-9f3a61c27be84d05","object":"chat.completion.chunk","created":1760000000,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":" w"#;
+const TAIL: &str = "\"},\"finish_reason\":null}]}\n\n";
+
+/// Digits of the number.
+const DIGITS: usize = DELTA - HEAD.len() - TAIL.len();
+
+/// Digits and letters: seven of them name the microseconds of a day.
+const RADIX: u32 = 36;
+
 /// One delta of exactly [`DELTA`] bytes; another text for each `number`.
 pub fn delta(number: usize) -> Vec<u8> {
-    let head = r#"data: {"id":"chatcmpl-9f3a61c27be84d05","object":"chat.completion.chunk","created":1760000000,"model":"hermes-agent","choices":[{"index":0,"delta":{"content":""#;
-    let tail = "\"},\"finish_reason\":null}]}\n\n";
-    let text = format!(" w{number:0>width$}", width = DELTA - head.len() - tail.len() - 2);
-    format!("{head}{text}{tail}").into_bytes()
+    format!("{HEAD}{number:0>DIGITS$}{TAIL}").into_bytes()
 }
+
+/// One delta, as long, that says when it was sent.
+pub fn stamped(micros: u64) -> Vec<u8> {
+    let digit = |place: u32| char::from_digit(((micros / u64::from(RADIX).pow(place)) % 36) as u32, RADIX);
+    let stamp: String = (0..DIGITS as u32).rev().filter_map(digit).collect();
+    format!("{HEAD}{stamp}{TAIL}").into_bytes()
+}
+
+/// The stamps in some text, each with where it ends. Times are counted within [`DAY`].
+pub fn stamps(text: &str) -> impl Iterator<Item = (u64, usize)> {
+    text.match_indices(" w").filter_map(move |(at, _)| {
+        let end = at + 2 + DIGITS;
+        Some((u64::from_str_radix(text.get(at + 2..end)?, RADIX).ok()?, end))
+    })
+}
+
+/// Where stamps begin anew.
+pub const DAY: u64 = (RADIX as u64).pow(DIGITS as u32);
 
 /// Reads one event with `bytes` bytes of data, coming `chunk` bytes at a time, `times` times anew;
 /// the limit is raised so that it fits. Returns the bytes of data that came.

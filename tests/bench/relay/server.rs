@@ -1,4 +1,5 @@
-//! An agent server that streams the same kind of delta to everybody who asks, when it is told to.
+//! An agent server that streams the same kind of delta to everybody who asks, when it is told to. Each delta says when it
+//! was sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::rounds::monotonic_micros;
 use crate::{child, sse};
 
 /// Between two deltas of one stream.
@@ -19,15 +21,17 @@ struct Counts {
     sent: AtomicUsize,
 }
 
-/// Answers with its port; then to `open` and `sent` with how many, and to `go` and `pause` by doing so.
-pub fn server() -> anyhow::Result<()> {
+/// Answers with its port; then to `open` and `sent` with how many, and to `go` and `pause` by doing so. An answer has no
+/// end, or so many deltas as a word says.
+pub fn server(words: &[String]) -> anyhow::Result<()> {
+    let deltas = words.get(1).map(|word| word.parse()).transpose()?;
     super::consumers::allow_many_files();
     let runtime = tokio::runtime::Runtime::new()?;
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
     let port = listener.local_addr()?.port();
     let (running, run) = watch::channel(false);
     let counts = Arc::new(Counts::default());
-    runtime.spawn(accept(listener, run, counts.clone()));
+    runtime.spawn(accept(listener, run, counts.clone(), deltas));
     child::serve(&port.to_string(), |question| match question {
         "open" => counts.open.load(Ordering::Relaxed).to_string(),
         "sent" => counts.sent.load(Ordering::Relaxed).to_string(),
@@ -38,17 +42,27 @@ pub fn server() -> anyhow::Result<()> {
     })
 }
 
-async fn accept(listener: TcpListener, run: watch::Receiver<bool>, counts: Arc<Counts>) {
+async fn accept(
+    listener: TcpListener,
+    run: watch::Receiver<bool>,
+    counts: Arc<Counts>,
+    deltas: Option<usize>,
+) {
     while let Ok((stream, _)) = listener.accept().await {
         let (run, counts) = (run.clone(), counts.clone());
         tokio::spawn(async move {
             // A consumer that goes away is the usual end.
-            let _ = answer(stream, run, &counts).await;
+            let _ = answer(stream, run, &counts, deltas.unwrap_or(usize::MAX)).await;
         });
     }
 }
 
-async fn answer(stream: TcpStream, mut run: watch::Receiver<bool>, counts: &Counts) -> anyhow::Result<()> {
+async fn answer(
+    stream: TcpStream,
+    mut run: watch::Receiver<bool>,
+    counts: &Counts,
+    mut deltas: usize,
+) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     read_request(&mut stream).await?;
@@ -58,17 +72,21 @@ async fn answer(stream: TcpStream, mut run: watch::Receiver<bool>, counts: &Coun
     let number = counts.open.fetch_add(1, Ordering::Relaxed);
     // Streams do not tick all at one moment: 37 is prime to the milliseconds of an interval.
     let phase = Duration::from_millis(number as u64 * 37 % 100);
-    let mut deltas = (0..1000).cycle();
-    loop {
+    while deltas > 0 {
         run.wait_for(|&running| running).await?;
         tokio::time::sleep(phase).await;
         let mut ticks = tokio::time::interval(INTERVAL);
-        while *run.borrow() {
+        while *run.borrow() && deltas > 0 {
             ticks.tick().await;
-            stream.write_all(&chunk(&sse::delta(deltas.next().unwrap_or_default()))).await?;
+            stream.write_all(&chunk(&sse::stamped(monotonic_micros()))).await?;
             counts.sent.fetch_add(1, Ordering::Relaxed);
+            deltas -= 1;
         }
     }
+    let end = r#"data: {"id":"chatcmpl-9f3a61c27be84d05","object":"chat.completion.chunk","created":1760000000,"model":"hermes-agent","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+    stream.write_all(&chunk(format!("{end}\n\ndata: [DONE]\n\n").as_bytes())).await?;
+    stream.write_all(b"0\r\n\r\n").await?;
+    Ok(())
 }
 
 /// One chunk of the transfer encoding, as servers flush each delta.

@@ -1,0 +1,142 @@
+//! The agent server as a relay: gates R6 (beside nginx), A1 (beside Python) and C1 (a crowd of streams).
+//!
+//! A model streams ten deltas a second to everybody who asks, each with the time at which it was sent; a reader opens
+//! N streams and sees how late they come. Between the two stands the real program, or nginx, or a server in Python that
+//! does the same, or nothing. Each chain has a model and a reader of its own and stays open for all rounds; only the one
+//! that is measured is sent anything.
+
+mod others;
+mod reader;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Scale;
+use crate::child::{Child, resident};
+use crate::count::role;
+use crate::rounds::ratio;
+use crate::table::Row;
+use others::{Other, Relay};
+
+pub use reader::reader;
+
+/// How long a chain runs before it is measured.
+const WARM_UP: Duration = Duration::from_millis(1500);
+
+/// How long a measurement takes.
+const WINDOW: Duration = Duration::from_secs(4);
+
+/// How long opening all streams may take, and a crowd to be served.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A model, what relays it, and who reads.
+struct Chain {
+    // The reader goes first: a relay that loses its model would try again.
+    reader: Child,
+    relay: Option<Relay>,
+    model: Child,
+}
+
+impl Chain {
+    /// Opens streams through a relay, or straight from the model.
+    fn open(other: Option<Other>, streams: usize) -> anyhow::Result<Self> {
+        let (mut model, port) = Child::start(&role(&[&"server"]))?;
+        let relay = other.map(|other| Relay::start(other, port.parse()?)).transpose()?;
+        let port = relay.as_ref().map_or(port, |relay| relay.port.to_string());
+        let (reader, _) = Child::start(&role(&[&"reader", &port, &streams]))?;
+        let deadline = Instant::now() + PATIENCE;
+        while model.number("open")? < streams as f64 {
+            anyhow::ensure!(Instant::now() < deadline, "not all streams could be opened");
+            sleep(Duration::from_millis(50));
+        }
+        Ok(Self { reader, relay, model })
+    }
+
+    /// Lets all streams run for a while: CPU time of the relay for each delta, in µs, and the median delay of a delta,
+    /// in µs.
+    fn measure(&mut self) -> anyhow::Result<(f64, f64)> {
+        self.model.ask("go")?;
+        sleep(WARM_UP);
+        self.reader.number("median")?;
+        let before = (self.cpu()?, self.model.number("sent")?);
+        sleep(WINDOW);
+        let after = (self.cpu()?, self.model.number("sent")?);
+        let median = self.reader.number("median")?;
+        self.model.ask("pause")?;
+        anyhow::ensure!(after.1 > before.1, "the model sent nothing");
+        anyhow::ensure!(median.is_finite(), "nothing arrived");
+        Ok(((after.0 - before.0) / (after.1 - before.1) * 1e6, median))
+    }
+
+    fn cpu(&self) -> anyhow::Result<f64> {
+        self.relay.as_ref().map_or(Ok(0.0), Relay::cpu)
+    }
+}
+
+/// R6: what the server adds to a delta's way, and what it costs, beside nginx.
+pub fn beside_nginx(scale: Scale) -> anyhow::Result<Vec<Row>> {
+    let streams = if scale == Scale::Full { 1000 } else { 500 };
+    let mut direct = Chain::open(None, streams)?;
+    let mut nginx = Chain::open(Some(Other::Nginx), streams)?;
+    let mut ours = Chain::open(Some(Other::Talaria), streams)?;
+    let cost = ratio("µs", || Ok(nginx.measure()?.0), || Ok(ours.measure()?.0))?;
+    // Each beside the direct way of the same moment.
+    let mut added = |chain: &mut Chain| {
+        let floor = direct.measure()?.1;
+        Ok((chain.measure()?.1 - floor).max(1.0))
+    };
+    let mut added_by_nginx = Vec::new();
+    let mut added_by_us = Vec::new();
+    for _ in 0..crate::rounds::ROUNDS {
+        added_by_nginx.push(added(&mut nginx)?);
+        added_by_us.push(added(&mut ours)?);
+    }
+    let (theirs, us) = (crate::rounds::median(added_by_nginx), crate::rounds::median(added_by_us));
+    let late = format!("added p50, server / nginx, {streams} streams ({us:.0} µs / {theirs:.0} µs)");
+    let work = format!("CPU per delta, server / nginx, {streams} streams ({})", cost.noise);
+    Ok(vec![Row::at_most("R6", late, us / theirs, 1.5), Row::at_most("R6", work, cost.median, 1.3)])
+}
+
+/// A1: what a delta costs, beside servers in Python that read the same stream and write it again.
+pub fn beside_python() -> anyhow::Result<Vec<Row>> {
+    const STREAMS: usize = 100;
+    let mut rows = Vec::new();
+    for (other, limit) in [(Other::Aiohttp, 0.35), (Other::FastApi, 0.25)] {
+        let mut python = Chain::open(Some(other), STREAMS)?;
+        let mut ours = Chain::open(Some(Other::Talaria), STREAMS)?;
+        let ratio = ratio("µs", || Ok(python.measure()?.0), || Ok(ours.measure()?.0))?;
+        let what = format!("CPU per delta, server / {other:?}, {STREAMS} streams ({})", ratio.noise);
+        rows.push(Row::at_most("A1", what, ratio.median, limit));
+    }
+    Ok(rows)
+}
+
+/// C1: a thousand streams of a hundred deltas each, all at once.
+pub fn crowd(scale: Scale) -> anyhow::Result<Vec<Row>> {
+    const DELTAS: usize = 100;
+    let streams = if scale == Scale::Quick { 200 } else { 1000 };
+    let (mut model, port) = Child::start(&role(&[&"server", &DELTAS]))?;
+    let relay = Relay::start(Other::Talaria, port.parse()?)?;
+    let idle = resident(relay.id())?;
+    model.ask("go")?;
+    let (mut reader, _) = Child::start(&role(&[&"reader", &relay.port, &streams, &DELTAS]))?;
+    let (deadline, mut most) = (Instant::now() + PATIENCE, idle);
+    while reader.number("ended")? < streams as f64 {
+        anyhow::ensure!(Instant::now() < deadline, "not all streams came to their end");
+        most = most.max(resident(relay.id())?);
+        sleep(Duration::from_millis(100));
+    }
+    let whole = reader.number("whole")?;
+    let first = reader.number("first")? / 1e6;
+    let each = (most - idle) / streams as f64 / 1024.0;
+    Ok(vec![
+        Row::at_least(
+            "C1",
+            format!("streams of {DELTAS} deltas, all there and in order"),
+            whole,
+            streams as f64,
+        ),
+        Row::at_most("C1", format!("latest first delta of {streams} streams (s)"), first, 1.0),
+        Row::at_most("C1", format!("memory per stream, {streams} at once (KB)"), each, 64.0),
+    ])
+}
