@@ -81,7 +81,7 @@ pub fn beside_nginx(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let mut ours = Chain::open(Some(Other::Talaria), streams)?;
     let cost = ratio("µs", || Ok(nginx.measure()?.0), || Ok(ours.measure()?.0))?;
     // Each beside the direct way of the same moment.
-    let mut added = |chain: &mut Chain| {
+    let mut added = |chain: &mut Chain| -> anyhow::Result<f64> {
         let floor = direct.measure()?.1;
         Ok((chain.measure()?.1 - floor).max(1.0))
     };

@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json as value;
+use talaria::agent::AgentErrorKind;
 
 use crate::support::served::{Served, json};
 
@@ -56,6 +57,41 @@ async fn a_turn_of_a_room_is_counted_as_such() {
     let text = metrics(&served).await;
     assert_eq!(reads(&text, r#"talaria_turns_total{surface="room",outcome="done"}"#), 1.0);
     assert!(reads(&text, r#"talaria_queue_length{queue="outbox"}"#) <= 1.0);
+}
+
+#[tokio::test]
+async fn a_server_whose_agent_fails_is_not_ready() {
+    let served = Served::start().await;
+    let asked = value!({ "messages": [{ "role": "user", "content": "hi" }] });
+    for _ in 0..3 {
+        served.agent().then_fails(AgentErrorKind::Refused, "no such model");
+        served.post("/v1/chat/completions", &asked).await;
+    }
+    let answer = served.get("/health/detailed").await;
+    assert_eq!(answer.status(), 503);
+    let answer = json(answer).await;
+    assert_eq!(answer["status"], "not_ready");
+    assert_eq!(answer["checks"]["agent"]["ok"], false);
+    assert!(answer["checks"]["agent"]["why"].as_str().unwrap().contains("no such model"), "{answer}");
+    assert_eq!(answer["checks"]["store"]["ok"], true);
+    assert_eq!(served.get("/health").await.status(), 200, "it is there all the same");
+    let text = metrics(&served).await;
+    assert_eq!(reads(&text, r#"talaria_turns_total{surface="http",outcome="failed"}"#), 3.0);
+
+    served.agent().says(["Hello"]);
+    served.post("/v1/chat/completions", &asked).await;
+    assert_eq!(served.get("/health/detailed").await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_app_is_told_nothing_of_others() {
+    let served = Served::start().await;
+    let token = served.app("forge").await;
+    for path in ["/metrics", "/health/detailed"] {
+        let answer = served.bare(Method::GET, path).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(answer.status(), 403);
+        assert_eq!(json(answer).await["error"]["code"], "owner_only");
+    }
 }
 
 #[tokio::test]
