@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::{Stream, StreamExt as _};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
 use super::Problem;
 
@@ -40,6 +40,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = collected.map_err(|_| too_slow())??;
         check_kind(&parts.headers, &bytes)?;
         let value = read(&bytes)?;
+        // A list is read as the fields in their order, which nobody means.
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            let message = "The request must be a JSON object";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message));
+        }
         Ok(Self { bytes, value })
     }
 }
@@ -100,11 +105,6 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", message));
     }
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
-    // A list would be read as the fields in their order.
-    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
-        let message = "The request must be a JSON object";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message));
-    }
     serde_json::from_slice(bytes).map_err(|error| {
         let code = if error.is_data() { "invalid_request" } else { "invalid_json" };
         Problem::new(StatusCode::BAD_REQUEST, code, format!("The request is not understood: {error}"))

@@ -42,13 +42,20 @@ impl Session {
         // Between an app and its name for a session stands what no upstream takes.
         let id = match self.id.0.split_once('/') {
             Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
-            None => self.id.0.clone(),
+            None if is_plain(&self.id.0) => self.id.0.clone(),
+            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
         };
         SessionId(match self.forks {
             0 => id,
             n => format!("{id}.{n}"),
         })
     }
+}
+
+/// Whether a name stays as it is on its way to any upstream. What could be cut off, cleaned, or taken for the `.<n>` of a
+/// changed history could meet another session's there.
+fn is_plain(id: &str) -> bool {
+    id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 const COLUMNS: &str = "id, forks, number, title, used";
@@ -303,6 +310,29 @@ mod tests {
     use super::*;
     use crate::rules::SessionRules;
     use crate::store::Store;
+
+    #[test]
+    fn no_two_sessions_are_one_to_an_upstream() {
+        let long = |end: &str| "x".repeat(250) + end;
+        let ids = ["s", "s.1", "a b", "a  b", "a\u{200b} b", "app/s", "app_s", "ключ"].map(str::to_owned);
+        let ids = ids.into_iter().chain([long("1"), long("2")]);
+        let all = ids.flat_map(|id| {
+            [0, 1].map(|forks| {
+                let id = SessionId(id.clone());
+                Session { id, forks, number: 1, title: None, used: 0 }.upstream_id().0
+            })
+        });
+        let mut all: Vec<_> = all.collect();
+        assert!(
+            all.iter().all(|id| id.len() < 150 && id.bytes().all(|byte| byte.is_ascii_graphic())),
+            "{all:?}"
+        );
+        assert!(all.contains(&"s".to_owned()), "a plain name stays as it is");
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count, "{all:?}");
+    }
 
     #[tokio::test]
     async fn the_current_session_comes_first_whatever_the_clock_did() {

@@ -8,7 +8,7 @@ use talaria::agent::Role;
 use talaria::session::{SessionId, TurnId};
 use talaria::store::NewSession;
 
-use crate::support::served::{Served, json};
+use crate::support::served::{KEY, Served, json};
 
 /// A session of the owner.
 pub async fn begin(served: &Served, id: &str, title: Option<&str>) {
@@ -287,4 +287,44 @@ async fn what_is_wrong_is_refused_and_changes_nothing() {
     }
     assert_eq!(json(served.get("/api/sessions").await).await["data"].as_array().unwrap().len(), 1);
     assert!(served.gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test]
+async fn an_app_has_its_own_sessions_and_knows_of_no_others() {
+    let served = Served::start().await;
+    let room = served.gateway.room();
+    served.agent().says(["to the room"]);
+    room.says("@ann", "in the room").await;
+    room.shows("to the room").await;
+    let (forge, phone) = (served.app("forge").await, served.app("phone").await);
+    for key in [&forge, &phone, KEY] {
+        let request = served.bare(Method::POST, "/api/sessions").bearer_auth(key);
+        let made = request.body(json!({ "id": "same", "title": key }).to_string()).send().await.unwrap();
+        assert_eq!(made.status(), 201, "the same name is everybody's own");
+        let request = served.bare(Method::POST, "/api/sessions/same/chat").bearer_auth(key);
+        let answer = request.body(json!({ "message": "whose?" }).to_string()).send().await.unwrap();
+        assert_eq!(answer.headers()["x-hermes-session-id"], "same");
+    }
+    let upstream: BTreeSet<_> =
+        served.gateway.agent_itself().heard().into_iter().map(|heard| heard.session).collect();
+    assert_eq!(upstream.len(), 4, "{upstream:?}");
+    for (key, sources) in [(forge.as_str(), 1), (phone.as_str(), 1), (KEY, 2)] {
+        let listed = served.bare(Method::GET, "/api/sessions").bearer_auth(key).send().await.unwrap();
+        let listed = json(listed).await;
+        let data = listed["data"].as_array().unwrap();
+        assert_eq!(data.len(), sources, "{listed}");
+        assert!(data.iter().any(|session| session["id"] == "same" && session["title"] == key), "{listed}");
+        let fork = served.bare(Method::POST, "/api/sessions/same/fork").bearer_auth(key);
+        let fork = json(fork.send().await.unwrap()).await;
+        assert_eq!(fork["session"]["parent_session_id"], "same", "{fork}");
+    }
+    let rooms = json(served.get("/api/sessions").await).await["data"].as_array().unwrap().clone();
+    let id =
+        rooms.iter().find(|session| session["source"] == "test").unwrap()["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/sessions/{id}");
+    assert_eq!(served.get(&path).await.status(), 200);
+    assert_eq!(served.bare(Method::GET, &path).bearer_auth(&forge).send().await.unwrap().status(), 404);
+    for path in ["/api/sessions/forge%2Fsame", "/api/sessions/forge%2fsame/messages"] {
+        assert_eq!(served.get(path).await.status(), 404, "not even the owner's: {path}");
+    }
 }
