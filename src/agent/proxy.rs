@@ -22,7 +22,6 @@ use crate::openai::read::Reader;
 use crate::openai::wire::Approval;
 use crate::openai::{client, fault, wire};
 use crate::rarely::rarely;
-use crate::session::this_process;
 use crate::testing::failpoint;
 use crate::words::Text;
 use abilities::Known;
@@ -34,10 +33,6 @@ const WHO: Text = Text::WhoProxy;
 
 /// Counts the relays that a request has come through, so that a circle of them ends.
 const HOPS: &str = "x-talaria-hops";
-
-/// Which process asks. One that is pointed at itself must notice at once: the turn would wait for itself, behind itself
-/// in the line of its session.
-const VIA: &str = "x-talaria-via";
 
 /// How long the question what it can do may take, and the request to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
@@ -88,7 +83,6 @@ impl Proxy {
         client::label(&mut headers, "idempotency-key", Some(&key));
         client::label(&mut headers, "x-hermes-session-key", turn.memory.as_deref());
         client::label(&mut headers, HOPS, Some(&turn.hops.saturating_add(1).to_string()));
-        client::label(&mut headers, VIA, Some(this_process()));
         if self.config.identity {
             let origin = &turn.origin;
             for (name, text) in [

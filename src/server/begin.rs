@@ -135,8 +135,13 @@ async fn begin_here(
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
     let (mut new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
+    let relayed = heads.hops > 0;
     let taken = server.store.write(move |tx| {
         if let Some(key) = &key {
+            // One of our own turns came back to us: it would wait here for itself, behind itself.
+            if relayed && tx.is_under_way(key)? {
+                return Ok(Taken::Refused(Problem::circle()));
+            }
             match tx.asked_before(&app, key, &digest)? {
                 Known::New => {}
                 Known::Same(run) => return Ok(Taken::Before(run)),

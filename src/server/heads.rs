@@ -6,7 +6,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{Caller, Problem};
 use crate::agent::Origin;
-use crate::session::this_process;
 
 /// The session that is talked in.
 pub const SESSION_ID: &str = "x-hermes-session-id";
@@ -20,9 +19,6 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const LAST_EVENT_ID: &str = "last-event-id";
 /// Counts relays.
 pub const HOPS: &str = "x-talaria-hops";
-
-/// Which process asks, if it is one of ours.
-pub const VIA: &str = "x-talaria-via";
 
 /// The relays after which a request is refused: it goes in circles.
 const TOO_MANY_HOPS: u32 = 2;
@@ -69,11 +65,8 @@ impl Heads {
         }
         let hops = text(headers, HOPS)?.map_or(Ok(0), |hops| hops.parse());
         let hops = hops.map_err(|_| Problem::wrong("X-Talaria-Hops", "It must be a number"))?;
-        // A turn of ours that came back would wait behind itself.
-        if hops >= TOO_MANY_HOPS || text(headers, VIA)?.is_some_and(|via| via == this_process()) {
-            let message =
-                "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";
-            return Err(Problem::new(StatusCode::LOOP_DETECTED, "relay_loop", message));
+        if hops >= TOO_MANY_HOPS {
+            return Err(Problem::circle());
         }
         let label = |name| text(headers, name).ok().flatten();
         Ok(Self {

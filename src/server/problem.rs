@@ -82,6 +82,12 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "run_not_found", "Run not found")
     }
 
+    /// A relay is pointed at itself, or at one that is pointed at it.
+    pub fn circle() -> Self {
+        let message = "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";
+        Self::new(StatusCode::LOOP_DETECTED, "relay_loop", message)
+    }
+
     /// Too much goes on.
     pub fn busy(message: impl Into<String>, after: Duration) -> Self {
         let retry_after = Some(after);

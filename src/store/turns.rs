@@ -446,6 +446,15 @@ impl Tx<'_> {
         Ok((unclear == 0).then_some(answered))
     }
 
+    /// Whether a turn with this key, which is what an upstream is told, runs or waits here.
+    pub fn is_under_way(&self, key: &str) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM turns
+                 WHERE state IN ('queued', 'dispatched', 'streaming', 'finalizing') AND key = ?1)",
+        )?;
+        Ok(query.query_row([key], |row| row.get(0))?)
+    }
+
     /// The stored end of a turn, without what was said and parts.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
         let mut query = self.conn.prepare_cached(

@@ -6,6 +6,7 @@
 //!
 //! Three kills per point and upstream; twenty with `TALARIA_TESTS=full`.
 
+mod chain;
 mod checker;
 mod life;
 mod points;
@@ -14,6 +15,7 @@ mod trial;
 
 use std::time::Duration;
 
+use chain::{Chain, Victim};
 use checker::{Broken, check};
 use points::POINTS;
 use tally::Tally;
@@ -64,6 +66,35 @@ fn random_deaths(seed: u64) -> Vec<Death> {
         Death::After(Duration::from_millis(30 + (number >> 33) % 470))
     };
     vec![moment(), moment(), moment()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_between_a_room_and_a_model_nothing_is_lost_doubled_or_run_twice() {
+    let chains = (0..if full() { 100 } else { 10 }).map(|seed| Chain::new(random_victims(seed)));
+    Tally::of_chains("between a room and a model", chains).await.is_clean();
+}
+
+/// Two deaths in each chain, within the half second that its answers take; in ten chains everybody dies.
+fn random_victims(seed: u64) -> Vec<chain::Death> {
+    let victims = [Victim::Gateway, Victim::Server, Victim::Both, Victim::Model];
+    let victim = |number: u64| victims[(number % 4) as usize];
+    let moments = random_deaths(seed + 1000).into_iter().filter_map(|death| match death {
+        Death::After(moment) => Some(moment),
+        Death::At(..) => None,
+    });
+    moments.zip([victim(seed), victim(seed / 4 + 1)]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_key_the_checker_sees_that_the_model_is_asked_again() {
+    // The gateway starts and has asked by then, and the answers go on; whatever the machine does, one of these is hit.
+    let moments = [400, 700, 1000, 1300].map(|after| (Duration::from_millis(after), Victim::Gateway));
+    let mut again = false;
+    for moment in moments {
+        let history = Chain::new(vec![moment]).without("key").run().await;
+        again |= check(&history).iter().any(|broken| matches!(broken, Broken::ExecutedAgain(..)));
+    }
+    assert!(again, "without its key a prompt must run twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

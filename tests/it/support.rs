@@ -12,7 +12,11 @@ pub mod logged;
 pub mod network;
 #[cfg(feature = "testing")]
 pub mod operator;
+#[cfg(feature = "testing")]
+pub mod ports;
 pub mod raw;
+#[cfg(feature = "testing")]
+pub mod relay;
 #[cfg(feature = "testing")]
 pub mod room;
 #[cfg(feature = "testing")]

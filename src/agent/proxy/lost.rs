@@ -58,7 +58,8 @@ impl Proxy {
     /// Looks until there is an answer, or nothing more to hope for.
     pub(super) async fn look_for(&self, lost: Lost<'_>, out: &dyn Out) -> Option<String> {
         let prompt = prompt(&lost.prepared.request)?;
-        let (deadline, mut pause) = (Instant::now() + WAIT, PAUSES.0);
+        // Never longer than a stream itself may be silent.
+        let (deadline, mut pause) = (Instant::now() + WAIT.min(self.config.timeouts.idle), PAUSES.0);
         let found = loop {
             match self.look(&lost.turn.session, &prompt, lost.before).await {
                 Found::Answer(text) => break Some(text),
@@ -97,7 +98,8 @@ impl Proxy {
         }
         let Some(url) = self.messages_of(session) else { return Found::Never };
         // The time is for the whole answer, however slowly it comes.
-        let response = match self.client.get(url).headers(self.key()).timeout(QUESTION).send().await {
+        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let response = match self.client.get(url).headers(self.key()).timeout(patience).send().await {
             Ok(response) => response,
             Err(_) => {
                 self.known().current = None;

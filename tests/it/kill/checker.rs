@@ -11,8 +11,13 @@ use super::trial::{History, MAX_TEXT, Prompt};
 use crate::support::agent_server::Kind;
 use crate::support::network::Shown;
 
-/// What the room is told when an answer cannot be had without running the prompt again.
-const INTERRUPTED: &str = "(interrupted — /retry runs it again)";
+/// What the room is told when an answer cannot be had without running the prompt again: because the gateway died, the
+/// server behind it, or the model behind that.
+const INTERRUPTED: [&str; 3] = [
+    "(interrupted — /retry runs it again)",
+    "(cut short: the agent server restarted; /retry asks again)",
+    "(cut short: the agent reported an error; /retry asks again)",
+];
 
 /// A broken promise, with the prompt it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +108,7 @@ fn check_room(history: &History, prompts: &[&Prompt], broken: &mut Vec<Broken>) 
         }
         latest = latest.max(at);
     }
-    // Only what was running when the gateway died can be uncertain, and a room runs one at a time.
+    // Only what was running when something died can be uncertain, and a room runs one at a time.
     let uncertain = prompts.iter().filter(|prompt| end(history, prompt) == End::Interrupted);
     broken.extend(uncertain.skip(history.deaths).map(|prompt| Broken::GivenUp(prompt.text.clone())));
 }
@@ -115,15 +120,15 @@ fn beginnings(prompt: &Prompt, answers: &[&Shown]) -> usize {
     let mut before = 0;
     let begins = answers.iter().filter(|answer| {
         let text = &answer.body().markdown;
-        let full = std::mem::replace(&mut before, text.len()) + "\n\n".len() + INTERRUPTED.len() > MAX_TEXT;
-        text.starts_with(&opening) || (text == INTERRUPTED && !full)
+        let full = std::mem::replace(&mut before, text.len()) + "\n\n".len() + text.len() > MAX_TEXT;
+        text.starts_with(&opening) || (INTERRUPTED.contains(&text.as_str()) && !full)
     });
     begins.count()
 }
 
 fn end(history: &History, prompt: &Prompt) -> End {
     let (shown, said) = (words(&prompt.answers(&history.messages)), pressed(&prompt.said()));
-    match shown.strip_suffix(&pressed(INTERRUPTED)) {
+    match INTERRUPTED.iter().find_map(|mark| shown.strip_suffix(&pressed(mark))) {
         Some(text) if said.starts_with(text) => End::Interrupted,
         None if shown == said => End::Whole,
         _ => End::Other,
@@ -142,8 +147,9 @@ fn shrinks(answers: &[&Shown]) -> bool {
     lacks || parts.iter().any(|part| part.bodies.iter().any(|body| body != part.body()))
 }
 
-/// A growing text without the mark that there is more of it.
+/// A growing text without the mark that there is more of it, and without the line that says what is waited for.
 fn unfinished(text: &str) -> &str {
+    let text = text.find("⚠️").and_then(|at| text.get(..at)).unwrap_or(text).trim_end();
     text.strip_suffix(" …").unwrap_or(text)
 }
 

@@ -19,12 +19,18 @@ pub struct Life {
 impl Life {
     /// Starts the binary with its state in `home` and nothing of the test's own environment.
     pub fn begin(home: &Path, environment: &[(&str, String)]) -> Self {
+        Self::begin_as(&[], home, environment)
+    }
+
+    /// The same with arguments.
+    pub fn begin_as(args: &[&str], home: &Path, environment: &[(&str, String)]) -> Self {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(log(home))
             .expect("the test's own folder");
         let child = Command::new(env!("CARGO_BIN_EXE_talaria"))
+            .args(args)
             .env_clear()
             .env("TALARIA_HOME", home)
             .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use tokio::task::JoinSet;
 
+use super::chain::Chain;
 use super::checker::{self, Broken, check};
-use super::trial::{Death, Trial};
+use super::trial::{Death, History, Trial};
 use crate::support::agent_server::Kind;
 
 /// The sum of some trials.
@@ -36,13 +37,7 @@ impl Tally {
         while let Some(ended) = running.join_next().await {
             match ended {
                 Ok((history, trial)) => {
-                    let broken = check(&history);
-                    if !broken.is_empty() {
-                        tally.failures.push(format!("{trial:?}: {broken:?}\n{history}"));
-                    }
-                    tally.broken.extend(broken);
-                    tally.prompts += history.prompts.len();
-                    tally.interrupted += checker::interrupted(&history);
+                    tally.judge(&trial, &history);
                     tally.count(trial.deaths());
                 }
                 Err(panic) => tally.failures.push(panic.to_string()),
@@ -52,6 +47,39 @@ impl Tally {
         // Not by `println!`, which the test harness would keep to itself.
         writeln!(std::io::stdout(), "kills {what}, {kind:?} upstream: {tally}, {seconds:.0} s").ok();
         tally
+    }
+
+    /// The same for chains.
+    pub async fn of_chains(what: &str, chains: impl Iterator<Item = Chain>) -> Self {
+        let began = Instant::now();
+        let mut running = JoinSet::new();
+        for chain in chains {
+            running.spawn(async move { (chain.run().await, chain) });
+        }
+        let mut tally = Self::default();
+        while let Some(ended) = running.join_next().await {
+            match ended {
+                Ok((history, chain)) => {
+                    tally.judge(&chain, &history);
+                    tally.trials += 1;
+                    tally.kills += chain.deaths();
+                }
+                Err(panic) => tally.failures.push(panic.to_string()),
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        writeln!(std::io::stdout(), "kills {what}: {tally}, {seconds:.0} s").ok();
+        tally
+    }
+
+    fn judge(&mut self, trial: &impl fmt::Debug, history: &History) {
+        let broken = check(history);
+        if !broken.is_empty() {
+            self.failures.push(format!("{trial:?}: {broken:?}\n{history}"));
+        }
+        self.broken.extend(broken);
+        self.prompts += history.prompts.len();
+        self.interrupted += checker::interrupted(history);
     }
 
     /// Fails the test unless every promise was kept.

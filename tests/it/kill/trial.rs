@@ -13,10 +13,10 @@ use crate::support::network::{Network, Shown};
 use crate::support::upstream::Nobody;
 
 /// Gateways at a time: enough to fill the waits of each other, few enough for a small machine.
-static TRIALS: Semaphore = Semaphore::const_new(4);
+pub static TRIALS: Semaphore = Semaphore::const_new(4);
 
 /// How long a trial waits for what must happen. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same without the outbox: what must happen can never happen then.
 const NO_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub struct Trial {
 pub struct History {
     /// What the agent server can do.
     pub kind: Kind,
-    /// How often the gateway died.
+    /// How often something died whose work cannot be asked for again.
     pub deaths: usize,
     /// What people wrote, in order.
     pub prompts: Vec<Prompt>,
@@ -170,11 +170,7 @@ impl Trial {
     /// patience ends is for the checker to say.
     async fn settled(&self, network: &Network, prompts: &[Prompt]) {
         let patience = if self.without == Some("outbox") { NO_PATIENCE } else { PATIENCE };
-        let settled = |shown: &[Shown]| {
-            let mut answers = prompts.iter().map(|prompt| prompt.answers(shown));
-            answers.all(|answers| !answers.is_empty() && answers.iter().all(|answer| answer.body().done))
-        };
-        network.shows(patience, settled).await;
+        settled(network, prompts, patience).await;
     }
 
     fn environment(&self, server: &AgentServer, nobody: &Nobody) -> Vec<(&'static str, String)> {
@@ -198,6 +194,15 @@ impl Trial {
             None => Duration::from_millis(4),
         }
     }
+}
+
+/// Waits until every prompt has an answer and none of them still grows, for as long as that.
+pub async fn settled(network: &Network, prompts: &[Prompt], patience: Duration) {
+    let settled = |shown: &[Shown]| {
+        let mut answers = prompts.iter().map(|prompt| prompt.answers(shown));
+        answers.all(|answers| !answers.is_empty() && answers.iter().all(|answer| answer.body().done))
+    };
+    network.shows(patience, settled).await;
 }
 
 impl Prompt {
@@ -257,7 +262,7 @@ fn is_queue_notice(shown: &Shown) -> bool {
 }
 
 /// What the agent server says: a dozen pieces, or three times as many for a long answer.
-fn answer(prompt: &str) -> Vec<String> {
+pub fn answer(prompt: &str) -> Vec<String> {
     let pieces = if prompt == "long" { 36 } else { 12 };
     let opening = format!("My answer to \"{prompt}\":");
     std::iter::once(opening).chain((1..pieces).map(|number| format!(" this is part {number},"))).collect()

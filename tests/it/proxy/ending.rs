@@ -12,7 +12,7 @@ use talaria::session::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
-use crate::support::upstream::{Answer, Upstream, delta};
+use crate::support::upstream::{Answer, Gate, Upstream, delta};
 
 /// Defect 15.
 #[tokio::test]
@@ -76,6 +76,26 @@ async fn stopping_does_not_wait_for_a_silent_server() {
             .await
             .expect("a run that goes on alone is ended");
     }
+}
+
+/// Nobody knows the name of the run before the server answers; as soon as it does, it is told.
+#[tokio::test]
+async fn a_stop_before_the_server_answers_reaches_the_run_when_it_has_begun() {
+    let (upstream, gate) = (Upstream::idempotent().await, Gate::new());
+    let headers = [("content-type", "text/event-stream"), ("x-hermes-run-id", "run-7")];
+    upstream.answers(Answer::bytes("").waits(&gate).then(Answer::stream_with(&headers).hangs()));
+    let (proxy, out, stop) = (proxy(&upstream), Heard::default(), CancellationToken::new());
+    let turn = turn();
+    let prepared = proxy.prepare(&turn).await.unwrap();
+    let running = proxy.run_turn(&turn, &prepared, &out, stop.clone());
+    let stopping = async {
+        gate.is_reached().await;
+        stop.cancel();
+    };
+    let end = async { tokio::join!(running, stopping).0 };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), end).await, Ok(Ok(TurnEnd::Stopped)));
+    gate.open();
+    upstream.has_requests("/v1/runs/run-7/stop", 1).await;
 }
 
 /// Waits until the text is where a crash cannot take it.

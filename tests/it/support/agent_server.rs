@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// What the server can do.
@@ -38,6 +38,8 @@ struct Shared {
     /// What it answers to a prompt: the pieces it streams.
     answer: fn(&str) -> Vec<String>,
     state: Mutex<State>,
+    /// Told when every stream is to break off.
+    broken: Notify,
 }
 
 #[derive(Default)]
@@ -64,13 +66,18 @@ impl AgentServer {
     /// Listens where a listener is already.
     pub fn on(listener: TcpListener, kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
         let address = listener.local_addr().expect("the port that was just bound");
-        let shared = Arc::new(Shared { kind, pause, answer, state: Mutex::default() });
+        let shared = Arc::new(Shared { kind, pause, answer, state: Mutex::default(), broken: Notify::new() });
         let serving = shared.clone();
         let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = serving.clone();
                 // A reader that goes away in the middle is what the tests are about.
-                tokio::spawn(async move { serve(&shared, stream).await.ok() });
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = serve(&shared, stream) => {}
+                        () = shared.broken.notified() => {}
+                    }
+                });
             }
         });
         Self { address, shared, listening }
@@ -79,6 +86,11 @@ impl AgentServer {
     /// What `GATEWAY_PROXY_URL` is set to.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Every stream breaks off at this moment. What comes later is answered.
+    pub fn breaks_off(&self) {
+        self.shared.broken.notify_waiters();
     }
 
     /// How often each prompt was run.

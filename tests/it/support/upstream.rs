@@ -34,6 +34,8 @@ struct Shared {
     script: Mutex<VecDeque<Answer>>,
     /// What `GET /v1/capabilities` is answered with.
     capabilities: Mutex<Answer>,
+    /// What comes to paths with these ends is answered with, in order; the last of each stays.
+    others: Mutex<Vec<(String, VecDeque<Answer>)>>,
     seen: watch::Sender<Seen>,
 }
 
@@ -67,6 +69,7 @@ impl Upstream {
         let shared = Arc::new(Shared {
             script: Mutex::default(),
             capabilities: Mutex::new(capabilities),
+            others: Mutex::default(),
             seen: watch::Sender::new(Seen::default()),
         });
         let mut listening = JoinSet::new();
@@ -82,6 +85,13 @@ impl Upstream {
     /// The next prompt that no other answer is meant for is answered like this.
     pub fn answers(&self, answer: Answer) -> &Self {
         self.shared.script.lock().unwrap().push_back(answer);
+        self
+    }
+
+    /// What comes to a path with this end is answered like this, one after the other; the last answer stays.
+    pub fn answers_at(&self, path: &str, answers: impl IntoIterator<Item = Answer>) -> &Self {
+        let answers = (path.to_owned(), answers.into_iter().collect());
+        self.shared.others.lock().unwrap().insert(0, answers);
         self
     }
 
@@ -131,12 +141,17 @@ impl Upstream {
 
     /// Waits until this many prompts have come.
     pub async fn has_prompts(&self, count: usize) {
+        self.has_requests("/chat/completions", count).await;
+    }
+
+    /// Waits until this many requests have come to a path with this end.
+    pub async fn has_requests(&self, path: &str, count: usize) {
         let mut seen = self.shared.seen.subscribe();
         let came = seen.wait_for(|seen| {
-            seen.requests.iter().filter(|request| request.path.ends_with("/chat/completions")).count()
-                >= count
+            seen.requests.iter().filter(|request| request.path.ends_with(path)).count() >= count
         });
-        tokio::time::timeout(PATIENCE, came).await.expect("a prompt should have come").unwrap();
+        let came = tokio::time::timeout(PATIENCE, came).await;
+        came.unwrap_or_else(|_| panic!("a request to {path} should have come")).unwrap();
     }
 }
 
@@ -215,10 +230,22 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         } else if path.ends_with("/v1/capabilities") {
             shared.capabilities.lock().unwrap().clone()
         } else {
-            Answer::status(200, "{}")
+            shared.other(&path)
         };
         if answer.play(stream.get_mut()).await.is_break() {
             return;
+        }
+    }
+}
+
+impl Shared {
+    /// The answer to what comes to any other path.
+    fn other(&self, path: &str) -> Answer {
+        let mut others = self.others.lock().unwrap();
+        match others.iter_mut().find(|(end, _)| path.ends_with(end.as_str())) {
+            Some((_, answers)) if answers.len() > 1 => answers.pop_front().unwrap(),
+            Some((_, answers)) => answers[0].clone(),
+            None => Answer::status(200, "{}"),
         }
     }
 }

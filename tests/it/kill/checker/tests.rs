@@ -66,7 +66,7 @@ fn an_answer_that_is_missing_or_never_ends_is_lost() {
 
 #[test]
 fn a_second_answer_of_any_kind_is_a_double_one() {
-    for again in [None, Some(INTERRUPTED)] {
+    for again in [None, Some(INTERRUPTED[0])] {
         let broken = after(Kind::Plain, |history| {
             let prompt = &history.prompts[0];
             let second = answer(prompt, again.unwrap_or(&prompt.said()));
@@ -94,7 +94,7 @@ fn text_that_the_agent_never_said_is_garbled() {
 #[test]
 fn only_what_ran_on_a_plain_upstream_when_the_gateway_died_may_be_given_up() {
     let give_up = |at: usize| {
-        move |history: &mut History| history.messages[at] = answer(&history.prompts[at], INTERRUPTED)
+        move |history: &mut History| history.messages[at] = answer(&history.prompts[at], INTERRUPTED[0])
     };
     let two = || "two".to_owned();
     assert_eq!(after(Kind::Plain, give_up(0)), []);

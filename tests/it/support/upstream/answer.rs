@@ -117,6 +117,12 @@ impl Answer {
         self.step(Step::Close)
     }
 
+    /// And then all of another answer.
+    pub fn then(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     fn step(mut self, step: Step) -> Self {
         self.0.push(step);
         self

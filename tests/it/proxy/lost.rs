@@ -1,0 +1,205 @@
+//! A plain agent server that keeps sessions is asked for an answer that was lost on the way, never for another run.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::TestGateway;
+use crate::support::relay::{relay, relay_as};
+use crate::support::upstream::{Answer, Gate, Upstream, delta};
+
+/// As hermes-agent says it of itself.
+async fn upstream() -> Upstream {
+    let features = json!({
+        "chat_completions": true, "approval_events": true, "session_resources": true,
+        "session_continuity_header": "X-Hermes-Session-Id",
+    });
+    Upstream::with_capabilities(Answer::status(200, &json!({ "features": features }).to_string())).await
+}
+
+fn session(messages: &[Value]) -> Answer {
+    Answer::status(200, &json!({ "object": "list", "data": messages }).to_string())
+}
+
+fn user(text: &str) -> Value {
+    json!({ "id": 1, "role": "user", "content": text, "tool_calls": null })
+}
+
+fn agent(text: &str) -> Value {
+    json!({ "id": 2, "role": "assistant", "content": text, "tool_calls": null, "finish_reason": "stop" })
+}
+
+fn calls_a_tool() -> Value {
+    json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }], "finish_reason": "tool_calls" })
+}
+
+/// An answer that breaks off after its beginning.
+fn cut() -> Answer {
+    Answer::stream().sends(delta("Let me look. ")).closes()
+}
+
+/// Whatever is looked up, nothing runs twice.
+async fn asked(gateway: &TestGateway, upstream: &Upstream, shows: &str) {
+    let before = upstream.prompts().len();
+    gateway.room().says("@ann", "and now?").await;
+    gateway.room().shows(shows).await;
+    assert_eq!(upstream.prompts().len(), before + 1);
+}
+
+const LOST: &str = "Let me look.\n\n(cut short: the connection was lost — /retry runs it again)";
+
+fn shown(text: &str) -> String {
+    text.replace("\n\n", "\n      ")
+}
+
+#[tokio::test]
+async fn an_answer_that_is_there_is_shown_and_remembered() {
+    let upstream = upstream().await;
+    let tool = json!({ "role": "tool", "content": "42" });
+    upstream.answers(cut()).answers_at(
+        "/messages",
+        [session(&[user("and now?"), calls_a_tool(), tool, agent("It is **42**.")])],
+    );
+    let gateway = relay(&upstream.url(), Some("a key of our own, long enough")).await;
+    asked(&gateway, &upstream, "bot   It is **42**.").await;
+    let [look] = upstream.requests_to("/messages").try_into().expect("one look");
+    let session = upstream.prompts()[0].header("x-hermes-session-id").unwrap().to_owned();
+    let path = format!("/api/sessions/{session}/messages");
+    assert_eq!((look.method.as_str(), look.path.as_str()), ("GET", path.as_str()));
+    assert_eq!(look.header("authorization"), Some("Bearer a key of our own, long enough"));
+    gateway.room().says("@ann", "thanks").await;
+    upstream.has_prompts(2).await;
+    let expected = [("user", "and now?"), ("assistant", "It is **42**."), ("user", "thanks")];
+    let told: Vec<_> = upstream.messages()[1].clone();
+    let told: Vec<_> = told.iter().map(|(role, text)| (role.as_str(), text.as_str())).collect();
+    assert!(told.ends_with(&expected), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_ready_is_waited_for_with_words() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream.answers(cut()).answers_at(
+        "/messages",
+        [
+            session(&[]),
+            session(&[user("and now?"), calls_a_tool()]),
+            Answer::bytes("").waits(&gate).then(session(&[user("and now?"), agent("Late, but here.")])),
+        ],
+    );
+    let gateway = relay(&upstream.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "and now?").await;
+    room.shows("Waiting for the answer to be ready there.").await;
+    gate.open();
+    room.shows("bot   Late, but here.").await;
+    assert_eq!(upstream.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn after_a_restart_the_answer_is_still_found() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream
+        .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
+        .answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
+    let mut gateway = relay(&upstream.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "and now?").await;
+    room.shows("Let me look.").await;
+    gateway.restart().await;
+    room.shows("bot   It is 42.").await;
+    assert_eq!((upstream.prompts().len(), room.ours().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn after_a_crash_the_answer_is_still_found() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream
+        .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
+        .answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
+    let mut gateway = relay(&upstream.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "and now?").await;
+    room.shows("Let me look.").await;
+    gateway.kill().await;
+    gateway.restart().await;
+    gateway.room().shows("bot   It is 42.").await;
+    assert_eq!(upstream.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn the_same_question_again_is_told_apart_by_how_often_it_was_answered() {
+    let upstream = upstream().await;
+    upstream.answers(Answer::says(["First."])).answers(cut()).answers_at(
+        "/messages",
+        [session(&[user("and now?"), agent("First."), user("and now?"), agent("Second.")])],
+    );
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, "First.").await;
+    asked(&gateway, &upstream, "bot   Second.").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_may_be_to_an_earlier_question_is_not_taken() {
+    let upstream = upstream().await;
+    // Nobody knows what became of the first: then it is not known whose answer there is after the second.
+    upstream
+        .answers(cut())
+        .answers(cut())
+        .answers_at("/messages", [Answer::unknown(), session(&[user("and now?"), agent("Whose?")])]);
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, &shown(LOST)).await;
+    gateway.room().says("@ann", "and now?").await;
+    let twice = || gateway.room().now().matches("cut short").count() == 2;
+    gateway.chat().until("both are given up", || twice().then_some(())).await;
+    assert_eq!((upstream.prompts().len(), upstream.requests_to("/messages").len()), (2, 1));
+}
+
+#[tokio::test]
+async fn what_somebody_else_said_there_makes_it_doubtful() {
+    let upstream = upstream().await;
+    let elsewhere = session(&[user("and now?"), agent("Whose?"), user("from a phone"), agent("Another.")]);
+    upstream.answers(cut()).answers_at("/messages", [elsewhere]);
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, &shown(LOST)).await;
+}
+
+#[tokio::test]
+async fn hostile_and_missing_answers_end_as_before() {
+    let huge = format!("{{\"data\":[\"{}\"]}}", "x".repeat(9 * 1024 * 1024));
+    let answers = [
+        Answer::unknown(),
+        Answer::status(401, ""),
+        Answer::status(200, "<html>"),
+        Answer::status(200, r#"{"data":{"0":7}}"#),
+        Answer::status(200, r#"{"data":[7,null,"x"]}"#),
+        Answer::status(200, &huge),
+        Answer::reply(302, &[("location", "http://127.0.0.1:1/")], ""),
+    ];
+    for answer in answers {
+        let upstream = upstream().await;
+        upstream.answers(cut()).answers_at("/messages", [answer]);
+        let gateway = relay(&upstream.url(), None).await;
+        asked(&gateway, &upstream, &shown(LOST)).await;
+        assert_eq!(upstream.requests_to("/messages").len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_gets_ready_is_given_up() {
+    let slow =
+        || Answer::reply(200, &[("content-type", "application/json")], "").then(Answer::bytes("").hangs());
+    for answer in [Answer::bytes("").hangs(), slow(), Answer::status(503, ""), session(&[user("and now?")])] {
+        let upstream = upstream().await;
+        upstream.answers(cut()).answers_at("/messages", [answer]);
+        let yaml = "gateway:\n  first_byte_timeout: 300ms\n  idle_timeout: 1500ms\n";
+        let gateway = relay_as(&upstream.url(), None, yaml).await;
+        asked(&gateway, &upstream, &shown(LOST)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_sessions_is_not_asked_for_any() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(cut());
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, &shown(LOST)).await;
+    assert_eq!(upstream.requests_to("/messages").len(), 0);
+}

@@ -1,0 +1,106 @@
+//! The gateway and our own agent server, back to back in one process: what one can do the other uses.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use talaria::agent::StepState;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::binary::Talaria;
+use crate::support::ports::free_port;
+use crate::support::relay::relay;
+use crate::support::served::{KEY, Served};
+
+/// Another address for what listens at `port`, as a forwarded port or a proxy in front is.
+async fn forwarded(port: u16) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut to = TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut from, &mut to).await
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn an_answer_and_its_steps_come_through() {
+    let served = Served::start().await;
+    let script = served
+        .agent()
+        .says(["Let me see. "])
+        .step("c1", "search", StepState::Running)
+        .then_hangs()
+        .says(["Found."]);
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "look it up").await;
+    room.shows("search").await;
+    script.goes_on();
+    room.shows("bot   Let me see. Found.").await;
+    let heard = served.gateway.agent_itself().heard();
+    assert_eq!((heard.len(), heard[0].prompt.as_str()), (1, "look it up"));
+}
+
+#[tokio::test]
+#[ignore = "until the server has /v1/runs"]
+async fn what_the_agent_asks_over_there_is_answered_here() {
+    let served = Served::start().await;
+    served.agent().says(["Let me clean up. "]).asks("run a command", "rm -r build").says(["Done."]);
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "clean up").await;
+    room.is_asked("rm -r build").await;
+    room.says("@ann", "/approve").await;
+    room.shows("bot   Let me clean up. Done.").await;
+    assert_eq!(served.gateway.agent_itself().ran(), ["rm -r build"]);
+}
+
+#[tokio::test]
+#[ignore = "until the server has /v1/runs"]
+async fn a_stop_here_ends_the_run_there() {
+    let served = Served::start().await;
+    let script = served.agent().says(["Thinking"]).then_hangs();
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "think").await;
+    room.shows("Thinking").await;
+    room.says("@ann", "/stop").await;
+    room.shows("(stopped)").await;
+    let told = async {
+        while !script.was_told_to_stop() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("the run should have been stopped");
+}
+
+#[tokio::test]
+async fn the_gateway_goes_and_comes_back_while_the_run_goes_on() {
+    let served = Served::start().await;
+    let script = served.agent().says(["First half, "]).then_hangs().says(["second half."]);
+    let mut gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "tell me").await;
+    room.shows("First half,").await;
+    gateway.restart().await;
+    script.goes_on();
+    room.shows("bot   First half, second half.").await;
+    assert_eq!((served.gateway.agent_itself().heard().len(), room.ours().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_pointed_at_itself_says_so() {
+    let port = free_port();
+    let talaria = Talaria::new()
+        .var("GATEWAY_PROXY_URL", &format!("http://{}", forwarded(port).await))
+        .var("GATEWAY_PROXY_KEY", KEY)
+        .var("API_SERVER_KEY", KEY)
+        .var("API_SERVER_PORT", &port.to_string());
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    process.logs("\n⚠️ Proxy error (508): it leads back to this gateway").await;
+}

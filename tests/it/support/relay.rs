@@ -1,0 +1,38 @@
+//! A gateway in the test's process that relays to an agent server: the real proxy agent between a room and a socket.
+//!
+//! For `#[tokio::test]` on the real clock: sockets know no other.
+
+use std::sync::Arc;
+
+use talaria::agent::SharedAgent;
+use talaria::agent::proxy::Proxy;
+use talaria::config::{AgentChoice, Config, Sources};
+
+use super::gateway::{Setup, TestGateway};
+
+/// The proxy agent as these variables and this file configure it.
+pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("talaria.yaml"), yaml).unwrap();
+    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let vars = |name: &str| match name {
+        "GATEWAY_PROXY_URL" => Some(url.to_owned()),
+        "GATEWAY_PROXY_KEY" => key.map(str::to_owned),
+        "TALARIA_HOME" => Some(folder.path().display().to_string()),
+        _ => None,
+    };
+    match Config::load(&sources, &vars).unwrap().agent {
+        AgentChoice::Proxy(config, _) => Arc::new(Proxy::new(config).unwrap()),
+        other => panic!("{other}"),
+    }
+}
+
+/// A gateway that relays there.
+pub async fn relay(url: &str, key: Option<&str>) -> TestGateway {
+    relay_as(url, key, "").await
+}
+
+/// The same with more of a configuration.
+pub async fn relay_as(url: &str, key: Option<&str>, yaml: &str) -> TestGateway {
+    TestGateway::with(Setup { agent: Some(proxy(url, key, yaml)), ..Setup::default() }).await
+}
