@@ -35,7 +35,7 @@ impl fmt::Display for SessionId {
 }
 
 /// What the id of a turn begins with that a program asked for.
-const RUN: &str = "run_";
+pub const RUN: &str = "run_";
 
 /// The account of what programs ask over HTTP; its rooms are the apps. No platform can have this name.
 pub const HTTP: &str = "@http";

@@ -7,6 +7,7 @@ use crate::control::api::{
     Approved, Grants, Pairings, Reloaded, Revoked, RevokedGrant, Sessions, Status, Stopped,
 };
 use crate::reply::one_line;
+use crate::session::RUN;
 use crate::store::{Pairing, SessionOverview};
 
 /// Characters of a question that stand for a session without a title.
@@ -22,7 +23,12 @@ pub(super) fn status(status: &Status) -> String {
     let _ = writeln!(text, "state folder  {home}");
     let _ = writeln!(text, "agent         {agent}");
     if let Some(server) = server {
-        let _ = writeln!(text, "agent server  {server}");
+        let readers = match server.readers {
+            0 => String::new(),
+            1 => ", read by one program".to_owned(),
+            readers => format!(", read by {readers} programs"),
+        };
+        let _ = writeln!(text, "agent server  {}{readers}", server.address);
     }
     text.push('\n');
     let rows: Vec<_> = platforms
@@ -208,5 +214,7 @@ fn who(pairing: &Pairing) -> String {
 }
 
 fn short(id: &str) -> String {
-    id.get(..SHORT).unwrap_or(id).to_owned()
+    // What a program asked for says so in its id, which would be all that is seen of it.
+    let digits = id.strip_prefix(RUN).unwrap_or(id);
+    digits.get(..SHORT).unwrap_or(digits).to_owned()
 }

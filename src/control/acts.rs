@@ -20,7 +20,7 @@ use crate::command::After;
 use crate::config::{Config, env};
 use crate::hub::pairing::{self, Approval};
 use crate::rules::Rules;
-use crate::session::{SessionId, TurnId, Utc};
+use crate::session::{RUN, SessionId, TurnId, Utc};
 use crate::store::{self, Operated, TurnOverview, Tx};
 use crate::turns;
 
@@ -55,7 +55,10 @@ pub(super) async fn stop(State(office): State<Arc<Office>>, asked: Asked) -> Ans
 /// The one turn whose id begins like this.
 fn choose(open: Vec<TurnOverview>, id: &str) -> Result<TurnOverview, Problem> {
     let id = id.trim().to_ascii_lowercase();
-    let mut fit = open.into_iter().filter(|turn| !id.is_empty() && turn.id.starts_with(&id));
+    let begins = |turn: &TurnOverview| {
+        turn.id.starts_with(&id) || turn.id.strip_prefix(RUN).is_some_and(|digits| digits.starts_with(&id))
+    };
+    let mut fit = open.into_iter().filter(|turn| !id.is_empty() && begins(turn));
     match (fit.next(), fit.next()) {
         (Some(turn), None) => Ok(turn),
         (None, _) => Err(Problem::missing(

@@ -17,8 +17,8 @@ pub struct Status {
     /// Who stands in while the agent is away, if anybody does.
     pub stand_in: Option<StandInStatus>,
     pub platforms: Vec<PlatformStatus>,
-    /// Where the agent server listens, if it serves.
-    pub server: Option<String>,
+    /// The agent server, if it serves.
+    pub server: Option<ServerStatus>,
     /// What runs and what waits, in order.
     pub turns: Vec<TurnOverview>,
 }
@@ -30,6 +30,15 @@ pub struct StandInStatus {
     pub name: String,
     /// The agent itself is away now.
     pub answers: bool,
+}
+
+/// The agent server of [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Where it listens.
+    pub address: String,
+    /// Programs that read an answer now.
+    pub readers: i64,
 }
 
 /// One platform of [`Status`].

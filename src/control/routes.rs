@@ -17,7 +17,7 @@ use talaria_platform::{AccountId, RoomId};
 use super::acts;
 use super::api::{
     AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformState, PlatformStatus, RefusedList,
-    Sessions, SessionsAsked, StandInStatus, Status,
+    ServerStatus, Sessions, SessionsAsked, StandInStatus, Status,
 };
 use super::problem::Problem;
 use super::{Office, Rules, Running};
@@ -144,7 +144,10 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
         agent: rules.words.say(&running.turns.agent().answering()),
         stand_in: stand_in(running, &rules),
         platforms,
-        server: running.served.as_ref().map(|served| format!("http://{}", served.address)),
+        server: running.served.as_ref().map(|served| ServerStatus {
+            address: format!("http://{}", served.address),
+            readers: running.turns.metrics().readers.get(),
+        }),
         turns: office.store.read(|tx| tx.turns_under_way()).await?,
     }))
 }

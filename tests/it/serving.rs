@@ -185,35 +185,108 @@ async fn beside_a_platform_it_serves_when_asked_for_and_serve_leaves_the_platfor
     assert_eq!(network.readers(), 1, "nobody read a second time");
 }
 
-/// An answer that never ends, read by an app whose token is then revoked.
+/// A program that reads an answer which never ends.
+struct Reading {
+    talaria: Talaria,
+    address: String,
+    token: String,
+    response: reqwest::Response,
+    /// Kept: what is no longer looked at is killed.
+    _process: Process,
+    _upstream: Upstream,
+}
+
+impl Reading {
+    async fn start() -> Self {
+        let upstream = Upstream::plain().await;
+        upstream.answers(Answer::stream().sends(delta("Let me think")).hangs());
+        let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", "0").args(["serve"]);
+        let mut process = talaria.starts_with(null());
+        let address = address(&mut process).await;
+        let made = talaria.does(["token", "add", "phone", "--json"]).await.out;
+        let made: Value = serde_json::from_str(&made).unwrap();
+        let token = made["token"].as_str().unwrap().to_owned();
+        let client = Client::builder().no_proxy().build().unwrap();
+        let body =
+            json!({"model": "talaria", "stream": true, "messages": [{"role": "user", "content": "plan"}]});
+        let request = client.post(format!("{address}/v1/chat/completions")).bearer_auth(&token);
+        let mut response = request.body(body.to_string()).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let mut read = String::new();
+        while !read.contains("Let me think") {
+            let piece = response.chunk().await.unwrap().expect("the stream goes on");
+            read.push_str(&String::from_utf8_lossy(&piece));
+        }
+        Self { talaria, address, token, response, _process: process, _upstream: upstream }
+    }
+
+    /// Waits for the end of the stream, however it comes.
+    async fn ends(&mut self) {
+        while matches!(self.response.chunk().await, Ok(Some(_))) {}
+    }
+}
+
 #[tokio::test]
 async fn revoking_a_token_ends_what_its_app_reads_and_stops_what_it_asked() {
-    let upstream = Upstream::plain().await;
-    upstream.answers(Answer::stream().sends(delta("Let me think")).hangs());
-    let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", "0").args(["serve"]);
-    let mut process = talaria.starts_with(null());
-    let address = address(&mut process).await;
-    let made: Value =
-        serde_json::from_str(&talaria.does(["token", "add", "phone", "--json"]).await.out).unwrap();
-    let token = made["token"].as_str().unwrap();
-    assert_eq!(status(&address, "/v1/models", Some(token)).await, StatusCode::OK);
-
-    let client = Client::builder().no_proxy().build().unwrap();
-    let body = json!({"model": "talaria", "stream": true, "messages": [{"role": "user", "content": "plan"}]});
-    let request = client.post(format!("{address}/v1/chat/completions")).bearer_auth(token);
-    let mut response = request.body(body.to_string()).send().await.unwrap();
-    assert_eq!(response.status(), StatusCode::OK);
-    let mut read = String::new();
-    while !read.contains("Let me think") {
-        read.push_str(&String::from_utf8_lossy(
-            &response.chunk().await.unwrap().expect("the stream goes on"),
-        ));
-    }
-    let out = talaria.does(["token", "revoke", "phone"]).await.out;
+    let mut reading = Reading::start().await;
+    let (address, token) = (reading.address.clone(), reading.token.clone());
+    assert_eq!(status(&address, "/v1/models", Some(&token)).await, StatusCode::OK);
+    let out = reading.talaria.does(["token", "revoke", "phone"]).await.out;
     assert_eq!(out, "The token of phone has ended; what it had stays. Answers that were stopped: 1.\n");
-    while matches!(response.chunk().await, Ok(Some(_))) {}
-    assert_eq!(status(&address, "/v1/models", Some(token)).await, StatusCode::UNAUTHORIZED);
-    assert!(talaria.does(["token", "list"]).await.out.contains("revoked "));
+    reading.ends().await;
+    assert_eq!(status(&address, "/v1/models", Some(&token)).await, StatusCode::UNAUTHORIZED);
+    let list = reading.talaria.does(["token", "list", "--json"]).await.out;
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert!(list["apps"][0]["revoked"].is_i64() && list["apps"][0]["used"].is_i64(), "{list}");
+}
+
+#[tokio::test]
+async fn what_a_program_asked_is_shown_and_can_be_stopped_as_any_turn() {
+    let mut reading = Reading::start().await;
+    let shown = reading.talaria.does(["status"]).await.out;
+    assert!(
+        shown.contains(&format!("\nagent server  {}, read by one program\n", reading.address)),
+        "{shown}"
+    );
+    let row = shown.lines().find(|line| line.contains(" @http ")).unwrap_or_else(|| panic!("{shown}"));
+    let id = row.split_whitespace().next().unwrap();
+    assert!(
+        id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && row.contains(" phone "),
+        "{shown}"
+    );
+    let out = reading.talaria.does(["stop-turn", id]).await.out;
+    assert_eq!(out, format!("Asked to stop: {id}. The rooms show it.\n"));
+    reading.ends().await;
+}
+
+/// A network of its own, in which the machine around is known by name and has nothing at the port: what a container
+/// sees whose host listens on 127.0.0.1.
+#[test]
+fn check_in_a_container_whose_host_refuses_says_what_to_bind_there() {
+    let home = tempfile::tempdir().unwrap();
+    let hosts = home.path().join("hosts");
+    fs::write(&hosts, "127.0.0.1 localhost\n172.17.0.1 host.docker.internal\n").unwrap();
+    let script = format!(
+        "ip link set lo up && ip addr add 172.17.0.1/32 dev lo && mount --bind {} /etc/hosts && echo inside && exec {} check",
+        hosts.display(),
+        env!("CARGO_BIN_EXE_talaria")
+    );
+    let ran = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "--mount", "sh", "-c", &script])
+        .env("TALARIA_HOME", home.path())
+        .env("GATEWAY_PROXY_URL", "http://host.docker.internal:8642")
+        .stdin(null())
+        .output();
+    let out = ran.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default();
+    if !out.starts_with("inside") {
+        // The words are tested beside where they are made; this is that the real thing leads there.
+        eprintln!("not tried: this system gives no network of one's own");
+        return;
+    }
+    let words = "\nwarning: remote agent server: nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent \
+                 server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set \
+                 API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), with ";
+    assert!(out.contains(words), "{out}");
 }
 
 /// A gateway and its agent server, each a process: `talaria check` of the one looks at the other.
