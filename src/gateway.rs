@@ -330,6 +330,10 @@ impl Gateway {
             // A server has never done all it could.
             std::future::pending::<()>().await;
         }
+        // Whoever left the chat does not wait for what other programs still think of.
+        if let Some(serving) = &self.serving {
+            serving.stop_taking();
+        }
         if lost == self.accounts.len() {
             return Ok(Ended::NoPlatformLeft);
         }

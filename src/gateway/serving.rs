@@ -24,28 +24,33 @@ pub(super) struct Bound {
     pub(super) stays: bool,
 }
 
-/// Takes the port, if there is to be a server. The caller has the state folder to itself.
+/// Takes the port and the key, if there is to be a server. The caller has the state folder to itself.
 pub(super) async fn bind(config: &Config, serve: Option<Serve>) -> Result<Option<Bound>, StartError> {
     let (Some(server), Some(serve)) = (&config.server, serve) else { return Ok(None) };
-    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
-    let listener = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(listener) => listener,
-        Err(error) => {
-            let (message, hint) = server.cannot_listen(&error);
-            if serve.needed {
-                return Err(StartError { error: anyhow!(message), hint: Some(hint) });
-            }
+    match open(config, server, serve).await {
+        Ok(bound) => Ok(Some(bound)),
+        Err((message, hint)) if serve.needed => Err(StartError { error: anyhow!(message), hint: Some(hint) }),
+        Err((message, hint)) => {
             tracing::warn!(hint, "the agent server is not served: {message}");
-            return Ok(None);
+            Ok(None)
         }
-    };
+    }
+}
+
+/// What is wrong, and what to do about it.
+type Wrong = (String, &'static str);
+
+async fn open(config: &Config, server: &ServerConfig, serve: Serve) -> Result<Bound, Wrong> {
+    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
+    let bound = bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let listener = bound.map_err(|error| server.cannot_listen(&error))?;
     let key = match (&server.key, server.open) {
         (_, true) => None,
         (Some(key), false) => Some(key.clone()),
-        (None, false) => Some(
-            api_key::load_or_make(&config.home)
-                .map_err(|error| StartError { hint: Some(error.hint), error: error.into() })?,
-        ),
+        (None, false) => {
+            let made = api_key::load_or_make(&config.home);
+            Some(made.map_err(|error| (error.message, error.hint))?)
+        }
     };
     let settings = Settings {
         key,
@@ -54,7 +59,7 @@ pub(super) async fn bind(config: &Config, serve: Option<Serve>) -> Result<Option
         model: server.model_name.clone(),
         runs: (server.runs, server.runs_per_app),
     };
-    Ok(Some(Bound { settings, listener, stays: serve.stays }))
+    Ok(Bound { settings, listener, stays: serve.stays })
 }
 
 /// What it may be called: what is configured, and where it listens. On every address of this machine it is asked by
@@ -123,5 +128,11 @@ mod tests {
         let key = api_key::load(home.path()).unwrap();
         assert!(key.is_some() && bound.settings.key == key);
         assert_eq!(bound.settings.hosts, ["127.0.0.1"]);
+        drop(bound);
+
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(api_key::path(home.path()), open).unwrap();
+        assert!(bind(&config, serve(true)).await.is_err_and(|refused| refused.hint.is_some()));
+        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()), "the chat goes on");
     }
 }
