@@ -370,7 +370,7 @@ pub struct Step {
 }
 
 /// How far a tool call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepState {
     /// It runs.
     Running,

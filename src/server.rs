@@ -7,6 +7,7 @@
 //! asked and what comes of it is told to programs by [`openapi`], from the same table.
 
 mod about;
+mod approvals;
 mod apps;
 mod begin;
 mod body;
@@ -16,6 +17,7 @@ mod chat;
 mod content;
 mod cors;
 mod ended;
+mod events;
 mod follow;
 mod frames;
 mod guard;
@@ -31,6 +33,7 @@ mod problem;
 mod responses;
 mod route;
 mod routes;
+mod runs;
 mod seats;
 mod sessions;
 mod wire;

@@ -296,6 +296,8 @@ impl Turns {
         self.draining.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        // Those that still wait in their lines: whoever reads them must not wait with them.
+        self.logs.suspend_all();
     }
 
     /// The body of a session's task: one turn after the other until none waits. What happens rarely is

@@ -149,10 +149,7 @@ async fn begin_here(
             }
         }
         if !has_room {
-            return Ok(Taken::Refused(Problem::busy(
-                "Too many turns run at once; ask again in a moment",
-                AGAIN,
-            )));
+            return Ok(Taken::Refused(too_many()));
         }
         if let Some(response) = &after {
             match tx.go_on_from(&app, response, &new.session)? {
@@ -170,6 +167,8 @@ async fn begin_here(
                     .iter()
                     .try_for_each(|said| tx.record(&new.session, &BEFORE, said.role, &said.content))?;
             }
+            // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
+            (true, _) if passing => return Ok(Taken::Refused(too_many())),
             (true, _) => {}
         }
         if tx.open_turns(&new.session)?.len() > WAITING {
@@ -214,6 +213,10 @@ async fn begin_here(
     };
     let follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
     Ok(Begun { follow, session: caller.name_of(&session) })
+}
+
+fn too_many() -> Problem {
+    Problem::busy("Too many turns run at once; ask again in a moment", AGAIN)
 }
 
 fn other_body() -> Problem {

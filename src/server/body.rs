@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 
 use super::Problem;
+use crate::reply::one_line;
 
 /// Bytes of a request.
 pub const LARGEST: usize = 10_000_000;
@@ -22,6 +23,9 @@ const PIECE: Duration = Duration::from_secs(30);
 
 /// How deep its JSON may be nested.
 const DEPTH: usize = 64;
+
+/// Characters of a request that an error repeats.
+const SAID: usize = 200;
 
 /// A request as it came and as it is read.
 pub struct Body<T> {
@@ -105,10 +109,23 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", message));
     }
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(bytes).map_err(|error| {
+    let mut from = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut from).map_err(|error| {
+        // `.` is the whole of it, which needs no name.
+        let param = Some(error.path().to_string()).filter(|path| path != ".");
+        let error = error.into_inner();
         let code = if error.is_data() { "invalid_request" } else { "invalid_json" };
-        Problem::new(StatusCode::BAD_REQUEST, code, format!("The request is not understood: {error}"))
-    })
+        let param = param.filter(|_| error.is_data()).map(|path| one_line(&path, SAID));
+        Problem { param, ..not_understood(code, &error) }
+    })?;
+    from.end().map_err(|error| not_understood("invalid_json", &error))?;
+    Ok(value)
+}
+
+/// An error repeats what it does not understand, which may be all of the request.
+fn not_understood(code: &'static str, error: &serde_json::Error) -> Problem {
+    let message = format!("The request is not understood: {}", one_line(&error.to_string(), SAID));
+    Problem::new(StatusCode::BAD_REQUEST, code, message)
 }
 
 /// Whether brackets are nested deeper than this, outside of strings.
@@ -193,5 +210,24 @@ mod tests {
         assert_eq!(collect(&headers, pieces(11)).await.unwrap_err().code, "body_too_large");
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "10000001".parse().unwrap())]);
         assert_eq!(collect(&announced, slow(1, 1_000_000)).await.unwrap_err().code, "body_too_large");
+    }
+
+    #[test]
+    fn a_wrong_part_is_named() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        struct Asked {
+            list: Vec<Inner>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        struct Inner {
+            flag: bool,
+        }
+        let wrong = |json: &str| read::<Asked>(json.as_bytes()).unwrap_err();
+        assert_eq!(wrong(r#"{"list":[{"flag":true},{"flag":1}]}"#).param.as_deref(), Some("list[1].flag"));
+        assert_eq!(wrong("{}").param, None);
+        assert_eq!(wrong(r#"{"list":[]} x"#).code, "invalid_json");
+        assert!(wrong(&format!(r#"{{"list":"{}"}}"#, "x".repeat(10_000))).message.len() < 300);
     }
 }

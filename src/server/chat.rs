@@ -13,12 +13,13 @@ use super::begin::{Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
 use super::content::{ChatMessage, read_messages};
 use super::ended::{Ended, Tokens};
-use super::follow::{END, Shape};
+use super::follow::{END, START, Shape};
 use super::frames::Frames;
 use super::heads::Heads;
-use super::{Caller, Problem, Server};
+use super::{Caller, Problem, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
+use crate::session::TurnId;
 use crate::store::unix_now;
 use crate::turns::log::Position;
 
@@ -83,20 +84,22 @@ pub async fn complete(
         digest: fingerprint("/v1/chat/completions", &bytes),
     };
     let Begun { follow, session } = begin(&server, &caller, asking).await?;
-    let run = follow.run.0.clone();
-    let model = model.unwrap_or_else(|| server.settings.model.clone());
+    let run = follow.run.clone();
+    // The same whoever reads it, and when.
+    let asked = run.clone();
+    let created = server.store.read(move |tx| tx.asked_at(&asked)).await?.unwrap_or_else(unix_now);
     let chunks = Chunks {
         id: format!("chatcmpl-{run}"),
-        created: unix_now(),
-        model,
+        created,
+        model: model.unwrap_or_else(|| server.settings.model.clone()),
         run: run.clone(),
         session: session.clone(),
     };
     let mut response = match stream.unwrap_or_default() {
         true => follow.stream(chunks),
-        false => Json(chunks.whole(&follow.until_the_end().await?)).into_response(),
+        false => chunks.answer(&follow.until_the_end().await?),
     };
-    heads.echo(response.headers_mut(), &session, &run);
+    heads.echo(response.headers_mut(), &session, &run.0);
     Ok(response)
 }
 
@@ -105,7 +108,7 @@ struct Chunks {
     id: String,
     created: i64,
     model: String,
-    run: String,
+    run: TurnId,
     session: String,
 }
 
@@ -120,13 +123,31 @@ impl Chunks {
     }
 
     fn hermes(&self, end: &Ended) -> Value {
-        json!({ "run_id": self.run, "session_id": self.session, "status": end.status(), "text": end.text })
+        json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": end.text })
+    }
+
+    /// A chunk without choices, so that a client that knows no such events does not stumble; with these fields.
+    fn aside(&self, fields: Value) -> Value {
+        let mut chunk = self.chunk(json!([]));
+        if let (Value::Object(chunk), Value::Object(fields)) = (&mut chunk, fields) {
+            for (name, value) in fields {
+                chunk.entry(name).or_insert(value);
+            }
+        }
+        chunk
     }
 
     /// The whole answer at once.
+    fn answer(self, end: &Ended) -> Response {
+        match end.problem() {
+            Some(problem) => problem.into_response(),
+            None => Json(self.whole(end)).into_response(),
+        }
+    }
+
     fn whole(self, end: &Ended) -> Completion {
-        let error = end.error();
-        let hermes = error.is_some().then(|| self.hermes(end));
+        // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
+        let hermes = (end.status() != "completed").then(|| self.hermes(end));
         let message = Answer { role: "assistant", content: end.text.clone() };
         Completion {
             id: self.id,
@@ -135,7 +156,7 @@ impl Chunks {
             model: self.model,
             choices: [Choice { index: 0, message, finish_reason: end.finish_reason() }],
             usage: end.tokens(),
-            error,
+            error: end.error(),
             hermes,
         }
     }
@@ -143,7 +164,7 @@ impl Chunks {
 
 impl Shape for Chunks {
     fn begin(&mut self, out: &mut Frames) {
-        out.event(None, None, &self.delta(json!({ "role": "assistant", "content": "" }), None));
+        out.event(None, Some(START), &self.delta(json!({ "role": "assistant", "content": "" }), None));
     }
 
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
@@ -156,19 +177,27 @@ impl Shape for Chunks {
                 out.event(None, Some(&id), &self.delta(json!({ "reasoning_content": text }), None));
             }
             TurnEvent::Step(step) => {
-                // A chunk without choices, so that a client that knows no such events does not stumble.
-                let mut data = self.chunk(json!([]));
-                data["tool"] = json!(step.title);
-                data["label"] = json!(step.title);
-                data["toolCallId"] = json!(step.id);
-                data["status"] = json!(match step.state {
+                let status = match step.state {
                     StepState::Running => "running",
                     StepState::Done => "completed",
                     StepState::Failed => "failed",
-                });
-                out.event(Some(TOOL_PROGRESS), Some(&id), &data);
+                };
+                let (tool, call) = (&step.title, &step.id);
+                let data = json!({ "tool": tool, "label": tool, "toolCallId": call, "status": status });
+                out.event(Some(TOOL_PROGRESS), Some(&id), &self.aside(data));
             }
-            TurnEvent::Asked(_) | TurnEvent::Answered(_) => {}
+            TurnEvent::Asked(asked) => {
+                let asked = approvals::requested(&self.run, &asked);
+                let mut data = self.aside(asked.clone());
+                data["approval"] = asked;
+                out.event(Some(approvals::REQUEST), Some(&id), &data);
+            }
+            TurnEvent::Answered(answered) => {
+                let answered = approvals::responded(&self.run, &answered);
+                let mut data = self.aside(answered.clone());
+                data["approval"] = answered;
+                out.event(Some(approvals::RESPONDED), Some(&id), &data);
+            }
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
     }

@@ -119,28 +119,77 @@ impl Content {
 /// Reads the messages of a request: the last of a person is what is asked, and what stands before it the history.
 /// What tools said is left out, because it means nothing without its calls.
 pub fn read_messages(messages: &[ChatMessage]) -> Result<Spoken, Problem> {
+    read_list(messages, "messages")
+}
+
+/// Reads what a run is asked: text, parts, or messages of which the last is asked. Where the history is given apart
+/// from it, that is the history.
+pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<Spoken, Problem> {
+    let is_message = |one: &Value| one.get("role").is_some();
+    let mut spoken = match input {
+        Value::Array(list) if list.iter().any(is_message) => {
+            let messages: Vec<ChatMessage> = serde_json::from_value(input.clone()).map_err(|_| {
+                Problem::wrong("input", "Each message of the list needs a role and a content")
+            })?;
+            read_list(&messages, "input")?
+        }
+        input => {
+            let now = Content::read(input, "input")?;
+            if now.is_blank() {
+                let message = "Say what is asked: text, a list of parts, or a list of messages";
+                return Err(Problem::wrong("input", message));
+            }
+            Spoken { now, ..Spoken::default() }
+        }
+    };
+    if let Some(history) = history {
+        let before = read_each(history, "conversation_history")?;
+        spoken.history = history_of(before.said);
+        spoken.system = join(before.system.into_iter().chain(spoken.system).collect());
+    }
+    Ok(spoken)
+}
+
+/// What messages come to before it is known which of them is asked.
+struct Read {
+    system: Vec<String>,
+    said: Vec<(Role, Content)>,
+}
+
+fn read_list(messages: &[ChatMessage], name: &str) -> Result<Spoken, Problem> {
+    let Read { system, mut said } = read_each(messages, name)?;
+    let now = match said.pop() {
+        Some((Role::User, content)) if !content.is_blank() => content,
+        _ => return Err(Problem::wrong(name, "The last message must be a user's, and not empty")),
+    };
+    Ok(Spoken { system: join(system), history: history_of(said), now })
+}
+
+fn history_of(said: Vec<(Role, Content)>) -> Vec<Message> {
+    let said = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
+    said.filter(|message| !message.content.is_empty()).collect()
+}
+
+fn join(system: Vec<String>) -> Option<String> {
+    (!system.is_empty()).then(|| system.join("\n\n"))
+}
+
+fn read_each(messages: &[ChatMessage], name: &str) -> Result<Read, Problem> {
     let (mut system, mut said) = (Vec::new(), Vec::new());
     for (index, message) in messages.iter().enumerate() {
-        let content = Content::read(&message.content, &format!("messages[{index}].content"))?;
+        let content = Content::read(&message.content, &format!("{name}[{index}].content"))?;
         match message.role.as_str() {
             "system" | "developer" if !content.text.trim().is_empty() => system.push(content.text),
             "system" | "developer" | "tool" | "function" => {}
             "user" => said.push((Role::User, content)),
             "assistant" => said.push((Role::Assistant, content)),
             _ => {
-                let at = format!("messages[{index}].role");
+                let at = format!("{name}[{index}].role");
                 return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
             }
         }
     }
-    let now = match said.pop() {
-        Some((Role::User, content)) if !content.is_blank() => content,
-        _ => return Err(Problem::wrong("messages", "The last message must be a user's, and not empty")),
-    };
-    let history = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
-    let history = history.filter(|message| !message.content.is_empty()).collect();
-    let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    Ok(Spoken { system, history, now })
+    Ok(Read { system, said })
 }
 
 fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {
@@ -157,7 +206,8 @@ fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {
             let nested = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
             let url = nested.map(str::to_owned).or_else(|| text("image_url"));
             let url = url.ok_or_else(|| wrong("A picture needs its image_url"))?;
-            let known = ["http://", "https://", "data:image/"].iter().any(|kind| url.starts_with(kind));
+            let begins = |kind: &str| url.get(..kind.len()).is_some_and(|url| url.eq_ignore_ascii_case(kind));
+            let known = ["http://", "https://", "data:image/"].into_iter().any(begins);
             match known {
                 true => Ok(Part::ImageUrl { image_url: ImageUrl { url } }),
                 false => Err(wrong("A picture's address begins with http://, https:// or data:image/")),

@@ -1,10 +1,11 @@
 //! How a turn ended, as programs are told.
 
+use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{Problem, Server};
 use crate::agent::{Record, Tools, Usage};
 use crate::reply::Outcome;
 use crate::session::TurnId;
@@ -31,6 +32,14 @@ pub struct Ended {
 pub struct Tokens {
     prompt_tokens: u64,
     completion_tokens: u64,
+    total_tokens: u64,
+}
+
+/// The same as runs count it.
+#[derive(Serialize, JsonSchema)]
+pub struct RunTokens {
+    input_tokens: u64,
+    output_tokens: u64,
     total_tokens: u64,
 }
 
@@ -74,11 +83,23 @@ impl Ended {
         }
     }
 
+    /// How it came out, for programs that care which.
+    pub fn code(&self) -> &'static str {
+        self.outcome.for_the_log().0
+    }
+
     /// The error object of a turn that failed.
     pub fn error(&self) -> Option<Value> {
         let message = self.failure.as_ref()?;
-        let (code, _) = self.outcome.for_the_log();
-        Some(json!({ "message": message, "type": "server_error", "param": null, "code": code }))
+        Some(json!({ "message": message, "type": "server_error", "param": null, "code": self.code() }))
+    }
+
+    /// What is answered, where the whole comes at once, to whoever gets no text because the turn failed. One that
+    /// failed with text is answered with it: it cannot be had again.
+    pub fn problem(&self) -> Option<Problem> {
+        let message = self.failure.as_ref().filter(|_| self.text.trim().is_empty())?;
+        // Clients try again by themselves what failed like this. It may have run, and is not asked twice unasked.
+        Some(Problem { again: false, ..Problem::new(StatusCode::BAD_GATEWAY, self.code(), message.as_str()) })
     }
 
     /// The tokens, as chat completions count them.
@@ -89,7 +110,14 @@ impl Ended {
     /// The same.
     pub fn tokens(&self) -> Tokens {
         let Usage { input, output } = self.usage;
-        Tokens { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+        let total_tokens = input.saturating_add(output);
+        Tokens { prompt_tokens: input, completion_tokens: output, total_tokens }
+    }
+
+    /// The same, as runs count them.
+    pub fn usage_of_a_run(&self) -> RunTokens {
+        let Usage { input, output } = self.usage;
+        RunTokens { input_tokens: input, output_tokens: output, total_tokens: input.saturating_add(output) }
     }
 
     /// What the agent and its tools said, in the form of the protocol.

@@ -14,12 +14,19 @@ use super::frames::Frames;
 use super::{Caller, Problem, Server};
 use crate::agent::TurnEvent;
 use crate::session::TurnId;
-use crate::store::{self, StoreError};
+use crate::store;
 use crate::turns::Watch;
 use crate::turns::log::Position;
 
 /// A stream says this often that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How soon to look again for a turn that has no end yet and that nobody runs: the store failed it, it broke, or its
+/// room has not come to it.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// The id of what comes before everything else; of several events, of the last.
+pub const START: &str = "start";
 
 /// The id of what comes after everything else.
 pub const END: &str = "end";
@@ -29,13 +36,20 @@ pub struct Follow {
     server: Arc<Server>,
     /// Which.
     pub run: TurnId,
-    /// `None` if the turn ended so long ago that only the store knows it.
+    /// `None` if the turn ended so long ago that only the store knows it, or waits for its room.
     watch: Option<Watch>,
     position: Position,
+    /// A reader that has seen the beginning goes on from there.
+    seen_start: bool,
     /// A reader that has seen the end wants nothing but to hear that it was the end.
     seen_end: bool,
     revoked: CancellationToken,
 }
+
+/// Breaks a stream off: an end that looks like one would pass for the end of the answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the stream is cut off")]
+struct CutOff;
 
 /// What a surface makes of what happens.
 pub trait Shape: Send + 'static {
@@ -60,13 +74,15 @@ enum More {
 }
 
 impl Follow {
-    /// Reads a turn from its beginning, or from behind the event that was seen last.
+    /// Reads a turn from its beginning, or from behind the event that was seen last. An id that is none of ours means
+    /// the beginning: too much is better than a gap.
     pub fn open(server: &Arc<Server>, caller: &Caller, run: &TurnId, after: Option<&str>) -> Self {
         let position = after.and_then(|id| id.parse().ok());
         Self {
             watch: server.turns.watch(run),
             server: server.clone(),
             run: run.clone(),
+            seen_start: position.is_some() || after == Some(START),
             seen_end: after == Some(END),
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
@@ -74,23 +90,29 @@ impl Follow {
     }
 
     /// Waits for the end. Dropping it before is leaving.
-    pub async fn until_the_end(self) -> Result<Ended, Problem> {
-        if let Some(watch) = &self.watch {
-            tokio::select! {
-                () = watch.log.ended() => {}
-                () = self.revoked.cancelled() => return Err(Problem::invalid_key()),
+    pub async fn until_the_end(mut self) -> Result<Ended, Problem> {
+        loop {
+            if let Some(watch) = &self.watch {
+                tokio::select! {
+                    () = watch.log.ended() => {}
+                    () = self.revoked.cancelled() => return Err(Problem::invalid_key()),
+                }
             }
-        }
-        match Ended::read(&self.server, &self.run).await? {
-            Some(ended) => Ok(ended),
-            None => Err(Problem::draining()),
+            if let Some(ended) = Ended::read(&self.server, &self.run).await? {
+                return Ok(ended);
+            }
+            match self.look_again().await? {
+                More::Yes | More::Ended(_) => {}
+                More::Cut if self.revoked.is_cancelled() => return Err(Problem::invalid_key()),
+                More::Cut => return Err(Problem::draining()),
+            }
         }
     }
 
     /// The turn as a stream of events.
     pub fn stream(self, mut shape: impl Shape) -> Response {
         let mut frames = Frames::default();
-        if self.position == Position::default() && !self.seen_end {
+        if !self.seen_start && !self.seen_end {
             shape.begin(&mut frames);
         }
         let reading = Reading { follow: self, shape, frames, over: false };
@@ -110,28 +132,54 @@ impl Follow {
             let log = &watch.log;
             // Looked at before reading: what comes after the end is nothing.
             let ended = log.is_ended();
-            log.read_each(&mut self.position, |event, at| shape.event(event, &at, out));
+            if !self.seen_end {
+                log.read_each(&mut self.position, |event, at| shape.event(event, &at, out));
+            }
             if !ended {
                 if out.is_empty() {
                     tokio::select! {
-                        () = log.changed(&self.position) => {}
+                        () = log.changed(&self.position), if !self.seen_end => {}
+                        () = log.ended() => {}
                         () = self.revoked.cancelled() => return Ok(More::Cut),
                     }
                 }
                 return Ok(More::Yes);
             }
         }
-        let Some(ended) = Ended::read(&self.server, &self.run).await? else { return Ok(More::Cut) };
+        let Some(ended) = Ended::read(&self.server, &self.run).await? else { return self.look_again().await };
         // The log is gone, or the text was never in it: an earlier process had it.
+        let differs = self.watch.as_ref().is_some_and(|watch| watch.log.differs());
         if let Some(rest) = ended.text.get(self.position.text()..)
             && !rest.is_empty()
-            && !self.seen_end
+            && !(self.seen_end || differs)
         {
             let at = self.position.with_text(ended.text.len());
             shape.event(TurnEvent::Text(rest), &at, out);
             self.position = at;
         }
         Ok(More::Ended(Box::new(ended)))
+    }
+
+    /// Waits a moment for a turn that has no end and that nobody runs.
+    async fn look_again(&mut self) -> store::Result<More> {
+        let draining = self.server.turns.draining();
+        let suspended = self.watch.as_ref().is_some_and(|watch| watch.log.is_suspended());
+        if suspended || draining.is_cancelled() {
+            return Ok(More::Cut);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = draining.cancelled() => return Ok(More::Cut),
+            () = self.revoked.cancelled() => return Ok(More::Cut),
+        }
+        let id = self.run.clone();
+        if self.server.store.read(move |tx| tx.turn(&id)).await?.is_none() {
+            return Ok(More::Cut);
+        }
+        if let Some(watch) = self.server.turns.watch(&self.run) {
+            self.watch = Some(watch);
+        }
+        Ok(More::Yes)
     }
 }
 
@@ -144,7 +192,7 @@ struct Reading<S> {
 }
 
 impl<S: Shape> Reading<S> {
-    async fn next(mut self) -> Option<(Result<Bytes, StoreError>, Self)> {
+    async fn next(mut self) -> Option<(Result<Bytes, CutOff>, Self)> {
         if self.over {
             return None;
         }
@@ -159,17 +207,20 @@ impl<S: Shape> Reading<S> {
                     }
                     shape.close(frames);
                     *over = true;
+                    if frames.is_empty() {
+                        return None;
+                    }
                 }
-                // Without an end the client knows that there is more to come.
-                Ok(Ok(More::Cut)) => return None,
-                Ok(Err(error)) => {
+                Ok(Ok(More::Cut)) => {
                     *over = true;
-                    return Some((Err(error), self));
+                    return Some((Err(CutOff), self));
+                }
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "a stream is cut off: the store failed");
+                    *over = true;
+                    return Some((Err(CutOff), self));
                 }
                 Err(_) => frames.keepalive(),
-            }
-            if *over && frames.is_empty() {
-                return None;
             }
         }
         let bytes = self.frames.take();

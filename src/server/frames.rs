@@ -51,9 +51,15 @@ impl Frames {
         self.buffer.push(b'\n');
     }
 
+    /// Something that no client hands on.
+    pub fn comment(&mut self, words: &str) {
+        self.line(": ", words);
+        self.buffer.push(b'\n');
+    }
+
     /// Says that the stream lives.
     pub fn keepalive(&mut self) {
-        self.buffer.extend_from_slice(b": keepalive\n\n");
+        self.comment("keepalive");
     }
 
     /// Whether nothing waits.

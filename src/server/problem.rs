@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub struct Problem {
     pub message: String,
     /// When to come back.
     pub retry_after: Option<Duration>,
+    /// Whether a client that tries again by itself may do so.
+    pub again: bool,
 }
 
 /// As it goes over the wire.
@@ -52,7 +54,7 @@ pub struct Shown {
 impl Problem {
     /// A problem of this kind.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, param: None, message: message.into(), retry_after: None }
+        Self { status, code, param: None, message: message.into(), retry_after: None, again: true }
     }
 
     /// The request is wrong in this part of it.
@@ -135,6 +137,11 @@ impl IntoResponse for Problem {
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil().max(1.0) as u64));
+        }
+        if !self.again {
+            response
+                .headers_mut()
+                .insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
         }
         response
     }

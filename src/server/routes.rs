@@ -9,7 +9,8 @@ use axum::middleware::from_fn_with_state;
 
 use super::route::{Route, delete, get, patch, post};
 use super::{
-    Problem, Server, about, body, caller, chat, guard, health, metrics, openapi, responses, sessions,
+    Problem, Server, about, approvals, body, caller, chat, events, guard, health, metrics, openapi,
+    responses, runs, sessions,
 };
 
 /// Sessions.
@@ -52,7 +53,32 @@ pub fn all() -> Vec<Route> {
         .takes::<chat::ChatRequest>()
         .answers::<chat::Completion>(200)
         .streams()
-        .runs(),
+        .runs()
+        .fails([502]),
+        post("runs", "/v1/runs", "Start a run and look after it later", runs::start)
+            .takes::<runs::RunRequest>()
+            .answers::<runs::Started>(202)
+            .runs(),
+        get("run", "/v1/runs/{run_id}", "How a run is, or how it ended", runs::show)
+            .answers::<runs::Run>(200)
+            .fails([404]),
+        get("run_events", "/v1/runs/{run_id}/events", "A run as it happens, or as it was", events::read)
+            .asks::<events::Wanted>()
+            .streams()
+            .fails([404]),
+        post(
+            "run_approval",
+            "/v1/runs/{run_id}/approval",
+            "Answer what the agent asks in a run",
+            approvals::respond,
+        )
+        .takes::<approvals::ApprovalRequest>()
+        .answers::<approvals::Responded>(200)
+        .fails([404, 409]),
+        post("run_stop", "/v1/runs/{run_id}/stop", "Ends a run, whether it runs or waits", runs::stop)
+            .takes_nothing()
+            .answers::<runs::Stopping>(200)
+            .fails([404]),
         post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create)
             .takes::<responses::ResponsesRequest>()
             .answers::<responses::ResponseObject<'static>>(200)

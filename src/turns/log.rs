@@ -7,7 +7,8 @@
 use std::fmt;
 use std::mem;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Answered, Asked, Record, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
+use crate::session::random_hex;
 use crate::words::Phrase;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
@@ -34,6 +36,8 @@ pub struct TurnLog {
     cap: usize,
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
     for_readers: bool,
+    /// Tells it from every other log, also from those of other processes.
+    name: u32,
 }
 
 #[derive(Default)]
@@ -68,6 +72,8 @@ struct Inner {
     hushed: bool,
     /// What the text is after all, if it is not what was told.
     settled: Option<String>,
+    /// It is not what was told, and more.
+    differs: bool,
 }
 
 enum Entry {
@@ -81,12 +87,17 @@ enum Entry {
     Answered(Answered),
 }
 
-/// How far a reader has read.
+/// How far a reader has read. It holds for another log of the same turn too, as the next process has one: there the
+/// text before it is known, and with it whatever came between that text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     entry: usize,
     text: usize,
     thought: usize,
+    /// The name of the log whose entries are counted.
+    of: u32,
+    /// What comes before this byte of text is known from another log; 0 if nothing is.
+    known: usize,
 }
 
 impl Position {
@@ -104,11 +115,16 @@ impl Position {
     pub fn with_text(self, text: usize) -> Self {
         Self { text, ..self }
     }
+
+    /// The same in this log.
+    fn within(self, name: u32) -> Self {
+        if self.of == name { self } else { Self { entry: 0, of: name, known: self.text, ..self } }
+    }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.entry, self.text, self.thought)
+        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)
     }
 }
 
@@ -116,9 +132,16 @@ impl FromStr for Position {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut numbers = text.splitn(3, '.').map(|number| number.parse().map_err(|_| ()));
-        let mut next = || numbers.next().unwrap_or(Err(()));
-        Ok(Self { entry: next()?, text: next()?, thought: next()? })
+        let mut words = text.splitn(4, '.');
+        let mut next = || words.next().ok_or(());
+        let number = |word: &str| word.parse().map_err(|_| ());
+        Ok(Self {
+            entry: number(next()?)?,
+            text: number(next()?)?,
+            thought: number(next()?)?,
+            of: u32::from_str_radix(next()?, 16).map_err(|_| ())?,
+            known: 0,
+        })
     }
 }
 
@@ -150,8 +173,12 @@ pub struct Full;
 impl TurnLog {
     /// An empty log that holds at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
+        // A random beginning, because positions outlive their process.
+        static NAMES: LazyLock<AtomicU32> =
+            LazyLock::new(|| AtomicU32::new(u32::from_str_radix(&random_hex(4), 16).unwrap_or_default()));
         let (inner, changed, ended) = (Mutex::default(), Notify::new(), CancellationToken::new());
-        Self { inner, changed, ended, cap, for_readers: false }
+        let name = NAMES.fetch_add(1, Ordering::Relaxed).max(1);
+        Self { inner, changed, ended, cap, for_readers: false, name }
     }
 
     /// The same for readers who are told everything, also after the end.
@@ -234,6 +261,7 @@ impl TurnLog {
         (inner.files, inner.more_files) = (files, more_files);
         let Some(rest) = text.strip_prefix(&inner.text).map(str::to_owned) else {
             inner.settled = Some(text);
+            inner.differs = true;
             return Ok(());
         };
         drop(inner);
@@ -260,50 +288,70 @@ impl TurnLog {
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
     /// came that nobody had read before.
     pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
-        self.read_each(position, |event, _| on(event))
+        let since = {
+            let mut inner = self.lock();
+            inner.unread_since.take().or(inner.changed_at)
+        };
+        *position = position.within(self.name);
+        let before = *position;
+        self.read_each(position, |event, _| on(event));
+        since.filter(|_| before != *position)
     }
 
     /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
-    pub fn read_each(
-        &self,
-        position: &mut Position,
-        mut on: impl FnMut(TurnEvent<'_>, Position),
-    ) -> Option<Instant> {
-        let mut inner = self.lock();
-        let since = inner.unread_since.take().or(inner.changed_at);
-        let before = *position;
+    pub fn read_each(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>, Position)) {
+        let inner = self.lock();
+        *position = position.within(self.name);
         while let Some(entry) = inner.entries.get(position.entry) {
             let at = Position { entry: position.entry + 1, ..*position };
+            let last = position.entry + 1 == inner.entries.len();
+            // The last entry of text may still grow, so it is looked at again next time.
+            let grows = last && matches!(entry, Entry::Text(_) | Entry::Thought(_));
+            let new = position.known == 0;
             match entry {
+                // Without any text here this is a log whose text was taken: the store has it.
                 Entry::Text(end) => {
-                    let text = inner.text.get(position.text..*end).unwrap_or_default();
-                    position.text = *end;
-                    if !text.is_empty() {
-                        on(TurnEvent::Text(text), *position);
+                    if let Some(text) = inner.text.get(position.text..*end) {
+                        position.text = *end;
+                        if !text.is_empty() {
+                            on(TurnEvent::Text(text), *position);
+                        }
                     }
-                    // The last text entry may still grow, so it is looked at again next time.
-                    if position.entry + 1 == inner.entries.len() {
-                        break;
+                    if *end >= position.known {
+                        position.known = 0;
                     }
                 }
                 Entry::Thought(end) => {
-                    let text = inner.thoughts.get(position.thought..*end).unwrap_or_default();
-                    position.thought = *end;
-                    if !text.is_empty() {
-                        on(TurnEvent::Thought(text), *position);
-                    }
-                    if position.entry + 1 == inner.entries.len() {
-                        break;
+                    if let Some(text) = inner.thoughts.get(position.thought..*end) {
+                        position.thought = *end;
+                        if new && !text.is_empty() {
+                            on(TurnEvent::Thought(text), *position);
+                        }
                     }
                 }
-                Entry::Step(step) => on(TurnEvent::Step(step.clone()), at),
-                Entry::Notice(words) => on(TurnEvent::Notice(words.clone()), at),
-                Entry::Asked(asked) => on(TurnEvent::Asked(asked.clone()), at),
-                Entry::Answered(answered) => on(TurnEvent::Answered(answered.clone()), at),
+                Entry::Step(step) if new => on(TurnEvent::Step(step.clone()), at),
+                Entry::Notice(words) if new => on(TurnEvent::Notice(words.clone()), at),
+                Entry::Asked(asked) if new => on(TurnEvent::Asked(asked.clone()), at),
+                Entry::Answered(answered) if new => on(TurnEvent::Answered(answered.clone()), at),
+                Entry::Step(_) | Entry::Notice(_) | Entry::Asked(_) | Entry::Answered(_) => {}
+            }
+            if grows {
+                break;
             }
             position.entry += 1;
         }
-        since.filter(|_| before != *position)
+    }
+
+    /// Every question that was asked in it.
+    pub fn asked(&self) -> Vec<Asked> {
+        let inner = self.lock();
+        let asked = inner.entries.iter().filter_map(|entry| match entry {
+            Entry::Asked(asked) => Some(asked.clone()),
+            Entry::Text(_) | Entry::Thought(_) | Entry::Step(_) | Entry::Notice(_) | Entry::Answered(_) => {
+                None
+            }
+        });
+        asked.collect()
     }
 
     /// Waits until there is something after `position`, or the end.
@@ -345,6 +393,11 @@ impl TurnLog {
     /// Whether the turn goes on in the next process.
     pub fn is_suspended(&self) -> bool {
         self.lock().suspended
+    }
+
+    /// Whether the text came out as another one than what was read of it.
+    pub fn differs(&self) -> bool {
+        self.lock().differs
     }
 
     /// When the newest event came.
@@ -396,9 +449,15 @@ impl TurnLog {
     fn is_beyond(&self, position: &Position) -> bool {
         let mut inner = self.lock();
         inner.awaited = true;
+        let position = position.within(self.name);
         match inner.entries.get(position.entry) {
-            Some(Entry::Text(end)) => *end > position.text || position.entry + 1 < inner.entries.len(),
-            Some(Entry::Thought(end)) => *end > position.thought || position.entry + 1 < inner.entries.len(),
+            // Text that was taken, or is known from elsewhere, is nothing new.
+            Some(Entry::Text(end)) => {
+                more(&inner.text, position.text, *end) || position.entry + 1 < inner.entries.len()
+            }
+            Some(Entry::Thought(end)) => {
+                more(&inner.thoughts, position.thought, *end) || position.entry + 1 < inner.entries.len()
+            }
             Some(_) => true,
             None => false,
         }
@@ -408,6 +467,10 @@ impl TurnLog {
         // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn more(text: &str, from: usize, to: usize) -> bool {
+    text.get(from..to).is_some_and(|text| !text.is_empty())
 }
 
 impl Inner {
@@ -446,6 +509,59 @@ mod tests {
         log.append(TurnEvent::Text("?")).unwrap();
         assert_eq!(read(&log, &mut early), [r#"Text("?")"#]);
         assert_eq!(read(&log, &mut Position::default())[0], r#"Text("Hello")"#);
+    }
+
+    #[test]
+    fn a_position_holds_in_the_log_of_the_next_process() {
+        let mut position = Position::default();
+        let first = TurnLog::for_readers(1000);
+        first.append(TurnEvent::Text("Hel")).unwrap();
+        first.append(step("1")).unwrap();
+        first.append(TurnEvent::Text("lo")).unwrap();
+        read(&first, &mut position);
+        let mut position: Position = position.to_string().parse().unwrap();
+
+        // It is replayed, in other pieces.
+        let second = TurnLog::for_readers(1000);
+        second.append(TurnEvent::Text("He")).unwrap();
+        assert!(read(&second, &mut position).is_empty());
+        second.append(TurnEvent::Text("l")).unwrap();
+        second.append(step("1")).unwrap();
+        second.append(TurnEvent::Text("lo, ")).unwrap();
+        assert_eq!(read(&second, &mut position), [r#"Text(", ")"#]);
+        second.append(step("2")).unwrap();
+        second.append(TurnEvent::Text("you")).unwrap();
+        assert_eq!(read(&second, &mut position).len(), 2);
+    }
+
+    #[test]
+    fn text_that_was_taken_is_not_counted_as_read() {
+        let log = TurnLog::new(1000);
+        log.append(TurnEvent::Text("Hello")).unwrap();
+        let mut position = Position::default();
+        log.take_summary();
+        assert!(read(&log, &mut position).is_empty());
+        assert_eq!(position.text(), 0);
+        // Whoever waits for more must not be told at once that there is some.
+        assert!(!log.is_beyond(&position));
+    }
+
+    #[test]
+    fn a_position_that_nobody_had_reads_nothing_wrong() {
+        let log = TurnLog::for_readers(1000);
+        log.append(TurnEvent::Text("h\u{e9}llo")).unwrap();
+        for id in ["", "x", "1", "1.2.3", "-1.0.0.0", "1.0.0.xyz", "99999999999999999999.0.0.0", "0.0.0.0.0"]
+        {
+            assert!(id.parse::<Position>().is_err(), "{id}");
+        }
+        let own = format!("{:x}", log.name);
+        for id in ["18446744073709551615.18446744073709551615.7.0", "7.2.9.", "0.2.0.", "9.0.0."] {
+            let id = if id.ends_with('.') { format!("{id}{own}") } else { id.to_owned() };
+            let mut position = id.parse().unwrap();
+            log.read(&mut position, |event| panic!("{id}: {event:?}"));
+            log.is_beyond(&position);
+            let _ = position.count();
+        }
     }
 
     #[test]

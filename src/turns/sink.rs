@@ -1,5 +1,6 @@
 //! Where an agent's events go: thoughts and files told apart, replays skipped, size bounded.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::histogram::Histogram;
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
-use crate::agent::TurnEvent;
+use crate::agent::{StepState, TurnEvent};
 use crate::reply::{FileFilter, Part, Piece, ThinkFilter};
 use crate::testing::failpoint;
 
@@ -25,12 +26,37 @@ pub(super) struct Sink<'a> {
 struct Inner {
     filter: ThinkFilter,
     files: FileFilter,
-    /// Bytes of text that came, over the attempt that got furthest.
-    furthest: usize,
-    /// Bytes of text that came in this attempt.
-    reached: usize,
+    /// Bytes of text that came.
+    text: Reached,
+    /// Bytes of reasoning that came apart from the text.
+    thoughts: Reached,
+    /// Messages that were told.
+    records: Reached,
+    /// Steps that came, in any attempt: the log's cap bounds them.
+    steps: HashSet<(String, StepState)>,
+    /// This attempt replays another one.
+    replays: bool,
     /// Since when the first text is waited for, until it comes.
     first: Option<(Instant, Histogram)>,
+}
+
+/// How far something has come.
+#[derive(Default)]
+struct Reached {
+    /// In the attempt that got furthest.
+    furthest: usize,
+    /// In this attempt.
+    now: usize,
+}
+
+impl Reached {
+    /// So much more comes; how much of it is known.
+    fn add(&mut self, more: usize) -> usize {
+        let known = self.furthest.saturating_sub(self.now).min(more);
+        self.now += more;
+        self.furthest = self.furthest.max(self.now);
+        known
+    }
 }
 
 impl<'a> Sink<'a> {
@@ -44,27 +70,50 @@ impl<'a> Sink<'a> {
 
     /// Takes what happened.
     pub fn emit(&self, event: TurnEvent<'_>) {
-        let TurnEvent::Text(text) = event else { return self.append(event) };
-        failpoint("stream.text");
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, histogram)) = inner.first.take() {
-            histogram.observe(since.elapsed().as_secs_f64());
-        }
-        let known = inner.furthest.saturating_sub(inner.reached).min(text.len());
-        inner.reached += text.len();
-        inner.furthest = inner.furthest.max(inner.reached);
-        // A replay that differs from what came before may cut a character in two; then the whole
-        // piece is taken, because a doubled word is better than a lost one.
-        let new = text.get(known..).unwrap_or(text);
-        if !new.is_empty() {
-            let Inner { filter, files, .. } = &mut *inner;
-            filter.push(new, |part| self.take(part, files));
+        match event {
+            TurnEvent::Text(text) => {
+                failpoint("stream.text");
+                if let Some((since, histogram)) = inner.first.take() {
+                    histogram.observe(since.elapsed().as_secs_f64());
+                }
+                let known = inner.text.add(text.len());
+                let new = new(text, known);
+                if !new.is_empty() {
+                    let Inner { filter, files, .. } = &mut *inner;
+                    filter.push(new, |part| self.take(part, files));
+                }
+            }
+            TurnEvent::Thought(text) => {
+                let known = inner.thoughts.add(text.len());
+                let new = new(text, known);
+                if !new.is_empty() {
+                    self.append(TurnEvent::Thought(new));
+                }
+            }
+            TurnEvent::Step(step) => {
+                let first = inner.steps.insert((step.id.clone(), step.state));
+                if first || !inner.replays {
+                    self.append(TurnEvent::Step(step));
+                }
+            }
+            TurnEvent::Record(record) => {
+                if inner.records.add(1) == 0 {
+                    self.append(TurnEvent::Record(record));
+                }
+            }
+            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Asked(_) | TurnEvent::Answered(_) => {
+                self.append(event);
+            }
         }
     }
 
     /// The next attempt replays the same run from its start: what came before is not taken again.
     pub fn replay(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).reached = 0;
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { text, thoughts, records, replays, .. } = &mut *inner;
+        [text, thoughts, records].into_iter().for_each(|reached| reached.now = 0);
+        *replays = true;
     }
 
     /// What the whole text is, whatever came of it so far.
@@ -130,6 +179,12 @@ impl<'a> Sink<'a> {
             self.full.cancel();
         }
     }
+}
+
+/// What is new of a piece. A replay that differs from what came before may cut a character in two; then the whole
+/// piece is taken, because a doubled word is better than a lost one.
+fn new(text: &str, known: usize) -> &str {
+    text.get(known..).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::brought::Patience;
 use super::log::TurnLog;
-use super::{Brought, Turns};
+use super::{Brought, Running, Turns};
 use crate::metrics::Open;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, TurnRow};
@@ -19,6 +21,9 @@ const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// Bytes of all the logs that stay after their end; the oldest go first.
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Counted for each of them beside what is in it.
+const KEPT_EACH: usize = 1024;
 
 /// The logs of this process.
 #[derive(Default)]
@@ -32,6 +37,8 @@ struct Inner {
     /// Logs that ended and stay for a while, oldest first.
     kept: VecDeque<Ended>,
     kept_bytes: usize,
+    /// The process ends: nothing that has not ended will.
+    suspended: bool,
 }
 
 #[derive(Clone)]
@@ -70,6 +77,8 @@ impl Logs {
         let fresh =
             || Arc::new(if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) });
         let mut inner = self.lock();
+        inner.forget_old();
+        let suspended = inner.suspended;
         let watched = inner.open.entry(row.id.clone()).or_insert_with(|| Watched {
             log: fresh(),
             session: row.session.clone(),
@@ -81,6 +90,9 @@ impl Logs {
         // The store failed it, and it is tried again.
         if watched.log.is_ended() {
             watched.log = fresh();
+        }
+        if suspended {
+            watched.log.suspend();
         }
         watched.log.clone()
     }
@@ -99,24 +111,41 @@ impl Logs {
             inner.open.remove(id);
             return;
         }
-        let (log, size) = (watched.log.clone(), watched.log.size());
+        let (log, size) = (watched.log.clone(), watched.log.size() + KEPT_EACH);
         inner.kept.push_back(Ended { id: id.clone(), log, at: Instant::now(), size });
         inner.kept_bytes += size;
-        while let Some(oldest) = inner.kept.front().cloned()
-            && (oldest.at.elapsed() > KEPT || inner.kept_bytes > KEPT_BYTES)
-        {
-            inner.kept.pop_front();
-            inner.kept_bytes -= oldest.size;
-            let still = |watched: &Watched| Arc::ptr_eq(&watched.log, &oldest.log);
-            if inner.open.get(&oldest.id).is_some_and(still) {
-                inner.open.remove(&oldest.id);
-            }
+        inner.forget_old();
+    }
+
+    /// The process ends: whatever has not ended goes on in the next one.
+    pub fn suspend_all(&self) {
+        let mut inner = self.lock();
+        inner.suspended = true;
+        for watched in inner.open.values_mut().filter(|watched| !watched.log.is_ended()) {
+            watched.log.suspend();
+            watched.permit = None;
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change under this lock is complete in itself.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Lets go of logs whose time is over, and of the oldest if there are too many.
+    fn forget_old(&mut self) {
+        while let Some(oldest) = self.kept.front().cloned()
+            && (oldest.at.elapsed() > KEPT || self.kept_bytes > KEPT_BYTES)
+        {
+            self.kept.pop_front();
+            self.kept_bytes -= oldest.size;
+            let still = |watched: &Watched| Arc::ptr_eq(&watched.log, &oldest.log);
+            if self.open.get(&oldest.id).is_some_and(still) {
+                self.open.remove(&oldest.id);
+            }
+        }
     }
 }
 
@@ -155,12 +184,47 @@ impl Turns {
         Some(Watch { turns: self.clone(), id: id.clone(), log: watched.log.clone(), _counted: counted })
     }
 
-    /// Asks one turn to end, whether it runs or waits.
-    pub async fn stop(&self, session: &SessionId, id: &TurnId) -> store::Result<()> {
+    /// What happens in a turn, for a look that makes nobody a reader.
+    pub fn log_of(&self, id: &TurnId) -> Option<Arc<TurnLog>> {
+        self.logs.of(id)
+    }
+
+    /// How many turns this process knows that have not ended.
+    pub fn open_logs(&self) -> usize {
+        self.logs.lock().open.values().filter(|watched| !watched.log.is_ended()).count()
+    }
+
+    /// Fires when the process is about to end.
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Asks one turn to end. One that waits does so at once, whatever it waits for.
+    pub async fn stop(self: &Arc<Self>, session: &SessionId, id: &TurnId) -> store::Result<()> {
         let turn = id.clone();
         self.store.write(move |tx| tx.ask_to_stop(&turn)).await?;
         self.stop_turn(session, id);
+        self.end_waiting(session, id);
         Ok(())
+    }
+
+    /// Ends a turn that waits and is not to run any more, beside whatever its session is doing.
+    fn end_waiting(self: &Arc<Self>, session: &SessionId, id: &TurnId) {
+        let mut lines = self.lines();
+        let Some(line) = lines.get_mut(session) else { return };
+        let Some(at) = line.waiting.iter().position(|waiting| waiting == id) else { return };
+        line.waiting.remove(at);
+        drop(lines);
+        let (turns, session) = (self.clone(), session.clone());
+        let running = Running { id: id.clone(), stop: CancellationToken::new() };
+        let span = tracing::info_span!("turn", id = id.short(), session = %session);
+        let ending = async move {
+            if let Err(error) = turns.run(&running).await {
+                tracing::error!(%error, "a turn that was not to run waits for the store");
+                turns.enqueue(&session, running.id);
+            }
+        };
+        self.tasks.spawn(ending.instrument(span));
     }
 
     /// A turn that was begun before this process: nobody reads it yet.
@@ -178,11 +242,12 @@ impl Turns {
         if watched.readers > 0 || watched.log.is_ended() {
             return;
         }
-        let (turns, id, came) = (self.clone(), id.clone(), watched.came);
+        let (turns, id, came, log) = (self.clone(), id.clone(), watched.came, watched.log.clone());
         drop(inner);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep(patience) => {}
+                () = log.ended() => return,
                 () = turns.draining.cancelled() => return,
             }
             let alone = |watched: &&Watched| watched.came == came;

@@ -10,6 +10,7 @@ mod metrics;
 mod openapi;
 mod responses;
 mod revoking;
+mod runs;
 mod secrets;
 mod sessions;
 mod sessions_gone;

@@ -23,4 +23,6 @@ pub mod room;
 pub mod scripted;
 #[cfg(feature = "testing")]
 pub mod served;
+#[cfg(feature = "testing")]
+pub mod stream;
 pub mod upstream;

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(seen.of_text("lo", &at(5)), 2);
         assert_eq!(seen.of_text("you", &at(10)), 0);
         assert!(seen.has(opens(4)) && seen.has(happens(5)) && !seen.has(opens(5)) && !seen.has(happens(6)));
-        let same = Seen::before(Some("0.5.0"), None);
+        let same = Seen::before(Some("0.5.0.0"), None);
         assert_eq!(same.of_text("Hello, you", &at(10)), 5);
         assert!(Seen::before(Some("end"), None).has(ends(1_000_000)));
         assert!(!Seen::before(Some("what"), None).has(0));

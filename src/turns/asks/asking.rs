@@ -11,7 +11,7 @@ use super::Asks;
 use crate::access::{Action, Grant, Where};
 use crate::agent::{Answered, Ask, Asked, Choice, TurnEvent};
 use crate::notice::Notice;
-use crate::reply::{code_block, code_span};
+use crate::reply::{code_block, code_span, one_line};
 use crate::rules::Rules;
 use crate::session::{AskId, hash, random_code};
 use crate::store::{
@@ -48,8 +48,10 @@ pub(super) struct Asking {
 enum Opened {
     /// It is in the store, and the room will be shown it.
     Waits(Box<AskRow>),
-    /// There is nothing to wait for.
-    Decided(Choice),
+    /// It was allowed before, for longer than once.
+    Granted(Choice),
+    /// It is not even asked, for this reason.
+    Denied(&'static str),
 }
 
 /// Why it is time to look what became of a question.
@@ -100,14 +102,19 @@ impl Asking {
         self.asks.waiting().insert(id.clone(), answered.clone());
         let choice = match self.open(&id, ask.clone()).await {
             Ok(Opened::Waits(row)) => {
-                let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
-                let expires = unix_now().saturating_add(within);
-                self.log(TurnEvent::Asked(Asked { id: id.clone(), ask, expires }));
+                self.log_asked(&id, ask);
                 let (choice, rule) = self.wait(&row, &answered, &mut reply).await;
                 self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
                 choice
             }
-            Ok(Opened::Decided(choice)) => choice,
+            Ok(Opened::Granted(choice)) => choice,
+            Ok(Opened::Denied(rule)) => {
+                // A room was told in its own words; a program reads it here.
+                self.log_asked(&id, ask);
+                let choice = Choice::Deny;
+                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                choice
+            }
             Err(error) => {
                 tracing::error!(%error, "a question could not be kept, so the answer is no");
                 Choice::Deny
@@ -116,6 +123,12 @@ impl Asking {
         // An agent that is gone does nothing anyway.
         let _ = reply.send(choice);
         self.asks.waiting().remove(&id);
+    }
+
+    fn log_asked(&self, id: &AskId, ask: Ask) {
+        let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
+        let expires = unix_now().saturating_add(within);
+        self.log(TurnEvent::Asked(Asked { id: id.clone(), ask, expires }));
     }
 
     /// Tells whoever reads the turn. A log that is full ends the turn, and with it the question.
@@ -129,7 +142,7 @@ impl Asking {
     async fn open(&self, id: &AskId, ask: Ask) -> Result<Opened> {
         let account = self.asks.delivery.account(&self.turn.account);
         if account.is_none() && self.turn.brought.is_none() {
-            return Ok(Opened::Decided(Choice::Deny));
+            return Ok(Opened::Denied("gone"));
         }
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
         let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
@@ -246,16 +259,25 @@ impl Opening<'_> {
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny("stopped");
         }
-        let title = code_span(&self.ask.title, TITLE);
-        // Every code is as long.
-        if self.text(&title, &"X".repeat(CODE)).is_none_or(|text| text.len() > self.max) {
+        let of_a_program = turn.brought.is_some();
+        let title = match of_a_program {
+            true => one_line(&self.ask.title, TITLE),
+            false => code_span(&self.ask.title, TITLE),
+        };
+        let shows = match of_a_program {
+            // It is given all of it, as data.
+            true => !self.ask.detail.trim().is_empty(),
+            // Every code is as long.
+            false => self.text(&title, &"X".repeat(CODE)).is_some_and(|text| text.len() <= self.max),
+        };
+        if !shows {
             let words = Text::AskUnshowable.with("title", title);
             self.tell(id.end_key(), &words)?;
             return self.deny("too long");
         }
         if let Some((grant, by)) = self.granted()? {
             tx.audit_ask(turn, &self.digest, &by, Some(grant), "granted")?;
-            return Ok(Opened::Decided(Choice::Allow(grant)));
+            return Ok(Opened::Granted(Choice::Allow(grant)));
         }
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
@@ -276,8 +298,8 @@ impl Opening<'_> {
         for _ in 0..CODES {
             row.code = random_code(CODE);
             if tx.add_ask(&row, unix_now().saturating_add(within))? {
-                let Some(text) = self.text(&row.title, &row.code) else { break };
-                if turn.brought.is_none() {
+                if !of_a_program {
+                    let Some(text) = self.text(&row.title, &row.code) else { break };
                     tx.add_outbox(&question(turn, row.id.send_key(), text))?;
                 }
                 return Ok(Opened::Waits(Box::new(row)));
@@ -291,9 +313,9 @@ impl Opening<'_> {
     }
 
     /// Says no at once.
-    fn deny(&self, rule: &str) -> Result<Opened> {
+    fn deny(&self, rule: &'static str) -> Result<Opened> {
         self.tx.audit_ask(self.turn, &self.digest, GATEWAY, None, rule)?;
-        Ok(Opened::Decided(Choice::Deny))
+        Ok(Opened::Denied(rule))
     }
 
     /// The whole message that asks; `None` if it would not show what a person must judge: there is nothing, or

@@ -1,10 +1,16 @@
 //! `POST /v1/chat/completions`.
 
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
+use talaria::agent::{AgentErrorKind, StepState, TurnEnd};
 
-use crate::support::served::{Served, json};
+use crate::support::gateway::Setup;
+use crate::support::served::{Served, json, settings};
+use crate::support::stream::{Stream, kinds, text_of};
 
-fn asks(text: &str, stream: bool) -> serde_json::Value {
+const CHAT: &str = "/v1/chat/completions";
+
+fn asks(text: &str, stream: bool) -> Value {
     json!({ "model": "m", "messages": [{ "role": "user", "content": text }], "stream": stream })
 }
 
@@ -12,36 +18,276 @@ fn asks(text: &str, stream: bool) -> serde_json::Value {
 async fn an_answer_comes_whole() {
     let served = Served::start().await;
     served.agent().says(["Hel", "lo"]).uses(3, 2);
-    let answer = served.post("/v1/chat/completions", &asks("hi", false)).await;
+    let answer = served.post(CHAT, &asks("hi", false)).await;
     assert_eq!(answer.status(), 200);
     assert!(answer.headers()["x-hermes-session-id"].to_str().unwrap().starts_with("api_"));
     let answer = json(answer).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "Hello");
-    assert_eq!(answer["usage"]["total_tokens"], 5);
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert_eq!((&answer["usage"]["total_tokens"], &answer["model"]), (&json!(5), &json!("m")));
 }
 
 #[tokio::test]
 async fn an_answer_comes_as_it_grows() {
     let served = Served::start().await;
-    let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
-    let mut answer = served.post("/v1/chat/completions", &asks("hi", true)).await;
+    let script = served.agent().then_hangs().says(["Hel"]).then_hangs().says(["lo"]).uses(3, 2);
+    let answer = served.post(CHAT, &asks("hi", true)).await;
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
-    let mut seen = String::new();
-    while !seen.contains("Hel") {
-        seen += std::str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
-    }
-    assert!(seen.contains("\"role\":\"assistant\""));
+    assert_eq!(answer.headers()["cache-control"], "no-cache");
+    assert_eq!(answer.headers()["x-accel-buffering"], "no");
+    assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
+    let mut stream = Stream::of(answer);
+    // Before the agent says anything.
+    let role = stream.next().await;
+    assert_eq!(role.id.as_deref(), Some("start"));
+    assert_eq!(role.json()["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
     script.goes_on();
-    let rest = answer.text().await.unwrap();
-    assert!(rest.contains("\"content\":\"lo\"") && rest.contains("\"finish_reason\":\"stop\""), "{rest}");
-    assert!(rest.ends_with("data: [DONE]\n\n"));
+    stream.until_text("Hel").await;
+    script.is_hanging().await;
+    script.goes_on();
+    let rest = stream.rest().await;
+    assert_eq!(text_of(&rest), "lo");
+    let (done, finish) = (&rest[rest.len() - 1], rest[rest.len() - 2].json());
+    assert_eq!((done.data.as_str(), done.id.as_deref()), ("[DONE]", None));
+    assert_eq!(finish["choices"][0]["finish_reason"], "stop");
+    assert_eq!(finish["usage"]["prompt_tokens"], 3);
+    assert_eq!(finish["hermes"]["text"], "Hello");
+    assert_eq!(finish.get("error"), None);
+}
+
+#[tokio::test]
+async fn steps_and_thoughts_come_beside_the_text() {
+    let served = Served::start().await;
+    let script = served.agent().thinks("hm").step("c1", "search", StepState::Running);
+    script.step("c1", "search", StepState::Done).says(["x"]).step("c2", "rm", StepState::Failed);
+    let events = Stream::of(served.post(CHAT, &asks("hi", true)).await).rest().await;
+    assert_eq!(events[1].json()["choices"][0]["delta"]["reasoning_content"], "hm");
+    let steps: Vec<_> = events.iter().filter(|event| event.kind() == "hermes.tool.progress").collect();
+    let told: Vec<_> = steps.iter().map(|step| step.json()).collect();
+    let told = told.iter().map(|step| (&step["tool"], &step["label"], &step["toolCallId"], &step["status"]));
+    insta::assert_snapshot!(told.map(|step| format!("{step:?}\n")).collect::<String>(), @r#"
+    (String("search"), String("search"), String("c1"), String("running"))
+    (String("search"), String("search"), String("c1"), String("completed"))
+    (String("rm"), String("rm"), String("c2"), String("failed"))
+    "#);
+    // So that a client that knows no such events does not stumble.
+    assert!(steps.iter().all(|step| step.json()["choices"] == json!([])));
+    assert!(events.iter().all(|event| event.id.is_some() || event.data == "[DONE]"));
+}
+
+#[tokio::test]
+async fn whoever_waits_in_line_is_answered_at_once_that_they_wait() {
+    let served = Served::start().await;
+    let first = served.agent().when("one").then_hangs();
+    let ask = |text: &str| {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
+        request.body(asks(text, true).to_string()).send()
+    };
+    let mut one = Stream::of(ask("one").await.unwrap());
+    first.is_hanging().await;
+    served.agent().when("two").says(["second"]);
+    let mut two = Stream::of(ask("two").await.unwrap());
+    assert_eq!(two.next().await.id.as_deref(), Some("start"));
+    assert_eq!(served.gateway.agent_itself().heard().len(), 1);
+    first.goes_on();
+    one.rest().await;
+    assert_eq!(text_of(&two.rest().await), "second");
+    let heard = served.gateway.agent_itself().heard();
+    assert_eq!(heard.iter().map(|heard| heard.prompt.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_ninth_that_would_wait_is_sent_away() {
+    let served = Served::start().await;
+    let first = served.agent().when("0").then_hangs();
+    let ask = |text: String| {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
+        request.body(asks(&text, true).to_string()).send()
+    };
+    let mut streams = Vec::new();
+    for n in 0..9 {
+        let answer = ask(n.to_string()).await.unwrap();
+        assert_eq!(answer.status(), 200, "{n}");
+        streams.push(Stream::of(answer));
+    }
+    let refused = ask("9".to_owned()).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+    assert_eq!(json(refused).await["error"]["code"], "rate_limit_exceeded");
+    first.is_hanging().await;
+    first.goes_on();
+    for stream in &mut streams {
+        stream.rest().await;
+    }
+    let heard = served.gateway.agent_itself().heard();
+    let prompts: Vec<_> = heard.iter().map(|heard| heard.prompt.clone()).collect();
+    assert_eq!(prompts, (0..9).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_says_so_and_keeps_its_text() {
+    let served = Served::start().await;
+    let fails = |text: &[&str]| {
+        let script = served.agent().says(text.iter().copied());
+        script.then_fails(AgentErrorKind::CutShort, "the model broke");
+    };
+    fails(&["Half"]);
+    let events = Stream::of(served.post(CHAT, &asks("hi", true)).await).rest().await;
+    let finish = events[events.len() - 2].json();
+    assert_eq!(kinds(&events).last().unwrap(), "done");
+    assert_eq!(finish["choices"][0]["finish_reason"], "error");
+    assert_eq!(finish["error"]["code"], "cut_short");
+    assert_eq!(finish["hermes"]["status"], "failed");
+    assert_eq!(finish["hermes"]["text"], "Half");
+
+    // All at once: what there is of it, which cannot be had again.
+    fails(&["Half"]);
+    let answer = served.post(CHAT, &asks("hi", false)).await;
+    assert_eq!(answer.status(), 200);
+    let answer = json(answer).await;
+    assert_eq!(answer["choices"][0]["message"]["content"], "Half");
+    assert_eq!(answer["choices"][0]["finish_reason"], "error");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("the model broke"));
+
+    // Nothing to show for it. Clients must not try that again by themselves: it may have run.
+    fails(&[]);
+    let answer = served.post(CHAT, &asks("hi", false)).await;
+    assert_eq!(answer.status(), 502);
+    assert_eq!(answer.headers()["x-should-retry"], "false");
+    assert!(answer.headers().contains_key("x-hermes-run-id"));
+    assert_eq!(json(answer).await["error"]["type"], "server_error");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_by_its_length_says_so() {
+    let served = Served::start().await;
+    served.agent().says(["Long"]).then_ends(TurnEnd::Limit);
+    let answer = json(served.post(CHAT, &asks("hi", false)).await).await;
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn nothing_comes_twice_when_the_model_breaks_and_is_resumed() {
+    let served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
+    let script = served.agent().thinks("hm").step("c1", "search", StepState::Running);
+    script.says(["Hel"]).then_fails(AgentErrorKind::Unknown { after: None }, "the line broke");
+    let script = served.agent().thinks("hm").step("c1", "search", StepState::Running);
+    script.says(["He", "llo"]).step("c1", "search", StepState::Done);
+    let events = Stream::of(served.post(CHAT, &asks("hi", true)).await).rest().await;
+    assert_eq!(text_of(&events), "Hello");
+    let thoughts = events.iter().filter(|event| event.data.contains("reasoning_content")).count();
+    let steps = events.iter().filter(|event| event.kind() == "hermes.tool.progress").count();
+    assert_eq!((thoughts, steps), (1, 2));
+}
+
+#[tokio::test]
+async fn what_is_for_models_is_taken_and_ignored() {
+    let served = Served::start().await;
+    let mut body = asks("hi", false);
+    for (name, value) in [
+        ("n", json!(3)),
+        ("tools", json!([{ "type": "function", "function": { "name": "f" } }])),
+        ("tool_choice", json!("auto")),
+        ("stream_options", json!({ "include_usage": true })),
+        ("temperature", json!(0.1)),
+        ("max_tokens", json!(5)),
+        ("response_format", json!({ "type": "json_object" })),
+        ("user", json!("u")),
+        ("stop", json!(["x"])),
+        ("unheard_of", json!({ "a": [1] })),
+    ] {
+        body[name] = value;
+    }
+    let answer = json(served.post(CHAT, &body).await).await;
+    assert_eq!(answer["choices"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["choices"][0]["message"]["content"], "ok");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let served = Served::start().await;
+    let user = json!({ "role": "user", "content": "x" });
+    for (body, param) in [
+        (json!({ "messages": "hi" }), json!("messages")),
+        (json!({ "messages": [user], "stream": "yes" }), json!("stream")),
+        (json!({ "messages": [user], "model": 7 }), json!("model")),
+        (json!({ "messages": [] }), json!("messages")),
+        (json!({ "messages": [{ "role": "user", "content": " " }] }), json!("messages")),
+        (json!({ "messages": [user, { "role": "assistant", "content": "x" }] }), json!("messages")),
+        (json!({ "messages": [{ "role": 1, "content": "x" }] }), json!("messages[0].role")),
+        (json!({ "messages": [user, { "role": "boss", "content": "x" }] }), json!("messages[1].role")),
+        (json!({ "messages": [{ "role": "user", "content": 7 }] }), json!("messages[0].content")),
+        (
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "file", "file": {} }] }] }),
+            json!("messages[0].content"),
+        ),
+        (
+            json!({ "messages": [{ "role": "user", "content": [
+                { "type": "image_url", "image_url": { "url": "file:///etc/passwd" } }] }] }),
+            json!("messages[0].content"),
+        ),
+        (json!({}), Value::Null),
+        (json!([]), Value::Null),
+    ] {
+        let answer = served.post(CHAT, &body).await;
+        assert_eq!(answer.status(), 400, "{body}");
+        let error = json(answer).await["error"].clone();
+        assert_eq!(error["param"], param, "{body}");
+        assert_eq!(error["type"], "invalid_request_error", "{body}");
+    }
+    assert!(served.gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_is_not_known_begins_with_the_body_and_then_remembers_itself() {
+    let served = Served::start().await;
+    let ask = |messages: Value| {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "mine");
+        request.body(json!({ "messages": messages }).to_string()).send()
+    };
+    let said = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let tool = json!({ "role": "tool", "tool_call_id": "c", "content": "forged" });
+    let first = json!([
+        said("system", "Be kind."),
+        said("user", "a"),
+        said("assistant", "b"),
+        tool,
+        said("user", "c"),
+    ]);
+    let answer = ask(first).await.unwrap();
+    assert_eq!(answer.headers()["x-hermes-session-id"], "mine");
+    answer.text().await.unwrap();
+    // What the body says of the past no longer counts; its system message does, for this turn.
+    ask(json!([said("system", "Be brief."), said("user", "forged"), said("user", "d")])).await.unwrap();
+    let heard = served.gateway.agent_itself().heard();
+    let history = |n: usize| {
+        let said = heard[n].history.iter().map(|message| message.content.as_str());
+        (heard[n].context.as_str(), said.collect::<Vec<_>>().join(" "), heard[n].prompt.as_str())
+    };
+    assert_eq!(history(0), ("Be kind.", "a b".to_owned(), "c"));
+    assert_eq!(history(1), ("Be brief.", "a b c ok".to_owned(), "d"));
+    assert_eq!(heard[0].session, "mine");
+}
+
+#[tokio::test]
+async fn without_a_session_every_request_is_its_own() {
+    let served = Served::start().await;
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let answer = served.post(CHAT, &asks("the same words", false)).await;
+        names.push(answer.headers()["x-hermes-session-id"].clone());
+    }
+    assert_ne!(names[0], names[1]);
+    let heard = served.gateway.agent_itself().heard();
+    assert!(heard.iter().all(|heard| heard.history.is_empty()));
+    assert_ne!(heard[0].session, heard[1].session);
 }
 
 #[tokio::test]
 async fn whoever_has_no_key_is_turned_away() {
     let served = Served::start().await;
-    let answer = served.bare(reqwest::Method::GET, "/v1/models").send().await.unwrap();
+    let answer = served.bare(Method::GET, "/v1/models").send().await.unwrap();
     assert_eq!(answer.status(), 401);
     assert_eq!(json(answer).await["error"]["code"], "invalid_api_key");
-    assert_eq!(served.bare(reqwest::Method::GET, "/health").send().await.unwrap().status(), 200);
+    assert_eq!(served.bare(Method::GET, "/health").send().await.unwrap().status(), 200);
 }

@@ -318,6 +318,11 @@ impl TestGateway {
         gateway.serving().unwrap().server().turns.idle().await;
     }
 
+    /// The agent server, if it serves: for a look at what it holds, and for scenes on a paused clock.
+    pub fn server(&self) -> Arc<talaria::server::Server> {
+        self.running.as_ref().unwrap().gateway.serving().unwrap().server().clone()
+    }
+
     /// Waits until every platform has ended by itself.
     pub async fn finished(&mut self) -> Ended {
         self.running.as_mut().unwrap().gateway.finished().await.unwrap()

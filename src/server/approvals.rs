@@ -1,0 +1,116 @@
+//! What agents ask in the runs of programs: how it is told on every stream, and how it is answered.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::body::Body;
+use super::runs::{RunPath, own_run};
+use super::{Caller, Problem, Server};
+use crate::access::Grant;
+use crate::agent::{Answered, Asked, Choice};
+use crate::session::{AskId, TurnId};
+use crate::turns::{Answer, choice};
+
+/// The type of the event by which a question is told.
+pub const REQUEST: &str = "approval.request";
+
+/// The type of the event that tells how it came out.
+pub const RESPONDED: &str = "approval.responded";
+
+/// What may be answered.
+pub const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
+
+/// How a question is told. `command` and `description` are what other servers call the same.
+pub fn requested(run: &TurnId, asked: &Asked) -> Value {
+    let Asked { id, ask, expires } = asked;
+    json!({
+        "run_id": run.0, "approval_id": id.0,
+        "title": ask.title, "description": ask.title, "command": ask.detail, "detail": ask.detail, "cwd": ask.cwd,
+        "choices": CHOICES, "expires_at": expires,
+    })
+}
+
+/// How it is told what became of a question.
+pub fn responded(run: &TurnId, answered: &Answered) -> Value {
+    json!({
+        "run_id": run.0, "approval_id": answered.id.0,
+        "choice": word(answered.choice), "reason": answered.rule, "resolved": 1,
+    })
+}
+
+fn word(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Deny => "deny",
+        Choice::Allow(Grant::Once) => "once",
+        Choice::Allow(Grant::Session) => "session",
+        Choice::Allow(Grant::Always) => "always",
+    }
+}
+
+/// An answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ApprovalRequest {
+    /// `once`, `session`, `always` or `deny`.
+    pub choice: String,
+    /// Which question is meant; the only one if it is not said.
+    #[serde(default)]
+    pub approval_id: Option<String>,
+}
+
+/// What was decided.
+#[derive(Serialize, JsonSchema)]
+pub struct Responded {
+    object: &'static str,
+    run_id: String,
+    approval_id: String,
+    choice: &'static str,
+    /// How many questions it answers.
+    resolved: u32,
+}
+
+/// `POST /v1/runs/{run_id}/approval`
+pub async fn respond(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: RunPath,
+    Body { value: ApprovalRequest { choice: said, approval_id }, .. }: Body<ApprovalRequest>,
+) -> Result<Json<Responded>, Problem> {
+    let turn = own_run(&server, &caller, path).await?;
+    let said = said.trim().to_ascii_lowercase();
+    let said = match said.as_str() {
+        "approve" | "approved" | "allow" => "once",
+        said => said,
+    };
+    let Some(choice) = choice(said) else {
+        let message = "The choice is one of once, session, always and deny; nothing was decided";
+        let wrong = Problem::wrong("choice", message);
+        return Err(Problem { code: "invalid_approval_choice", ..wrong });
+    };
+    if turn.brought.is_none() {
+        let message = "A room asks its own people: answer it there";
+        return Err(Problem::new(StatusCode::CONFLICT, "approval_in_room", message));
+    }
+    match server.turns.answer(&turn.id, approval_id.map(AskId), choice, caller.actor()).await? {
+        Answer::Taken(ask) => Ok(Json(Responded {
+            object: "hermes.run.approval_response",
+            run_id: turn.id.0,
+            approval_id: ask.0,
+            choice: word(choice),
+            resolved: 1,
+        })),
+        Answer::Nothing => {
+            let message = "Nothing waits for this answer: it was answered, came too late, or was never asked";
+            Err(Problem::new(StatusCode::CONFLICT, "approval_not_pending", message))
+        }
+        Answer::Unclear => {
+            let message = "More than one thing is asked: say which by its approval_id; nothing was decided";
+            Err(Problem::new(StatusCode::CONFLICT, "approval_unclear", message))
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `GET /v1/runs/{run_id}/events`: any run of the caller as it happens, or as it was.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use super::ended::Ended;
+use super::follow::{END, Follow, Shape};
+use super::frames::Frames;
+use super::heads::Heads;
+use super::runs::{RunPath, own_run};
+use super::{Caller, Problem, Server, approvals};
+use crate::agent::{StepState, TurnEvent};
+use crate::session::TurnId;
+use crate::turns::log::Position;
+
+/// From where a run is to be read.
+#[derive(Default, JsonSchema)]
+#[schemars(default)]
+pub struct Wanted {
+    /// The id of the last event that was seen; `Last-Event-ID` says the same.
+    after: Option<String>,
+}
+
+impl Wanted {
+    /// Ids have no characters that an address would have to hide.
+    fn read(query: &str) -> Self {
+        let after = query.split('&').find_map(|pair| pair.strip_prefix("after="));
+        Self { after: after.map(str::to_owned) }
+    }
+}
+
+/// Reads a run from its beginning, or from behind the event that was seen last.
+pub async fn read(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: RunPath,
+    heads: Heads,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let turn = own_run(&server, &caller, path).await?;
+    let query = query.unwrap_or_default();
+    let Wanted { after } = Wanted::read(&query);
+    // What a client says by itself on coming back is newer than the address it was given.
+    let after = heads.last_event.clone().or(after);
+    let session = caller.name_of(&turn.session);
+    let follow = Follow::open(&server, &caller, &turn.id, after.as_deref());
+    let events = Events { run: turn.id.clone(), session: session.clone() };
+    let mut response = follow.stream(events);
+    heads.echo(response.headers_mut(), &session, &turn.id.0);
+    Ok(response)
+}
+
+/// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and
+/// those in browsers would not be given events that have a type of their own.
+struct Events {
+    run: TurnId,
+    session: String,
+}
+
+impl Events {
+    fn tell(&self, name: &str, id: &str, mut data: Value, out: &mut Frames) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        data["event"] = json!(name);
+        data["run_id"] = json!(self.run.0);
+        data["timestamp"] = json!(now);
+        out.event(None, Some(id), &data);
+    }
+}
+
+impl Shape for Events {
+    fn begin(&mut self, _out: &mut Frames) {}
+
+    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+        let id = at.to_string();
+        match event {
+            TurnEvent::Text(text) => self.tell("message.delta", &id, json!({ "delta": text }), out),
+            TurnEvent::Thought(text) => self.tell("reasoning.available", &id, json!({ "text": text }), out),
+            TurnEvent::Step(step) => {
+                let tool = json!({ "tool": step.title, "tool_call_id": step.id });
+                let ended =
+                    |error: bool| json!({ "error": error, "tool": step.title, "tool_call_id": step.id });
+                match step.state {
+                    StepState::Running => self.tell("tool.started", &id, tool, out),
+                    StepState::Done => self.tell("tool.completed", &id, ended(false), out),
+                    StepState::Failed => self.tell("tool.completed", &id, ended(true), out),
+                }
+            }
+            TurnEvent::Asked(asked) => {
+                self.tell(approvals::REQUEST, &id, approvals::requested(&self.run, &asked), out);
+            }
+            TurnEvent::Answered(answered) => {
+                self.tell(approvals::RESPONDED, &id, approvals::responded(&self.run, &answered), out);
+            }
+            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+        }
+    }
+
+    fn end(&mut self, end: &Ended, out: &mut Frames) {
+        let mut data =
+            json!({ "session_id": self.session, "output": end.text, "usage": end.usage_of_a_run() });
+        if let Some(failure) = &end.failure {
+            data["error"] = json!(failure);
+            data["code"] = json!(end.code());
+        }
+        let name = match end.status() {
+            "completed" => "run.completed",
+            "cancelled" => "run.cancelled",
+            _ => "run.failed",
+        };
+        self.tell(name, END, data, out);
+    }
+
+    fn close(&mut self, out: &mut Frames) {
+        out.comment("stream closed");
+    }
+}

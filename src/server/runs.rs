@@ -1,0 +1,252 @@
+//! Runs: turns that are started to be looked after later, and every other turn of the caller by its id.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::begin::{Asking, Begun, Which, begin, fingerprint};
+use super::body::Body;
+use super::content::{ChatMessage, read_input};
+use super::ended::{Ended, RunTokens};
+use super::heads::{Heads, check_name};
+use super::{Caller, Problem, Server, approvals};
+use crate::session::{AskId, TurnId};
+use crate::store::{self, AskRecord, RunRecord, TurnRow};
+
+/// What all answers here are about.
+const RUN: &str = "hermes.run";
+
+/// What may be asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RunRequest {
+    /// What is asked: text, a list of parts, or a list of messages of which the last is asked.
+    #[serde(default)]
+    pub input: Value,
+    /// For the system message of this run alone.
+    #[serde(default)]
+    pub instructions: Option<String>,
+    /// The session that is talked in; a fresh one if it is not said.
+    #[serde(default)]
+    pub session_id: Option<String>,
+    /// What was said before, if the session is not known here.
+    #[serde(default)]
+    pub conversation_history: Option<Vec<ChatMessage>>,
+    /// Echoed; there is one agent.
+    #[serde(default)]
+    pub model: Option<String>,
+}
+
+/// The run that a path names. What is no text names none.
+pub struct RunPath(Result<Path<String>, PathRejection>);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(Path::from_request_parts(parts, state).await))
+    }
+}
+
+/// The run of a path, if it is there and the caller's to see.
+pub async fn own_run(server: &Server, caller: &Caller, path: RunPath) -> Result<TurnRow, Problem> {
+    let Ok(Path(id)) = path.0 else { return Err(Problem::no_run()) };
+    let found = server.store.read(move |tx| tx.turn(&TurnId(id))).await?;
+    found.filter(|turn| caller.owns(turn)).ok_or_else(Problem::no_run)
+}
+
+/// A run that was started, or when the same was asked before.
+#[derive(Serialize, JsonSchema)]
+pub struct Started {
+    object: &'static str,
+    run_id: String,
+    status: &'static str,
+    session_id: String,
+    model: String,
+}
+
+/// A run that was asked to end.
+#[derive(Serialize, JsonSchema)]
+pub struct Stopping {
+    object: &'static str,
+    run_id: String,
+    status: &'static str,
+}
+
+/// How a run is.
+#[derive(Serialize, JsonSchema)]
+pub struct Run {
+    object: &'static str,
+    run_id: String,
+    /// `queued`, `running`, `waiting_for_approval`, `stopping`, `completed`, `failed` or `cancelled`.
+    status: &'static str,
+    session_id: String,
+    model: String,
+    created_at: i64,
+    updated_at: i64,
+    /// What waits for an answer, as the events tell it.
+    pending_approvals: Vec<Value>,
+    /// Everything that was asked, and what became of it.
+    approvals: Vec<Approval>,
+    /// The whole text, at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<RunTokens>,
+    /// Why it failed, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// Why it failed, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+}
+
+/// A question as it stays on record.
+#[derive(Serialize, JsonSchema)]
+struct Approval {
+    approval_id: String,
+    title: String,
+    /// `pending`, `approved` or `denied`.
+    status: &'static str,
+    choice: Option<String>,
+    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`.
+    reason: Option<String>,
+    asked_at: i64,
+    expires_at: i64,
+    answered_at: Option<i64>,
+}
+
+/// `POST /v1/runs`
+pub async fn start(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    heads: Heads,
+    Body { bytes, value }: Body<RunRequest>,
+) -> Result<Response, Problem> {
+    let RunRequest { input, instructions, session_id, conversation_history, model } = value;
+    let mut spoken = read_input(&input, conversation_history.as_deref())?;
+    let instructions = instructions.filter(|instructions| !instructions.trim().is_empty());
+    let system: Vec<_> = instructions.into_iter().chain(spoken.system).collect();
+    spoken.system = (!system.is_empty()).then(|| system.join("\n\n"));
+    if let Some(name) = &session_id {
+        check_name(name).map_err(|message| Problem::wrong("session_id", message))?;
+    }
+    let asking = Asking {
+        session: session_id.or_else(|| heads.session.clone()).map_or(Which::Fresh, Which::Named),
+        spoken,
+        heads: heads.clone(),
+        unattended: true,
+        digest: fingerprint("/v1/runs", &bytes),
+    };
+    let Begun { follow, session } = begin(&server, &caller, asking).await?;
+    let run = follow.run.clone();
+    let (status, _) = status(&server, &run).await?;
+    let answer = Started {
+        object: RUN,
+        run_id: run.0.clone(),
+        status,
+        session_id: session.clone(),
+        model: model.unwrap_or_else(|| server.settings.model.clone()),
+    };
+    let mut response = (StatusCode::ACCEPTED, Json(answer)).into_response();
+    heads.echo(response.headers_mut(), &session, &run.0);
+    Ok(response)
+}
+
+/// `GET /v1/runs/{run_id}`
+pub async fn show(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: RunPath,
+) -> Result<Json<Run>, Problem> {
+    let turn = own_run(&server, &caller, path).await?;
+    let (status, ended) = status(&server, &turn.id).await?;
+    let id = turn.id.clone();
+    let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(Problem::no_run)?;
+    let RunRecord { created, ended: over, asks } = record;
+    let failure = ended.as_ref().and_then(|ended| ended.failure.clone());
+    Ok(Json(Run {
+        object: RUN,
+        status,
+        session_id: caller.name_of(&turn.session),
+        model: server.settings.model.clone(),
+        created_at: created,
+        updated_at: over.unwrap_or(created),
+        pending_approvals: pending(&server, &turn.id, &asks),
+        approvals: asks.into_iter().map(told).collect(),
+        usage: ended.as_ref().map(Ended::usage_of_a_run),
+        code: ended.as_ref().filter(|_| failure.is_some()).map(Ended::code),
+        output: ended.map(|ended| ended.text),
+        error: failure,
+        run_id: turn.id.0,
+    }))
+}
+
+/// `POST /v1/runs/{run_id}/stop`. One that is over stays as it is, and that is said.
+pub async fn stop(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    path: RunPath,
+) -> Result<Json<Stopping>, Problem> {
+    let turn = own_run(&server, &caller, path).await?;
+    if Ended::read(&server, &turn.id).await?.is_none() {
+        server.turns.stop(&turn.session, &turn.id).await?;
+    }
+    let (status, _) = status(&server, &turn.id).await?;
+    Ok(Json(Stopping { object: RUN, run_id: turn.id.0, status }))
+}
+
+/// How a run is, in one word, and its end if it has come.
+async fn status(server: &Server, run: &TurnId) -> Result<(&'static str, Option<Ended>), Problem> {
+    if let Some(ended) = Ended::read(server, run).await? {
+        return Ok((ended.status(), Some(ended)));
+    }
+    let id = run.clone();
+    let read = server.store.read(move |tx| Ok((tx.turn(&id)?, tx.run_record(&id)?)));
+    let (Some(turn), Some(record)) = read.await? else { return Err(Problem::no_run()) };
+    let status = match turn.state {
+        _ if turn.stop => "stopping",
+        _ if record.asks.iter().any(AskRecord::is_open) => "waiting_for_approval",
+        store::State::Queued => "queued",
+        store::State::Dispatched | store::State::Streaming => "running",
+        // Its end came between two looks; the next one tells how.
+        store::State::Finalizing
+        | store::State::Done
+        | store::State::Failed
+        | store::State::Interrupted
+        | store::State::Cancelled => "running",
+    };
+    Ok((status, None))
+}
+
+/// What waits for an answer, in full: only the process that asks has all of it.
+fn pending(server: &Server, run: &TurnId, asks: &[AskRecord]) -> Vec<Value> {
+    let Some(log) = server.turns.log_of(run) else { return Vec::new() };
+    let open = |id: &AskId| asks.iter().any(|ask| ask.id == *id && ask.is_open());
+    log.asked().iter().filter(|one| open(&one.id)).map(|one| approvals::requested(run, one)).collect()
+}
+
+fn told(ask: AskRecord) -> Approval {
+    let (status, choice) = match (ask.is_open(), ask.is_allowed()) {
+        (true, _) => ("pending", None),
+        (false, true) => ("approved", ask.scope),
+        (false, false) => ("denied", Some("deny".to_owned())),
+    };
+    Approval {
+        approval_id: ask.id.0,
+        title: ask.title,
+        status,
+        choice,
+        reason: ask.rule,
+        asked_at: ask.asked,
+        expires_at: ask.expires,
+        answered_at: ask.ended,
+    }
+}
