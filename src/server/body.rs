@@ -8,6 +8,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 
 use super::Problem;
 use crate::reply::one_line;
@@ -20,6 +21,15 @@ const WHOLE: Duration = Duration::from_secs(120);
 
 /// How long nothing may come of it.
 const PIECE: Duration = Duration::from_secs(30);
+
+/// Bytes of all requests together while they come in: however many send however slowly, it stays at this.
+const ALL: usize = 256 * 1024 * 1024;
+
+/// Bytes for which room is made at once.
+const UNIT: usize = 64 * 1024;
+
+/// Room for what comes in.
+static READING: Semaphore = Semaphore::const_new(ALL / UNIT);
 
 /// How deep its JSON may be nested.
 const DEPTH: usize = 64;
@@ -40,7 +50,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let collected = tokio::time::timeout(WHOLE, collect(&parts.headers, body.into_data_stream())).await;
+        let collecting = collect(&parts.headers, body.into_data_stream(), &READING);
+        let collected = tokio::time::timeout(WHOLE, collecting).await;
         let bytes = collected.map_err(|_| too_slow())??;
         check_kind(&parts.headers, &bytes)?;
         let value = read(&bytes)?;
@@ -57,12 +68,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 async fn collect(
     headers: &HeaderMap,
     mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+    room: &Semaphore,
 ) -> Result<Bytes, Problem> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > LARGEST as u64) {
         return Err(too_large());
     }
-    let mut all = Vec::new();
+    let (mut all, mut held) = (Vec::new(), Vec::new());
     loop {
         let next = tokio::time::timeout(PIECE, body.next()).await.map_err(|_| too_slow())?;
         let Some(piece) = next else { return Ok(all.into()) };
@@ -74,6 +86,11 @@ async fn collect(
             return Err(too_large());
         }
         all.extend_from_slice(&piece);
+        while held.len() * UNIT < all.len() {
+            held.push(room.try_acquire().map_err(|_| {
+                Problem::busy("Too much is sent at once; send it again in a moment", Duration::from_secs(2))
+            })?);
+        }
     }
 }
 
@@ -194,8 +211,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_is_given_up() {
         let headers = HeaderMap::new();
-        assert_eq!(collect(&headers, slow(3, 29)).await.unwrap().len(), 6);
-        assert_eq!(collect(&headers, slow(1, 31)).await.unwrap_err().status, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(collect(&headers, slow(3, 29), &READING).await.unwrap().len(), 6);
+        assert_eq!(
+            collect(&headers, slow(1, 31), &READING).await.unwrap_err().status,
+            StatusCode::REQUEST_TIMEOUT
+        );
         let request = Request::new(axum::body::Body::from_stream(slow(10, 20)));
         let whole = Body::<serde_json::Value>::from_request(request, &()).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("request_timeout"));
@@ -206,10 +226,27 @@ mod tests {
         let (headers, piece) = (HeaderMap::new(), Bytes::from(vec![b' '; 1_000_000]));
         let pieces =
             |count| futures_util::stream::iter((0..count).map(|_| Ok(piece.clone())).collect::<Vec<_>>());
-        assert_eq!(collect(&headers, pieces(10)).await.unwrap().len(), LARGEST);
-        assert_eq!(collect(&headers, pieces(11)).await.unwrap_err().code, "body_too_large");
+        assert_eq!(collect(&headers, pieces(10), &READING).await.unwrap().len(), LARGEST);
+        assert_eq!(collect(&headers, pieces(11), &READING).await.unwrap_err().code, "body_too_large");
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "10000001".parse().unwrap())]);
-        assert_eq!(collect(&announced, slow(1, 1_000_000)).await.unwrap_err().code, "body_too_large");
+        assert_eq!(
+            collect(&announced, slow(1, 1_000_000), &READING).await.unwrap_err().code,
+            "body_too_large"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_all_send_together_is_bounded() {
+        let (headers, room) = (HeaderMap::new(), Semaphore::new(2));
+        let pieces = |count| {
+            futures_util::stream::iter(
+                (0..count).map(|_| Ok(Bytes::from_static(&[b' '; UNIT]))).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(collect(&headers, pieces(2), &room).await.unwrap().len(), 2 * UNIT);
+        let refused = collect(&headers, pieces(3), &room).await.unwrap_err();
+        assert_eq!((refused.status, refused.retry_after.is_some()), (StatusCode::TOO_MANY_REQUESTS, true));
+        assert_eq!(room.available_permits(), 2, "what is read, or refused, makes room");
     }
 
     #[test]

@@ -19,14 +19,9 @@ pub enum Host {
     Name(String),
 }
 
-/// Pages that may ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// Any: whoever runs the server wants it so.
-    Any,
-    /// These.
-    Listed(Vec<String>),
-}
+/// Pages that may ask, by their origins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pages(Vec<String>);
 
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -69,26 +64,17 @@ impl Host {
 impl Pages {
     /// Those that were listed.
     pub fn new(listed: &[String]) -> Self {
-        match listed.iter().any(|origin| origin.trim() == "*") {
-            true => Self::Any,
-            false => Self::Listed(listed.iter().map(|origin| normal(origin)).collect()),
-        }
+        Self(listed.iter().map(|origin| normal(origin)).collect())
     }
 
     /// Whether this one is among them.
     pub fn contain(&self, origin: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Listed(listed) => listed.contains(&normal(origin)),
-        }
+        self.0.contains(&normal(origin))
     }
 
     /// Whether there are none.
     pub fn are_none(&self) -> bool {
-        match self {
-            Self::Any => false,
-            Self::Listed(listed) => listed.is_empty(),
-        }
+        self.0.is_empty()
     }
 }
 
@@ -255,7 +241,7 @@ mod tests {
         ] {
             assert!(!pages.contain(origin), "{origin}");
         }
-        assert!(Pages::new(&["*".to_owned()]).contain("https://anything.example"));
+        assert!(!Pages::new(&["*".to_owned()]).contain("https://anything.example"));
         assert!(Pages::new(&[]).are_none() && !Pages::new(&[]).contain("null"));
     }
 }

@@ -179,3 +179,28 @@ async fn a_server_without_a_key_takes_everybody_for_the_owner_but_apps() {
         refused["error"]["message"].as_str().unwrap().starts_with("X-Hermes-Session-Key requires API key")
     );
 }
+
+/// No statistics: what is compared are digests of 32 bytes, in constant time and nowhere else.
+#[test]
+fn keys_are_compared_in_one_way_only() {
+    let source = |path: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split("#[cfg(test)]").next().unwrap().to_owned()
+    };
+    for (path, compared) in [
+        ("src/server/caller.rs", 1),
+        ("src/server/apps.rs", 1),
+        ("src/token.rs", 0),
+        ("src/store/tokens.rs", 0),
+    ] {
+        let source = source(path);
+        assert_eq!(source.matches(".ct_eq(").count(), compared, "{path}");
+        for line in source.lines().filter(|line| line.contains("==") || line.contains("!=")) {
+            let secret = ["digest", "given", "expected", "secret", "bearer", " key"]
+                .iter()
+                .find(|word| line.contains(**word));
+            assert_eq!(secret, None, "{path} compares what is secret: {line}");
+        }
+    }
+}

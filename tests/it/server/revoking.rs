@@ -1,4 +1,4 @@
-//! A token that is revoked is worth nothing from that moment on, whatever was going on with it.
+//! What an app may have at once; and that a revoked token is worth nothing, whatever was going on with it.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -102,4 +102,31 @@ async fn an_app_has_only_so_many_requests_open() {
         assert!(reader.text().await.unwrap().ends_with("data: [DONE]\n\n"));
     }
     assert_eq!(reads(&token).send().await.unwrap().status(), 200, "whoever has read makes room");
+}
+
+#[tokio::test]
+async fn an_app_has_only_so_many_turns_at_once_and_all_together_too() {
+    let settings = talaria::server::Settings { runs: (2, 1), ..crate::support::served::settings() };
+    let served = Served::with(Default::default(), settings).await;
+    let (one, two) = (served.app("forge").await, served.app("phone").await);
+    let first = served.agent().when("first").says(["Hel"]).then_hangs();
+    let second = served.agent().when("second").says(["Hel"]).then_hangs();
+    let running = tokio::spawn(asks(&served, &one, "a", "first", false).send());
+    first.is_hanging().await;
+    let refused = async |token: &str| {
+        let refused = asks(&served, token, "b", "more", false).send().await.unwrap();
+        assert_eq!(refused.status(), 429);
+        assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+        assert_eq!(json(refused).await["error"]["type"], "rate_limit_error");
+    };
+    refused(&one).await;
+    let beside = tokio::spawn(asks(&served, &two, "a", "second", false).send());
+    second.is_hanging().await;
+    // The owner has no bound of his own, but there is one for all.
+    refused(crate::support::served::KEY).await;
+    first.goes_on();
+    assert_eq!(running.await.unwrap().unwrap().status(), 200);
+    assert_eq!(asks(&served, &one, "b", "more", false).send().await.unwrap().status(), 200);
+    second.goes_on();
+    assert_eq!(beside.await.unwrap().unwrap().status(), 200);
 }
