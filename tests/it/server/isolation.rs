@@ -225,6 +225,26 @@ async fn what_is_somebody_elses_is_like_what_is_not_there() {
 }
 
 #[tokio::test]
+async fn no_list_names_what_is_somebody_elses() {
+    let scene = Scene::start().await;
+    scene.thing(About::Session, 900).await;
+    scene.thing(About::Response, 901).await;
+    for route in &routes() {
+        let (question, about) = question(route);
+        if about != About::Oneself || question.method != Method::GET {
+            continue;
+        }
+        for (key, sees) in
+            [(scene.own.as_str(), question.name == "sessions"), (&scene.other, false), (KEY, false)]
+        {
+            let seen = scene.asks(Some(key), &question, "").await;
+            assert_eq!(seen.status, 200, "{}", question.name);
+            assert_eq!(seen.body.contains("thing-900"), sees, "{}: {}", question.name, seen.body);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_concerns_everybody_is_the_owners_alone() {
     let scene = Scene::start().await;
     for route in &routes() {
