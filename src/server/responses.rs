@@ -67,7 +67,7 @@ pub async fn create(
     let created = server.store.read(move |tx| tx.asked_at(&asked)).await?.unwrap_or_else(unix_now);
     let answer = Answer { id: id_of(&run), created, store, echo };
     let mut response = match (stream, background) {
-        (true, _) => follow.stream(Events::new(answer, seen)),
+        (true, _) => follow.stream(Events::new(answer, &run, seen)),
         (false, true) => Json(answer.so_far(&server, &run).await?).into_response(),
         (false, false) => Json(answer.ended(&follow.until_the_end().await?)).into_response(),
     };
@@ -94,7 +94,7 @@ pub async fn retrieve(
     }
     let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let seen = Seen::before(last_event, wanted.starting_after);
-    Ok(Follow::open(&server, &caller, &run, None).stream(Events::new(answer, seen)))
+    Ok(Follow::open(&server, &caller, &run, None).stream(Events::new(answer, &run, seen)))
 }
 
 /// `DELETE /v1/responses/{response_id}`

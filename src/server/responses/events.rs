@@ -4,16 +4,21 @@
 //! of its own. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
 //! and steps are told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
 //!
-//! Clients refuse what they have no name for, so there is nothing here that the protocol does not have.
+//! What a person is asked is an item too, and how it came out is its end; the events are called `approval.request` and
+//! `approval.responded`, and tell all that these tell elsewhere.
+//!
+//! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
 
 use serde_json::{Value, json};
 
+use super::super::approvals;
 use super::super::ended::Ended;
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::object::{Answer, last_event, text_part};
 use super::seen::{START, Seen, ends, happens, opens};
-use crate::agent::{Step, StepState, TurnEvent};
+use crate::agent::{Answered, Asked, Step, StepState, TurnEvent};
+use crate::session::{AskId, TurnId};
 use crate::turns::log::Position;
 
 /// Whose tools they are.
@@ -22,6 +27,7 @@ const AGENT: &str = "agent";
 /// The events of one response for one reader.
 pub struct Events {
     answer: Answer,
+    run: TurnId,
     seen: Seen,
     /// How much has happened.
     count: usize,
@@ -33,6 +39,8 @@ pub struct Events {
     thinking: Option<Thinking>,
     /// The steps that go on.
     steps: Vec<Stepping>,
+    /// What a person was asked and has not answered.
+    asks: Vec<Asking>,
     /// Items that are over, with their places.
     over: Vec<(usize, Value)>,
 }
@@ -48,20 +56,38 @@ struct Stepping {
     step: Step,
 }
 
+struct Asking {
+    index: usize,
+    id: AskId,
+    item: Value,
+}
+
 /// An event that waits for its number.
 type Event = (&'static str, Value);
 
 impl Events {
     /// The events of a response, without those that its reader has seen.
-    pub fn new(answer: Answer, seen: Seen) -> Self {
-        let (message, thinking, steps, over) = (None, None, Vec::new(), Vec::new());
-        Self { answer, seen, count: 0, items: 0, message, thinking, steps, over }
+    pub fn new(answer: Answer, run: &TurnId, seen: Seen) -> Self {
+        Self {
+            answer,
+            run: run.clone(),
+            seen,
+            count: 0,
+            items: 0,
+            message: None,
+            thinking: None,
+            steps: Vec::new(),
+            asks: Vec::new(),
+            over: Vec::new(),
+        }
     }
 
     /// Writes an event, unless it was seen.
     fn write(&self, out: &mut Frames, number: u64, id: Option<&str>, name: &str, mut data: Value) {
         if !self.seen.has(number) {
-            data["type"] = json!(name);
+            if data.get("type").is_none() {
+                data["type"] = json!(name);
+            }
             data["sequence_number"] = json!(number);
             out.event(Some(name), id, &data);
         }
@@ -182,6 +208,34 @@ impl Events {
         self.write_all(out, number, Some(&at.to_string()), events);
     }
 
+    fn ask(&mut self, asked: &Asked, at: &Position, out: &mut Frames) {
+        let number = self.stop_thinking(out, happens(at.count()));
+        let (index, Asked { id, ask, .. }) = (self.items, asked);
+        self.items += 1;
+        let arguments = json!({ "command": ask.detail, "cwd": ask.cwd }).to_string();
+        let item = json!({
+            "id": id.0, "type": "mcp_approval_request", "name": ask.title, "server_label": AGENT,
+            "arguments": arguments,
+        });
+        let mut data = approvals::requested(&self.run, asked);
+        data["type"] = json!("response.output_item.added");
+        data["output_index"] = json!(index);
+        data["item"] = item.clone();
+        self.asks.push(Asking { index, id: id.clone(), item });
+        self.write(out, number, Some(&at.to_string()), approvals::REQUEST, data);
+    }
+
+    fn answer(&mut self, answered: &Answered, at: &Position, out: &mut Frames) {
+        let Some(known) = self.asks.iter().position(|open| open.id == answered.id) else { return };
+        let Asking { index, item, .. } = self.asks.swap_remove(known);
+        let mut data = approvals::responded(&self.run, answered);
+        data["type"] = json!("response.output_item.done");
+        data["output_index"] = json!(index);
+        data["item"] = item.clone();
+        self.over.push((index, item));
+        self.write(out, happens(at.count()), Some(&at.to_string()), approvals::RESPONDED, data);
+    }
+
     /// The end of a step.
     fn end_step(&mut self, open: &Stepping, status: &str) -> [Event; 2] {
         let item = open.item(&self.answer, status);
@@ -238,7 +292,8 @@ impl Shape for Events {
             TurnEvent::Text(text) => self.text(text, at, out),
             TurnEvent::Thought(text) => self.think(text, at, out),
             TurnEvent::Step(step) => self.step(step, at, out),
-            TurnEvent::Asked(_) | TurnEvent::Answered(_) => {}
+            TurnEvent::Asked(asked) => self.ask(&asked, at, out),
+            TurnEvent::Answered(answered) => self.answer(&answered, at, out),
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
         self.count = at.count();
@@ -249,6 +304,11 @@ impl Shape for Events {
         for open in std::mem::take(&mut self.steps) {
             let events = self.end_step(&open, "incomplete").into();
             number = self.write_all(out, number, None, events);
+        }
+        for Asking { index, item, .. } in std::mem::take(&mut self.asks) {
+            let data = json!({ "output_index": index, "item": item });
+            number = self.write_all(out, number, None, vec![("response.output_item.done", data)]);
+            self.over.push((index, item));
         }
         let number = self.finish_message(end, out, number);
         let mut output = std::mem::take(&mut self.over);

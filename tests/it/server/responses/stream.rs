@@ -13,7 +13,8 @@ fn events(text: &str) -> Vec<(Option<String>, String, Value)> {
         let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         let data: Value = serde_json::from_str(&field("data: ")?).unwrap();
         let name = field("event: ").unwrap();
-        assert_eq!(data["type"], name.as_str());
+        // What a person is asked has a name of ours, and a type that every client knows.
+        assert!(data["type"] == name.as_str() || name.starts_with("approval."), "{frame}");
         Some((field("id: "), name, data))
     };
     frames.filter_map(read).collect()
@@ -126,6 +127,35 @@ fn assert_goes_on(
     assert_eq!(rest.last().map(|(_, _, data)| data), missing.last().map(|(_, _, data)| data), "behind {at}");
     let last = seen.last().unwrap().2["sequence_number"].as_u64();
     assert!(rest.iter().all(|(_, _, data)| data["sequence_number"].as_u64() > last), "behind {at}");
+}
+
+#[tokio::test]
+async fn what_a_person_must_answer_is_asked_in_the_stream() {
+    let served = Served::start().await;
+    served.agent().asks("remove a file", "rm notes.txt").says(["Gone."]);
+    let mut answer = served.post("/v1/responses", &asks("hi", json!({ "stream": true }))).await;
+    let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let mut whole = String::new();
+    while !whole.contains("event: approval.request\n") {
+        whole += std::str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    let (_, _, asked) = events(&whole).pop().unwrap();
+    assert_eq!((&asked["run_id"], &asked["detail"]), (&json!(run), &json!("rm notes.txt")));
+    assert_eq!(
+        (&asked["type"], &asked["item"]["type"]),
+        (&json!("response.output_item.added"), &json!("mcp_approval_request"))
+    );
+    let choice = json!({ "choice": "once", "approval_id": asked["approval_id"] });
+    assert_eq!(served.post(&format!("/v1/runs/{run}/approval"), &choice).await.status(), 200);
+    whole += &answer.text().await.unwrap();
+    let whole = events(&whole);
+    let (_, _, answered) = whole.iter().find(|(_, name, _)| name == "approval.responded").unwrap();
+    assert_eq!((&answered["choice"], &answered["item"]), (&json!("once"), &asked["item"]));
+    assert_eq!(
+        (text(&whole), served.gateway.agent_itself().ran()),
+        ("Gone.".to_owned(), vec!["rm notes.txt".to_owned()])
+    );
+    assert_eq!(whole.last().unwrap().2["response"]["output"][0], asked["item"]);
 }
 
 #[tokio::test]
