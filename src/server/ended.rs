@@ -59,6 +59,12 @@ impl Ended {
         }))
     }
 
+    /// The end of a turn of which nothing is left: its session was removed, and it was stopped for that.
+    pub fn gone() -> Self {
+        let (usage, transcript) = (Usage::default(), Vec::new());
+        Self { text: String::new(), outcome: Outcome::Stopped, usage, transcript, failure: None }
+    }
+
     /// `completed`, `failed` or `cancelled`.
     pub fn status(&self) -> &'static str {
         match State::after(&self.outcome) {

@@ -69,6 +69,8 @@ enum More {
     Yes,
     /// The turn is over.
     Ended(Box<Ended>),
+    /// Nothing is left of the turn: its session was removed, and it was stopped for that.
+    Gone,
     /// Nothing more is said here: the process ends, and the next one goes on; or the reader may no longer read.
     Cut,
 }
@@ -103,6 +105,7 @@ impl Follow {
             }
             match self.look_again().await? {
                 More::Yes | More::Ended(_) => {}
+                More::Gone => return Err(Problem::no_session()),
                 More::Cut if self.revoked.is_cancelled() => return Err(Problem::invalid_key()),
                 More::Cut => return Err(Problem::draining()),
             }
@@ -167,14 +170,14 @@ impl Follow {
         if suspended || draining.is_cancelled() {
             return Ok(More::Cut);
         }
+        let id = self.run.clone();
+        if self.server.store.read(move |tx| tx.turn(&id)).await?.is_none() {
+            return Ok(More::Gone);
+        }
         tokio::select! {
             () = tokio::time::sleep(AGAIN) => {}
             () = draining.cancelled() => return Ok(More::Cut),
             () = self.revoked.cancelled() => return Ok(More::Cut),
-        }
-        let id = self.run.clone();
-        if self.server.store.read(move |tx| tx.turn(&id)).await?.is_none() {
-            return Ok(More::Cut);
         }
         if let Some(watch) = self.server.turns.watch(&self.run) {
             self.watch = Some(watch);
@@ -201,7 +204,11 @@ impl<S: Shape> Reading<S> {
             let more = tokio::time::timeout(KEEPALIVE, follow.more(shape, frames)).await;
             match more {
                 Ok(Ok(More::Yes)) => {}
-                Ok(Ok(More::Ended(ended))) => {
+                Ok(Ok(ended @ (More::Ended(_) | More::Gone))) => {
+                    let ended = match ended {
+                        More::Ended(ended) => *ended,
+                        More::Gone | More::Yes | More::Cut => Ended::gone(),
+                    };
                     if !follow.seen_end {
                         shape.end(&ended, frames);
                     }

@@ -86,7 +86,10 @@ pub async fn chat(
     let (begun, _) = ask(&server, &caller, name, &heads, "chat", body).await?;
     let (run, session) = (begun.follow.run.0.clone(), begun.session);
     let end = begun.follow.until_the_end().await?;
-    let mut response = Json(Completion::new(session.clone(), run.clone(), end)).into_response();
+    let mut response = match end.problem() {
+        Some(problem) => problem.into_response(),
+        None => Json(Completion::new(session.clone(), run.clone(), end)).into_response(),
+    };
     heads.echo(response.headers_mut(), &session, &run);
     Ok(response)
 }
@@ -100,10 +103,10 @@ pub async fn chat_stream(
     body: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
     let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
-    let run = follow.run.0.clone();
+    let run = follow.run.clone();
     let after = heads.last_event.as_deref().and_then(|id| id.parse().ok());
     let mut response = follow.stream(Events::new(&session, &run, asked, after.unwrap_or_default()));
-    heads.echo(response.headers_mut(), &session, &run);
+    heads.echo(response.headers_mut(), &session, &run.0);
     Ok(response)
 }
 

@@ -5,19 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::chat::Tokens;
-use crate::access::Grant;
-use crate::agent::{Answered, Asked, Choice, StepState, TurnEvent};
+use crate::agent::{StepState, TurnEvent};
 use crate::reply::Outcome;
+use crate::server::approvals;
 use crate::server::ended::Ended;
-use crate::server::follow::{END, Shape};
+use crate::server::follow::{END, START, Shape};
 use crate::server::frames::Frames;
+use crate::session::TurnId;
 use crate::turns::log::Position;
 
 /// The id of the very first event: whoever has seen nothing else begins anew.
 const FIRST: &str = "0";
-
-/// The id of the event before anything happens.
-const START: &str = "start";
 
 /// Numbers before those of what happens in the turn.
 const BEFORE: usize = 2;
@@ -25,7 +23,7 @@ const BEFORE: usize = 2;
 /// The events of one turn.
 pub struct Events {
     session: String,
-    run: String,
+    run: TurnId,
     /// Of the one message that grows.
     message: String,
     /// How the question is remembered.
@@ -36,16 +34,16 @@ pub struct Events {
 
 impl Events {
     /// Of a turn that is read from its beginning, or from this position on.
-    pub fn new(session: &str, run: &str, asked: String, at: Position) -> Self {
+    pub fn new(session: &str, run: &TurnId, asked: String, at: Position) -> Self {
         // The same for every reader of the turn.
-        let message = format!("msg_{}", run.trim_start_matches("run_"));
-        Self { session: session.to_owned(), run: run.to_owned(), message, asked, at }
+        let message = format!("msg_{}", run.0.trim_start_matches("run_"));
+        Self { session: session.to_owned(), run: run.clone(), message, asked, at }
     }
 
     /// Adds what every event says. `seq` grows from event to event, also for a reader that comes back.
     fn send(&self, out: &mut Frames, name: &str, id: &str, seq: usize, mut data: Value) {
         data["session_id"] = json!(self.session);
-        data["run_id"] = json!(self.run);
+        data["run_id"] = json!(self.run.0);
         data["seq"] = json!(seq);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         data["ts"] = json!(now.as_secs_f64());
@@ -88,8 +86,10 @@ impl Shape for Events {
                 });
                 (name, data)
             }
-            TurnEvent::Asked(asked) => ("approval.request", requested(&asked)),
-            TurnEvent::Answered(answered) => ("approval.responded", responded(&answered)),
+            TurnEvent::Asked(asked) => (approvals::REQUEST, approvals::requested(&self.run, &asked)),
+            TurnEvent::Answered(answered) => {
+                (approvals::RESPONDED, approvals::responded(&self.run, &answered))
+            }
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => return,
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
@@ -136,21 +136,4 @@ fn transcript(end: &Ended) -> Vec<Value> {
         messages if messages.is_empty() => vec![json!({ "role": "assistant", "content": end.text })],
         messages => messages,
     }
-}
-
-fn requested(asked: &Asked) -> Value {
-    let Asked { id, ask, expires } = asked;
-    let choices: Vec<_> = Grant::ALL.into_iter().map(Grant::name).chain(["deny"]).collect();
-    json!({
-        "approval_id": id.0, "title": ask.title, "description": ask.title, "command": ask.detail,
-        "detail": ask.detail, "cwd": ask.cwd, "choices": choices, "expires_at": expires,
-    })
-}
-
-fn responded(answered: &Answered) -> Value {
-    let choice = match answered.choice {
-        Choice::Allow(grant) => grant.name(),
-        Choice::Deny => "deny",
-    };
-    json!({ "approval_id": answered.id.0, "choice": choice, "reason": answered.rule, "resolved": 1 })
 }

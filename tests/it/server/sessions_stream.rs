@@ -137,13 +137,56 @@ async fn a_stream_goes_on_from_every_event() {
         let rest = without_time(asks(&served, Some("k"), Some(&seen.id)).await);
         match seen.name.as_str() {
             // Nothing has happened yet.
-            "run.started" | "message.started" => assert_eq!(rest, whole),
+            "run.started" => assert_eq!(rest, whole),
             // It is told again: what counts comes after it.
             "assistant.completed" => assert_eq!(rest, whole[index..]),
             // All that is left to say is that it is over.
-            "run.completed" | "done" => assert!(names(&rest).ends_with(&["done"])),
+            "run.completed" | "done" => assert_eq!(names(&rest), ["done"]),
             _ => assert_eq!(rest, whole[index + 1..], "after {seen:?}"),
         }
     }
     assert_eq!(served.gateway.agent_itself().heard().len(), 1);
+}
+
+#[tokio::test]
+async fn what_an_agent_asks_is_an_event_and_so_is_the_answer() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    served.agent().says(["May I? "]).asks("Run a command", "rm -r /tmp/x").says(["Done."]);
+    let request = served.request(Method::POST, "/api/sessions/s/chat/stream");
+    let mut stream = request.body(json!({ "message": "go" }).to_string()).send().await.unwrap();
+    let mut seen = String::new();
+    while !seen.contains("event: approval.request") || !seen.ends_with("\n\n") {
+        seen += std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    let told = events(&seen);
+    let asked = last(&told, "approval.request");
+    assert_eq!(asked["command"], "rm -r /tmp/x");
+    assert_eq!(asked["choices"], json!(["once", "session", "always", "deny"]));
+    assert_eq!(asked["session_id"], "s");
+    let run = asked["run_id"].as_str().unwrap().to_owned();
+    let approval = json!({ "choice": "once", "approval_id": asked["approval_id"] });
+    assert_eq!(served.post(&format!("/v1/runs/{run}/approval"), &approval).await.status(), 200);
+    let told = events(&stream.text().await.unwrap());
+    assert_eq!(last(&told, "approval.responded")["choice"], "once");
+    assert_eq!(last(&told, "run.completed")["content"], "May I? Done.");
+    assert_eq!(served.gateway.agent_itself().ran(), ["rm -r /tmp/x"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_failed_without_a_word_is_a_problem() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    served.agent().then_fails(AgentErrorKind::Refused, "The agent does not want to.");
+    let answer = served.post("/api/sessions/s/chat", &json!({ "message": "go" })).await;
+    assert_eq!(answer.status(), 502);
+    assert_eq!(answer.headers()["x-hermes-session-id"], "s");
+    let problem = crate::support::served::json(answer).await;
+    assert!(problem["error"]["message"].as_str().unwrap().contains("does not want to"), "{problem}");
+    served.agent().says(["Half an "]).then_fails(AgentErrorKind::CutShort, "The agent broke off.");
+    let answer = served.post("/api/sessions/s/chat", &json!({ "message": "go" })).await;
+    assert_eq!(answer.status(), 200);
+    let answer = crate::support::served::json(answer).await;
+    assert_eq!((&answer["completed"], &answer["message"]["content"]), (&json!(false), &json!("Half an ")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("broke off"), "{answer}");
 }
