@@ -107,7 +107,9 @@ async fn removing_and_talking_at_the_same_time_never_breaks_anything() {
         let removed = removals.iter().filter(|(status, _)| *status == 200).count();
         assert_eq!(removed, 1, "{removals:?}");
         for (status, body) in before.into_iter().chain(removals).chain(after) {
-            assert!([200, 404].contains(&status), "{status}: {body}");
+            // What waited and was stopped before its turn came says so.
+            let stopped = status == 502 && body.contains(r#""code":"cancelled""#);
+            assert!(stopped || [200, 404].contains(&status), "{status}: {body}");
         }
         assert_eq!(served.get(&path).await.status(), 404);
     }
