@@ -232,13 +232,13 @@ impl Reader<'_> {
             out.emit(TurnEvent::Usage(usage.into()));
         }
         let finish = match chunk.finish_reason() {
-            // An error object says more than any finish reason beside it.
-            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref()))),
-            Some("error") => Some(Err(fault::reported(None))),
             // We did not, or we would not read.
             Some(_) if chunk.is_cancelled() => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeStopped)))
             }
+            // An error object says more than any finish reason beside it.
+            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref()))),
+            Some("error") => Some(Err(fault::reported(None))),
             Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeFiltered)))

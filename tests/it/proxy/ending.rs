@@ -12,7 +12,7 @@ use talaria::session::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
-use crate::support::upstream::{Answer, Gate, Upstream, delta};
+use crate::support::upstream::{Answer, DONE, Gate, Upstream, delta, event};
 
 /// Defect 15.
 #[tokio::test]
@@ -75,6 +75,21 @@ async fn stopping_does_not_wait_for_a_silent_server() {
         tokio::time::timeout(Duration::from_secs(20), stops)
             .await
             .expect("a run that goes on alone is ended");
+    }
+}
+
+/// Half an answer must not pass for a whole one, whatever reason goes with it.
+#[tokio::test]
+async fn a_run_that_was_stopped_elsewhere_is_not_shown_as_complete() {
+    for reason in ["stop", "error", "length"] {
+        let upstream = Upstream::idempotent().await;
+        let end = serde_json::json!({
+            "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }],
+            "hermes": { "run_id": "run_1", "status": "cancelled", "text": "Half" },
+        });
+        upstream.answers(Answer::events(delta("Half") + &*event(&end) + DONE));
+        let ended = Talaria::to(&upstream).reads("hi\n").await;
+        ended.showed("Half\n\n(cut short: it was stopped at the agent server; /retry asks again)\n");
     }
 }
 

@@ -46,7 +46,6 @@ async fn an_answer_and_its_steps_come_through() {
 }
 
 #[tokio::test]
-#[ignore = "until the server has /v1/runs"]
 async fn what_the_agent_asks_over_there_is_answered_here() {
     let served = Served::start().await;
     served.agent().says(["Let me clean up. "]).asks("run a command", "rm -r build").says(["Done."]);
@@ -60,7 +59,6 @@ async fn what_the_agent_asks_over_there_is_answered_here() {
 }
 
 #[tokio::test]
-#[ignore = "until the server has /v1/runs"]
 async fn a_stop_here_ends_the_run_there() {
     let served = Served::start().await;
     let script = served.agent().says(["Thinking"]).then_hangs();
