@@ -65,8 +65,13 @@ async fn answer(
 ) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
-    read_request(&mut stream).await?;
+    let asks = read_request(&mut stream).await?;
     let mut stream = stream.into_inner();
+    if !asks.starts_with("POST") {
+        // What it can do is not what it is asked for here.
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await?;
+        return Ok(());
+    }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     let number = counts.open.fetch_add(1, Ordering::Relaxed);
@@ -94,9 +99,10 @@ fn chunk(delta: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", delta.len()).as_bytes(), delta, b"\r\n"].concat()
 }
 
-/// Reads a request to its end, which its length says.
-async fn read_request(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
-    let (mut line, mut length) = (String::new(), 0);
+/// Reads a request to its end, which its length says; its first line.
+async fn read_request(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+    stream.read_line(&mut first).await?;
     loop {
         line.clear();
         anyhow::ensure!(stream.read_line(&mut line).await? > 0, "no request");
@@ -107,5 +113,5 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
         }
     }
     stream.read_exact(&mut vec![0; length]).await?;
-    Ok(())
+    Ok(first)
 }

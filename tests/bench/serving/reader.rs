@@ -50,14 +50,14 @@ pub fn reader(words: &[String]) -> anyhow::Result<()> {
         });
     }
     child::serve("ready", |question| match question {
-        "median" => median(std::mem::take(&mut *lock(&seen.delays))).to_string(),
+        "median" => {
+            seen.say_what_is_wrong();
+            median(std::mem::take(&mut *lock(&seen.delays))).to_string()
+        }
         "first" => lock(&seen.firsts).iter().copied().fold(0.0, f64::max).to_string(),
         "ended" => seen.ended.load(Ordering::Relaxed).to_string(),
         "whole" => {
-            let wrong = lock(&seen.wrong);
-            if !wrong.is_empty() {
-                crate::say(&format!("{:?}", *wrong));
-            }
+            seen.say_what_is_wrong();
             seen.whole.load(Ordering::Relaxed).to_string()
         }
         other => format!("`{other}` is no question"),
@@ -65,6 +65,13 @@ pub fn reader(words: &[String]) -> anyhow::Result<()> {
 }
 
 impl Seen {
+    fn say_what_is_wrong(&self) {
+        let wrong = lock(&self.wrong);
+        if !wrong.is_empty() {
+            crate::say(&format!("streams that ended badly: {wrong:?}"));
+        }
+    }
+
     fn complain(&self, why: String) {
         *lock(&self.wrong).entry(why).or_default() += 1;
     }
