@@ -94,6 +94,7 @@ pub async fn complete(
         model: model.unwrap_or_else(|| server.settings.model.clone()),
         run: run.clone(),
         session: session.clone(),
+        before: None,
     };
     let mut response = match stream.unwrap_or_default() {
         true => follow.stream(chunks),
@@ -103,6 +104,9 @@ pub async fn complete(
     Ok(response)
 }
 
+/// What stands in a delta after its text; before it stands what [`Chunks::before`] says.
+const AFTER: &str = r#"},"finish_reason":null}]}"#;
+
 /// The answer as the protocol has it.
 struct Chunks {
     id: String,
@@ -110,12 +114,25 @@ struct Chunks {
     model: String,
     run: TurnId,
     session: String,
+    /// Made with the first delta.
+    before: Option<String>,
 }
 
 impl Chunks {
     fn chunk(&self, choices: Value) -> Value {
         let Self { id, created, model, .. } = self;
         json!({ "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices })
+    }
+
+    /// A delta up to its text; what comes after it is [`AFTER`].
+    fn before(&mut self) -> &str {
+        let Self { id, created, model, before, .. } = self;
+        before.get_or_insert_with(|| {
+            let (id, model) = (json!(id), json!(model));
+            format!(
+                r#"{{"id":{id},"object":"chat.completion.chunk","created":{created},"model":{model},"choices":[{{"index":0,"delta":{{"content":"#
+            )
+        })
     }
 
     fn delta(&self, delta: Value, finish: Option<&str>) -> Value {
@@ -168,13 +185,11 @@ impl Shape for Chunks {
     }
 
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
-        let id = at.to_string();
+        let id = || at.to_string();
         match event {
-            TurnEvent::Text(text) => {
-                out.event(None, Some(&id), &self.delta(json!({ "content": text }), None))
-            }
+            TurnEvent::Text(text) => out.text(at, self.before(), text, AFTER),
             TurnEvent::Thought(text) => {
-                out.event(None, Some(&id), &self.delta(json!({ "reasoning_content": text }), None));
+                out.event(None, Some(&id()), &self.delta(json!({ "reasoning_content": text }), None));
             }
             TurnEvent::Step(step) => {
                 let status = match step.state {
@@ -184,19 +199,19 @@ impl Shape for Chunks {
                 };
                 let (tool, call) = (&step.title, &step.id);
                 let data = json!({ "tool": tool, "label": tool, "toolCallId": call, "status": status });
-                out.event(Some(TOOL_PROGRESS), Some(&id), &self.aside(data));
+                out.event(Some(TOOL_PROGRESS), Some(&id()), &self.aside(data));
             }
             TurnEvent::Asked(asked) => {
                 let asked = approvals::requested(&self.run, &asked);
                 let mut data = self.aside(asked.clone());
                 data["approval"] = asked;
-                out.event(Some(approvals::REQUEST), Some(&id), &data);
+                out.event(Some(approvals::REQUEST), Some(&id()), &data);
             }
             TurnEvent::Answered(answered) => {
                 let answered = approvals::responded(&self.run, &answered);
                 let mut data = self.aside(answered.clone());
                 data["approval"] = answered;
-                out.event(Some(approvals::RESPONDED), Some(&id), &data);
+                out.event(Some(approvals::RESPONDED), Some(&id()), &data);
             }
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }

@@ -7,12 +7,14 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::ended::Ended;
 use super::frames::Frames;
 use super::{Caller, Problem, Server};
 use crate::agent::TurnEvent;
+use crate::rarely::{Rarely, rarely};
 use crate::session::TurnId;
 use crate::store;
 use crate::turns::Watch;
@@ -118,7 +120,14 @@ impl Follow {
         if !self.seen_start && !self.seen_end {
             shape.begin(&mut frames);
         }
-        let reading = Reading { follow: self, shape, frames, over: false };
+        let reading = Reading {
+            follow: self,
+            shape,
+            frames,
+            over: false,
+            silence: rarely(tokio::time::sleep(KEEPALIVE)),
+            said: Instant::now(),
+        };
         let body = futures_util::stream::unfold(reading, Reading::next);
         let mut response = Response::new(Body::from_stream(body));
         *response.status_mut() = StatusCode::OK;
@@ -140,10 +149,10 @@ impl Follow {
             }
             if !ended {
                 if out.is_empty() {
-                    tokio::select! {
-                        () = log.changed(&self.position), if !self.seen_end => {}
-                        () = log.ended() => {}
-                        () = self.revoked.cancelled() => return Ok(More::Cut),
+                    // The end is a change too, and a token that is revoked cuts the answer from outside.
+                    match self.seen_end {
+                        false => log.changed(&self.position).await,
+                        true => log.ended().await,
                     }
                 }
                 return Ok(More::Yes);
@@ -192,6 +201,9 @@ struct Reading<S> {
     shape: S,
     frames: Frames,
     over: bool,
+    /// Fires when nothing was said for long. Not moved with each delta, only when it fires.
+    silence: Rarely<Sleep>,
+    said: Instant,
 }
 
 impl<S: Shape> Reading<S> {
@@ -200,8 +212,12 @@ impl<S: Shape> Reading<S> {
             return None;
         }
         while self.frames.is_empty() {
-            let Self { follow, shape, frames, over } = &mut self;
-            let more = tokio::time::timeout(KEEPALIVE, follow.more(shape, frames)).await;
+            let Self { follow, shape, frames, over, silence, said } = &mut self;
+            let more = tokio::select! {
+                biased;
+                more = follow.more(shape, frames) => Ok(more),
+                () = &mut *silence => Err(()),
+            };
             match more {
                 Ok(Ok(More::Yes)) => {}
                 Ok(Ok(ended @ (More::Ended(_) | More::Gone))) => {
@@ -227,9 +243,16 @@ impl<S: Shape> Reading<S> {
                     *over = true;
                     return Some((Err(CutOff), self));
                 }
-                Err(_) => frames.keepalive(),
+                Err(()) => {
+                    if said.elapsed() >= KEEPALIVE {
+                        frames.keepalive();
+                        *said = Instant::now();
+                    }
+                    silence.change().reset(*said + KEEPALIVE);
+                }
             }
         }
+        self.said = Instant::now();
         let bytes = self.frames.take();
         Some((Ok(bytes), self))
     }

@@ -1,8 +1,12 @@
 //! Server-sent events as they go over the wire.
 
+use std::io::Write as _;
+
 use axum::body::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::turns::log::Position;
 
 /// One event, for the OpenAPI document.
 #[derive(Serialize, JsonSchema)]
@@ -42,6 +46,16 @@ impl Frames {
             self.buffer.truncate(start);
             return;
         }
+        self.buffer.extend_from_slice(b"\n\n");
+    }
+
+    /// One event for the next piece of an answer: JSON that differs from the one before only in a text. What stands
+    /// around it is made once, because every delta of every stream comes by here.
+    pub fn text(&mut self, id: &Position, before: &str, text: &str, after: &str) {
+        // Writing into memory does not fail.
+        let _ = write!(self.buffer, "id: {id}\ndata: {before}");
+        let _ = serde_json::to_writer(&mut self.buffer, text);
+        self.buffer.extend_from_slice(after.as_bytes());
         self.buffer.extend_from_slice(b"\n\n");
     }
 

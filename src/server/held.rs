@@ -8,17 +8,20 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::rarely::{Rarely, rarely};
+
 /// A body with what it holds.
 pub struct Held {
     body: Body,
-    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Asked with every delta of a stream, behind a lock that all streams of the app share.
+    revoked: Rarely<WaitForCancellationFutureOwned>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Held {
     /// Holds a place until the body is read or given up.
     pub fn new(body: Body, revoked: CancellationToken, place: OwnedSemaphorePermit) -> Self {
-        Self { body, revoked: Box::pin(revoked.cancelled_owned()), _place: place }
+        Self { body, revoked: rarely(revoked.cancelled_owned()), _place: place }
     }
 }
 
@@ -31,7 +34,7 @@ impl hyper::body::Body for Held {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // Before anything else: a stream that always has more to say would never be cut.
-        if self.revoked.as_mut().poll(context).is_ready() {
+        if Pin::new(&mut self.revoked).poll(context).is_ready() {
             // Not a clean end: the reader must not take it for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("the token was revoked"))));
         }

@@ -360,13 +360,10 @@ impl TurnLog {
         tokio::pin!(changed);
         // Registered before looking, so that nothing slips in between.
         changed.as_mut().enable();
-        if self.is_beyond(position) {
+        if self.is_beyond(position) || self.is_ended() {
             return;
         }
-        tokio::select! {
-            () = changed => {}
-            () = self.ended.cancelled() => {}
-        }
+        changed.await;
     }
 
     /// Waits for the end.
@@ -382,12 +379,14 @@ impl TurnLog {
     /// Says that nothing more will come, because the turn is over.
     pub fn end(&self) {
         self.ended.cancel();
+        // The end is a change too: whoever waits for one need not wait for both with every delta.
+        self.changed.notify_waiters();
     }
 
     /// Says that nothing more will come, because the process ends; the next one resumes the turn.
     pub fn suspend(&self) {
         self.lock().suspended = true;
-        self.ended.cancel();
+        self.end();
     }
 
     /// Whether the turn goes on in the next process.

@@ -103,7 +103,7 @@ impl Drop for Relay {
 fn command(other: Other, folder: &Path, port: u16, model: u16) -> anyhow::Result<Command> {
     Ok(match other {
         Other::Talaria => {
-            fs::write(folder.join("config.yaml"), "gateway:\n  upstream: plain\nserver:\n  runs: 5000\n")?;
+            fs::write(folder.join("talaria.yaml"), "gateway:\n  upstream: plain\nserver:\n  runs: 5000\n")?;
             let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
             command.arg("serve").env_clear().current_dir(folder);
             command.env("TALARIA_HOME", folder).env("API_SERVER_PORT", port.to_string());
