@@ -1,13 +1,15 @@
 //! A turn as the events of a response.
 //!
 //! The whole text is one message, whatever comes between its pieces; each stretch of reasoning and each step is an item
-//! of its own. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
+//! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
 //! and steps are told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
 //!
 //! What a person is asked is an item too, and how it came out is its end; the events are called `approval.request` and
 //! `approval.responded`, and tell all that these tell elsewhere.
 //!
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
+
+use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ use super::super::ended::Ended;
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::object::{Answer, last_event, text_part};
-use super::seen::{START, Seen, ends, happens, opens};
+use super::seen::{START, Seen, ends, happens, id_of, opens};
 use crate::agent::{Answered, Asked, Step, StepState, TurnEvent};
 use crate::session::{AskId, TurnId};
 use crate::turns::log::Position;
@@ -24,21 +26,30 @@ use crate::turns::log::Position;
 /// Whose tools they are.
 const AGENT: &str = "agent";
 
+/// Steps that are told. Far more than an honest turn has; what comes beyond is left out, because each of them is kept
+/// for as long as somebody reads.
+const STEPS: usize = 256;
+
 /// The events of one response for one reader.
 pub struct Events {
     answer: Answer,
     run: TurnId,
     seen: Seen,
-    /// How much has happened.
+    /// How much was told: bytes of text and of reasoning, and everything else once. Notices are not counted, because
+    /// the next process has others.
     count: usize,
+    /// Bytes of text among that.
+    text: usize,
+    /// Steps that were told.
+    told: usize,
     /// How many items there are.
     items: usize,
     /// Which of them is the message, once there is one.
     message: Option<usize>,
     /// The reasoning that goes on.
     thinking: Option<Thinking>,
-    /// The steps that go on.
-    steps: Vec<Stepping>,
+    /// The steps that go on, by their ids.
+    steps: HashMap<String, Stepping>,
     /// What a person was asked and has not answered.
     asks: Vec<Asking>,
     /// Items that are over, with their places.
@@ -53,7 +64,7 @@ struct Thinking {
 
 struct Stepping {
     index: usize,
-    step: Step,
+    title: String,
 }
 
 struct Asking {
@@ -73,10 +84,12 @@ impl Events {
             run: run.clone(),
             seen,
             count: 0,
+            text: 0,
+            told: 0,
             items: 0,
             message: None,
             thinking: None,
-            steps: Vec::new(),
+            steps: HashMap::new(),
             asks: Vec::new(),
             over: Vec::new(),
         }
@@ -93,12 +106,16 @@ impl Events {
         }
     }
 
-    /// Writes events that belong together; a reader can go on behind the last of them. The next number that is free.
-    fn write_all(&self, out: &mut Frames, number: u64, id: Option<&str>, events: Vec<Event>) -> u64 {
-        let last = events.len().saturating_sub(1);
+    /// The same for something behind which a reader can go on.
+    fn write_place(&self, out: &mut Frames, number: u64, name: &str, data: Value) {
+        self.write(out, number, Some(&id_of(number, self.text)), name, data);
+    }
+
+    /// Writes events that belong together. The next number that is free.
+    fn write_all(&self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
         let mut number = number;
-        for (at, (name, data)) in events.into_iter().enumerate() {
-            self.write(out, number, id.filter(|_| at == last), name, data);
+        for (name, data) in events {
+            self.write(out, number, None, name, data);
             number += 1;
         }
         number
@@ -111,16 +128,16 @@ impl Events {
         let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
         let item = json!({ "output_index": index, "item": item });
         let events = vec![("response.output_item.added", item), ("response.content_part.added", place)];
-        self.write_all(out, number, None, events);
+        self.write_all(out, number, events);
         index
     }
 
-    fn text(&mut self, text: &str, at: &Position, out: &mut Frames) {
-        let mut number = opens(at.count().saturating_sub(text.len()));
+    fn text(&mut self, text: &str, out: &mut Frames) {
+        // Whatever was thought before it is over, and what is thought after it is something else.
+        let number = self.stop_thinking(out, opens(self.count));
         let index = match self.message {
             Some(index) => index,
             None => {
-                number = self.stop_thinking(out, number);
                 let item = json!({
                     "id": self.answer.message_id(), "type": "message", "role": "assistant",
                     "status": "in_progress", "content": [],
@@ -129,35 +146,37 @@ impl Events {
                 *self.message.insert(index)
             }
         };
-        let delta = unseen(text, self.seen.of_text(text, at));
+        self.count += text.len();
+        self.text += text.len();
+        let delta = unseen(text, self.seen.of_text(text, self.text, self.count));
         if !delta.is_empty() {
             let data = json!({
                 "item_id": self.answer.message_id(), "output_index": index, "content_index": 0,
                 "delta": delta, "logprobs": [],
             });
-            let (number, id) = (self.seen.beyond(happens(at.count())), at.to_string());
-            self.write(out, number, Some(&id), "response.output_text.delta", data);
+            let number = self.seen.beyond(happens(self.count));
+            self.write_place(out, number, "response.output_text.delta", data);
         }
     }
 
-    fn think(&mut self, text: &str, at: &Position, out: &mut Frames) {
+    fn think(&mut self, text: &str, out: &mut Frames) {
         if self.thinking.is_none() {
             let id = self.answer.reasoning_id(self.items);
             let item = json!({
                 "id": id, "type": "reasoning", "status": "in_progress", "summary": [], "content": [],
             });
-            let number = opens(at.count().saturating_sub(text.len()));
-            let index = self.open(out, number, item, reasoning_part(""));
+            let index = self.open(out, opens(self.count), item, reasoning_part(""));
             self.thinking = Some(Thinking { index, id, text: String::new() });
         }
         let Some(thinking) = &mut self.thinking else { return };
         thinking.text.push_str(text);
-        let delta = unseen(text, self.seen.of(text, at));
+        self.count += text.len();
+        let delta = unseen(text, self.seen.of(text, self.count));
         if !delta.is_empty() {
             let Thinking { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
-            let (number, place) = (self.seen.beyond(happens(at.count())), at.to_string());
-            self.write(out, number, Some(&place), "response.reasoning_text.delta", data);
+            let number = self.seen.beyond(happens(self.count));
+            self.write_place(out, number, "response.reasoning_text.delta", data);
         }
     }
 
@@ -179,37 +198,43 @@ impl Events {
             ("response.content_part.done", place("part", part)),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
         ];
-        self.write_all(out, number, None, events)
+        self.write_all(out, number, events)
     }
 
-    fn step(&mut self, step: Step, at: &Position, out: &mut Frames) {
-        let (mut number, mut events) = (happens(at.count()), Vec::new());
-        let known = self.steps.iter().position(|open| open.step.id == step.id);
-        let mut open = match known {
-            Some(known) => self.steps.swap_remove(known),
+    fn step(&mut self, step: Step, out: &mut Frames) {
+        self.count += 1;
+        let (mut number, mut events) = (happens(self.count), Vec::new());
+        let open = match self.steps.remove(&step.id) {
+            Some(Stepping { index, .. }) => Stepping { index, title: step.title },
+            None if self.told >= STEPS => return,
             None => {
                 number = self.stop_thinking(out, number);
-                let (index, step) = (self.items, step.clone());
+                let open = Stepping { index: self.items, title: step.title };
                 self.items += 1;
-                let open = Stepping { index, step };
-                let item = open.item(&self.answer, "in_progress");
-                events.push(("response.output_item.added", json!({ "output_index": index, "item": item })));
+                self.told += 1;
+                let item =
+                    json!({ "output_index": open.index, "item": open.item(&self.answer, "in_progress") });
+                events.push(("response.output_item.added", item));
                 events.push(("response.mcp_call.in_progress", open.place(&self.answer)));
                 open
             }
         };
-        let state = step.state;
-        open.step = step;
-        match state {
-            StepState::Running => self.steps.push(open),
+        match step.state {
+            StepState::Running => {
+                self.steps.insert(step.id, open);
+            }
             StepState::Done => events.extend(self.end_step(&open, "completed")),
             StepState::Failed => events.extend(self.end_step(&open, "failed")),
         }
-        self.write_all(out, number, Some(&at.to_string()), events);
+        if let Some((name, data)) = events.pop() {
+            let number = self.write_all(out, number, events);
+            self.write_place(out, number, name, data);
+        }
     }
 
-    fn ask(&mut self, asked: &Asked, at: &Position, out: &mut Frames) {
-        let number = self.stop_thinking(out, happens(at.count()));
+    fn ask(&mut self, asked: &Asked, out: &mut Frames) {
+        self.count += 1;
+        let number = self.stop_thinking(out, happens(self.count));
         let (index, Asked { id, ask, .. }) = (self.items, asked);
         self.items += 1;
         let arguments = json!({ "command": ask.detail, "cwd": ask.cwd }).to_string();
@@ -222,10 +247,11 @@ impl Events {
         data["output_index"] = json!(index);
         data["item"] = item.clone();
         self.asks.push(Asking { index, id: id.clone(), item });
-        self.write(out, number, Some(&at.to_string()), approvals::REQUEST, data);
+        self.write_place(out, number, approvals::REQUEST, data);
     }
 
-    fn answer(&mut self, answered: &Answered, at: &Position, out: &mut Frames) {
+    fn answer(&mut self, answered: &Answered, out: &mut Frames) {
+        self.count += 1;
         let Some(known) = self.asks.iter().position(|open| open.id == answered.id) else { return };
         let Asking { index, item, .. } = self.asks.swap_remove(known);
         let mut data = approvals::responded(&self.run, answered);
@@ -233,7 +259,7 @@ impl Events {
         data["output_index"] = json!(index);
         data["item"] = item.clone();
         self.over.push((index, item));
-        self.write(out, happens(at.count()), Some(&at.to_string()), approvals::RESPONDED, data);
+        self.write_place(out, happens(self.count), approvals::RESPONDED, data);
     }
 
     /// The end of a step.
@@ -261,7 +287,7 @@ impl Events {
             ("response.content_part.done", place),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
         ];
-        self.write_all(out, number, None, events)
+        self.write_all(out, number, events)
     }
 }
 
@@ -269,7 +295,7 @@ impl Stepping {
     /// As the protocol has it. Only the tool's name is known; what it is told and says is the agent's.
     fn item(&self, answer: &Answer, status: &str) -> Value {
         json!({
-            "id": answer.step_id(self.index), "type": "mcp_call", "status": status, "name": self.step.title,
+            "id": answer.step_id(self.index), "type": "mcp_call", "status": status, "name": self.title,
             "server_label": AGENT, "arguments": "{}", "output": null, "error": null,
             "approval_request_id": null,
         })
@@ -287,27 +313,28 @@ impl Shape for Events {
         self.write(out, 1, Some(START), "response.in_progress", json!({ "response": response }));
     }
 
-    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+    fn event(&mut self, event: TurnEvent<'_>, _: &Position, out: &mut Frames) {
         match event {
-            TurnEvent::Text(text) => self.text(text, at, out),
-            TurnEvent::Thought(text) => self.think(text, at, out),
-            TurnEvent::Step(step) => self.step(step, at, out),
-            TurnEvent::Asked(asked) => self.ask(&asked, at, out),
-            TurnEvent::Answered(answered) => self.answer(&answered, at, out),
+            TurnEvent::Text(text) => self.text(text, out),
+            TurnEvent::Thought(text) => self.think(text, out),
+            TurnEvent::Step(step) => self.step(step, out),
+            TurnEvent::Asked(asked) => self.ask(&asked, out),
+            TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
-        self.count = at.count();
     }
 
     fn end(&mut self, end: &Ended, out: &mut Frames) {
         let mut number = self.stop_thinking(out, ends(self.count.max(self.seen.count())));
-        for open in std::mem::take(&mut self.steps) {
-            let events = self.end_step(&open, "incomplete").into();
-            number = self.write_all(out, number, None, events);
+        let mut open: Vec<_> = std::mem::take(&mut self.steps).into_values().collect();
+        open.sort_by_key(|step| step.index);
+        for step in open {
+            let events = self.end_step(&step, "incomplete").into();
+            number = self.write_all(out, number, events);
         }
         for Asking { index, item, .. } in std::mem::take(&mut self.asks) {
             let data = json!({ "output_index": index, "item": item });
-            number = self.write_all(out, number, None, vec![("response.output_item.done", data)]);
+            number = self.write_all(out, number, vec![("response.output_item.done", data)]);
             self.over.push((index, item));
         }
         let number = self.finish_message(end, out, number);

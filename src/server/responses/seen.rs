@@ -1,18 +1,18 @@
 //! What a reader of a stream of responses has seen already.
 //!
 //! Such a stream is always made from its beginning, so that whoever makes it knows which items are open, and what was
-//! seen is left out of it. Numbers follow from the position in the turn and from nothing else: however the text is cut
-//! into pieces for one reader or another, the same place has the same number.
+//! seen is left out of it. Numbers follow from what was told before and from nothing else: however the text is cut into
+//! pieces for one reader or another, and whichever process tells it, the same place has the same number. An id is the
+//! number and how much text came before it, because in the end the text is all that is kept.
 
 use super::super::follow::END;
-use crate::turns::log::Position;
 
 /// Numbers that one place in a turn has: what happens there, what opens just behind it, and how it ends there. So many,
 /// because at the end everything may have to be closed that is open.
 const EACH: u64 = 1024;
 
-/// The first and the last number of what happens at a place, among those.
-const HAPPENS: (u64, u64) = (8, 15);
+/// The first number of what happens at a place, among those.
+const HAPPENS: u64 = 8;
 
 /// The first number of what opens behind a place.
 const OPENS: u64 = 16;
@@ -34,7 +34,7 @@ pub struct Seen {
 
 /// The numbers of what happens when so much has happened.
 pub fn happens(count: usize) -> u64 {
-    at(count) + HAPPENS.0
+    at(count) + HAPPENS
 }
 
 /// The numbers of what opens and closes when so much has happened, just before more does.
@@ -53,16 +53,19 @@ fn at(count: usize) -> u64 {
 }
 
 impl Seen {
-    /// What a reader has seen who names the last event by its id or by its number.
+    /// What a reader has seen who names the last event by its id or by its number. An id that is none of ours means
+    /// the beginning: too much is better than a gap.
     pub fn before(id: Option<&str>, number: Option<u64>) -> Self {
-        let position = || id.and_then(|id| id.parse::<Position>().ok());
         match id {
             Some(END) => Self { number: Some(u64::MAX), text: None },
             Some(START) => Self { number: Some(1), text: None },
-            Some(_) | None => match position() {
-                Some(place) => Self { number: Some(at(place.count()) + HAPPENS.1), text: Some(place.text()) },
-                None => Self { number, text: None },
-            },
+            Some(id) => {
+                let known = id.split_once('.').and_then(|(number, text)| {
+                    Some(Self { number: Some(number.parse().ok()?), text: Some(text.parse().ok()?) })
+                });
+                known.unwrap_or_default()
+            }
+            None => Self { number, text: None },
         }
     }
 
@@ -73,7 +76,7 @@ impl Seen {
 
     /// How much had happened by then.
     pub fn count(&self) -> usize {
-        let count = self.number.unwrap_or_default().saturating_sub(HAPPENS.0) / EACH;
+        let count = self.number.unwrap_or_default().saturating_sub(HAPPENS) / EACH;
         usize::try_from(count).unwrap_or(usize::MAX)
     }
 
@@ -82,18 +85,23 @@ impl Seen {
         self.number.map_or(number, |seen| number.max(seen.saturating_add(1)))
     }
 
-    /// How much of a piece of text was seen that ends at this place.
-    pub fn of_text(&self, piece: &str, at: &Position) -> usize {
+    /// How much of a piece of text was seen that ends when so much text and so much in all has come.
+    pub fn of_text(&self, piece: &str, text: usize, count: usize) -> usize {
         match self.text {
-            Some(text) => text.saturating_sub(at.text() - piece.len().min(at.text())),
-            None => self.of(piece, at),
+            Some(seen) => seen.saturating_sub(text.saturating_sub(piece.len())),
+            None => self.of(piece, count),
         }
     }
 
-    /// How much of a piece was seen that ends at this place.
-    pub fn of(&self, piece: &str, at: &Position) -> usize {
-        self.count().saturating_sub(at.count().saturating_sub(piece.len()))
+    /// How much of a piece was seen that ends when so much has come.
+    pub fn of(&self, piece: &str, count: usize) -> usize {
+        self.count().saturating_sub(count.saturating_sub(piece.len()))
     }
+}
+
+/// The id of an event, when so much text has come.
+pub fn id_of(number: u64, text: usize) -> String {
+    format!("{number}.{text}")
 }
 
 #[cfg(test)]
@@ -102,15 +110,17 @@ mod tests {
 
     #[test]
     fn a_piece_is_cut_where_the_reader_left_off_however_it_was_cut_before() {
-        let at = |text| Position::default().with_text(text);
         let seen = Seen::before(None, Some(happens(5)));
-        assert_eq!(seen.of_text("Hello, you", &at(10)), 5);
-        assert_eq!(seen.of_text("lo", &at(5)), 2);
-        assert_eq!(seen.of_text("you", &at(10)), 0);
+        assert_eq!(seen.of_text("Hello, you", 10, 10), 5);
+        assert_eq!(seen.of_text("lo", 5, 5), 2);
+        assert_eq!(seen.of_text("you", 10, 10), 0);
         assert!(seen.has(opens(4)) && seen.has(happens(5)) && !seen.has(opens(5)) && !seen.has(happens(6)));
-        let same = Seen::before(Some("0.5.0.0"), None);
-        assert_eq!(same.of_text("Hello, you", &at(10)), 5);
+        // Three things were told besides the text, of which the store knows nothing.
+        let same = Seen::before(Some(&id_of(happens(8), 5)), None);
+        assert_eq!((same.of_text("Hello, you", 10, 13), same.of_text("Hello, you", 10, 10)), (5, 5));
         assert!(Seen::before(Some("end"), None).has(ends(1_000_000)));
-        assert!(!Seen::before(Some("what"), None).has(0));
+        for id in ["what", "1", "7.", "-1.0", "1.2.3.4", "99999999999999999999.0"] {
+            assert!(!Seen::before(Some(id), None).has(0), "{id}");
+        }
     }
 }

@@ -130,6 +130,29 @@ fn assert_goes_on(
 }
 
 #[tokio::test]
+async fn each_stretch_of_reasoning_is_an_item_of_its_own() {
+    let served = Served::start().await;
+    served.agent().thinks("One.").says(["Hel"]).thinks("Two.").says(["lo"]).thinks("Three.");
+    let events = events(&stream(&served).await);
+    assert_eq!(text(&events), "Hello");
+    let output = events.last().unwrap().2["response"]["output"].clone();
+    let said: Vec<_> =
+        output.as_array().unwrap().iter().map(|item| item["content"][0]["text"].clone()).collect();
+    assert_eq!(said, ["One.", "Hello", "Two.", "Three."]);
+}
+
+#[tokio::test]
+async fn of_very_many_steps_only_some_are_told() {
+    let served = Served::start().await;
+    let steps = (0..1000).map(|number| number.to_string());
+    steps.fold(served.agent(), |script, id| script.step(&id, "search", StepState::Running)).says(["Hello"]);
+    let events = events(&stream(&served).await);
+    let count = |wanted: &str| events.iter().filter(|(_, name, _)| name == wanted).count();
+    assert_eq!((count("response.mcp_call.in_progress"), count("response.mcp_call.failed")), (256, 256));
+    assert_eq!(events.last().unwrap().1, "response.completed");
+}
+
+#[tokio::test]
 async fn what_a_person_must_answer_is_asked_in_the_stream() {
     let served = Served::start().await;
     served.agent().asks("remove a file", "rm notes.txt").says(["Gone."]);
