@@ -140,16 +140,18 @@ fn end(history: &History, prompt: &Prompt) -> End {
 fn shrinks(answers: &[&Shown]) -> bool {
     let Some((first, parts)) = answers.split_first() else { return false };
     let whole = words(answers);
-    let lacks = first.bodies.windows(2).any(|bodies| {
+    // A line that says what is waited for may take the place of the last words for as long as it stands there.
+    let told: Vec<_> =
+        first.bodies.iter().filter(|body| body.done || !body.markdown.contains("⚠️")).collect();
+    let lacks = told.windows(2).any(|bodies| {
         let later = if bodies[1].done { whole.clone() } else { pressed(unfinished(&bodies[1].markdown)) };
         !later.starts_with(&pressed(unfinished(&bodies[0].markdown)))
     });
     lacks || parts.iter().any(|part| part.bodies.iter().any(|body| body != part.body()))
 }
 
-/// A growing text without the mark that there is more of it, and without the line that says what is waited for.
+/// A growing text without the mark that there is more of it.
 fn unfinished(text: &str) -> &str {
-    let text = text.find("⚠️").and_then(|at| text.get(..at)).unwrap_or(text).trim_end();
     text.strip_suffix(" …").unwrap_or(text)
 }
 
