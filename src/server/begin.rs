@@ -109,6 +109,9 @@ async fn begin_here(
     if server.draining.is_cancelled() {
         return Err(Problem::draining());
     }
+    if asking.spoken.system.is_some() {
+        caller.may_instruct()?;
+    }
     let Asking { session, spoken: Spoken { system, history, now }, heads, unattended, digest } = asking;
     let (name, must_exist) = match &session {
         // Behind a response, this is what it is called if it must be another one.

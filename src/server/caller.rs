@@ -55,6 +55,11 @@ impl Caller {
         if self.is_owner() { Ok(()) } else { Err(Problem::owner_only()) }
     }
 
+    /// What the agent is told of how to behave is for the owner to say: an app speaks for people, not for us.
+    pub fn may_instruct(&self) -> Result<(), Problem> {
+        if self.is_owner() { Ok(()) } else { Err(Problem::no_instructions()) }
+    }
+
     /// The session that this caller means by a name.
     pub fn session(&self, name: &str) -> SessionId {
         match self.is_owner() {

@@ -74,6 +74,13 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "owner_only", message)
     }
 
+    /// An app says how the agent is to behave.
+    pub fn no_instructions() -> Self {
+        let message = "An app may not instruct the agent; leave out system messages and instructions, or use the \
+                       server's own key";
+        Self::new(StatusCode::FORBIDDEN, "system_not_allowed", message)
+    }
+
     /// There is no such session, for whoever asks.
     pub fn no_session() -> Self {
         Self::new(StatusCode::NOT_FOUND, "session_not_found", "Session not found")

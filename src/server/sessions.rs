@@ -121,10 +121,14 @@ pub async fn create(
     Extension(caller): Extension<Caller>,
     Body { value, .. }: Body<NewRequest>,
 ) -> Result<(StatusCode, Json<One>), Problem> {
+    let system_prompt = system_prompt(value.system_prompt)?;
+    if system_prompt.is_some() {
+        caller.may_instruct()?;
+    }
     let new = NewSession {
         title: title(value.title)?,
         model: short(value.model, "model")?,
-        system_prompt: system_prompt(value.system_prompt)?,
+        system_prompt,
         ..NewSession::new(&caller.session(&name(value.id.or(value.session_id))?), caller.app())
     };
     let seen = server.store.write(move |tx| {

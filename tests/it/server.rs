@@ -4,6 +4,7 @@ mod chat;
 mod door;
 mod events;
 mod hostile;
+mod instructions;
 mod isolation;
 mod keys;
 mod metrics;
