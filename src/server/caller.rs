@@ -91,12 +91,20 @@ impl Caller {
 /// The owner's key, as a digest: all digests are as long, so that comparing them takes as long whatever is sent.
 pub struct Keys {
     owner: Option<[u8; 32]>,
+    /// It is so short that somebody may have thought it up.
+    guessable: bool,
 }
+
+/// Bytes of a key that nobody guesses. The one that we make has more, and so have those of apps.
+const UNGUESSABLE: usize = 24;
 
 impl Keys {
     /// The key of the owner; `None` if everybody who gets here is.
     pub fn new(key: Option<&Secret>) -> Self {
-        Self { owner: key.map(|key| digest(key.expose().as_bytes())) }
+        Self {
+            owner: key.map(|key| digest(key.expose().as_bytes())),
+            guessable: key.is_some_and(|key| key.expose().len() < UNGUESSABLE),
+        }
     }
 }
 
@@ -156,8 +164,14 @@ impl Server {
             (None, Some(_)) => return Err(Problem::invalid_key()),
             (Some(key), expected) => (key, expected),
         };
-        if let Err(after) = self.wrong_keys.permit(from, key, Instant::now()) {
-            return Err(Problem::busy("Too many wrong keys were sent; wait before the next one", after));
+        let now = Instant::now();
+        let paused = self.wrong_keys.permit(from, key, now).err();
+        let busy = |after| Problem::busy("Too many wrong keys were sent; wait before the next one", after);
+        // Whoever has a key that nobody guesses is not held up by those who try. One that may be guessed is not even
+        // looked at meanwhile.
+        let unseen = if self.keys.guessable { paused } else { self.wrong_keys.repeats(from, key, now) };
+        if let Some(after) = unseen {
+            return Err(busy(after));
         }
         let given = digest(key);
         if expected.is_some_and(|expected| bool::from(given.ct_eq(&expected))) {
@@ -169,7 +183,10 @@ impl Server {
             None => None,
         };
         let Some((app, revoked)) = app else {
-            self.wrong_keys.wrong(from, key, Instant::now());
+            if let Some(after) = paused {
+                return Err(busy(after));
+            }
+            self.wrong_keys.wrong(from, key, now);
             return Err(Problem::invalid_key());
         };
         self.wrong_keys.right(from, key);

@@ -51,7 +51,7 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
     let rules = &server.rules;
     let entrance = request.extensions().get::<Peer>().map(|peer| peer.entrance);
     let (mut response, page) = match admit(rules, request.uri(), request.headers(), entrance) {
-        Ok(Some(page)) if cors::is_preflight(&request) => (cors::preflight(), Some(page)),
+        Ok(Some(page)) if cors::is_preflight(&request) => (cors::preflight(request.headers()), Some(page)),
         // Whatever breaks in a handler is one answer, not the connection with all that is asked on it.
         Ok(page) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => (response, page),

@@ -88,6 +88,12 @@ impl WrongKeys {
         }
     }
 
+    /// Whether this very key was wrong so often that it need not be looked at; if so, when it may be sent again.
+    pub fn repeats(&self, from: IpAddr, key: &[u8], now: Instant) -> Option<Duration> {
+        let (key, _) = self.names(key);
+        self.lock().counts.get(&(network(from), What::Key(key))).and_then(|count| count.paused(now))
+    }
+
     /// A key was wrong.
     pub fn wrong(&self, from: IpAddr, key: &[u8], now: Instant) {
         let from = network(from);

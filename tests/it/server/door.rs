@@ -118,7 +118,7 @@ async fn a_browser_is_told_what_a_listed_page_may_do() {
     let asked = [
         "host: localhost",
         "access-control-request-method: POST",
-        "access-control-request-headers: authorization",
+        "access-control-request-headers: authorization, x-stainless-retry-count, content-type",
     ];
     let preflight = |origin: &'static str| {
         let lines = [asked.as_slice(), &[origin]].concat();
@@ -129,7 +129,12 @@ async fn a_browser_is_told_what_a_listed_page_may_do() {
     assert_eq!((answer.status, answer.body.as_str()), (204, ""));
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://chat.example"));
     assert!(answer.header("access-control-allow-methods").unwrap().contains("POST"));
-    assert!(answer.header("access-control-allow-headers").unwrap().contains("authorization"));
+    assert!(
+        answer
+            .header("access-control-allow-headers")
+            .unwrap()
+            .contains("authorization, x-stainless-retry-count")
+    );
     assert_eq!(answer.header("vary"), Some("Origin"));
     assert_eq!(
         answer.header("access-control-allow-credentials"),

@@ -180,6 +180,32 @@ async fn a_server_without_a_key_takes_everybody_for_the_owner_but_apps() {
     );
 }
 
+#[tokio::test]
+async fn a_hundred_guesses_lock_out_nobody_who_has_the_key() {
+    let served = Served::start().await;
+    let token = served.app("forge").await;
+    for number in 0..101 {
+        knocks(&served, &format!("{number} guesses")).await;
+    }
+    assert_eq!(knocks(&served, "another guess").await.0, 429);
+    // Nobody has used them here before.
+    assert_eq!(knocks(&served, KEY).await.0, 200);
+    for number in 0..11 {
+        knocks(&served, &format!("{}{number:0>64}", &token[..13])).await;
+    }
+    assert_eq!(knocks(&served, &token).await.0, 200, "its id is no secret, and no way to lock it out");
+}
+
+#[tokio::test]
+async fn a_key_that_may_be_guessed_is_not_looked_at_while_somebody_guesses() {
+    let settings = talaria::server::Settings { key: Some("password-1234".to_owned().into()), ..settings() };
+    let served = Served::with(Setup::default(), settings).await;
+    for number in 0..10 {
+        assert_eq!(knocks(&served, &format!("password-{number}")).await.0, 401);
+    }
+    assert_eq!(knocks(&served, "password-1234").await.0, 429);
+}
+
 /// No statistics: what is compared are digests of 32 bytes, in constant time and nowhere else.
 #[test]
 fn keys_are_compared_in_one_way_only() {
