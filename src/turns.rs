@@ -169,13 +169,19 @@ impl Turns {
     /// before platforms read.
     pub async fn recover(self: &Arc<Self>) -> store::Result<usize> {
         self.asks.deny_left().await?;
+        // Before anything runs: what nobody can ask for again must not begin.
+        let programs = self.store.write(|tx| {
+            let programs = tx.open_turns_of_programs()?;
+            programs.iter().filter(|row| row.is_fleeting()).try_for_each(|row| tx.ask_to_stop(&row.id))?;
+            Ok(programs)
+        });
+        for row in programs.await? {
+            self.taken_up(&row);
+        }
         let open = self.store.read(|tx| tx.all_open_turns()).await?;
         let count = open.len();
         for (session, turn) in open {
             self.enqueue(&session, turn);
-        }
-        for row in self.store.read(|tx| tx.open_turns_of_programs()).await? {
-            self.taken_up(&row);
         }
         Ok(count)
     }
@@ -317,7 +323,8 @@ impl Turns {
                 }
                 Ok(Err(error)) => {
                     tracing::error!(%error, turn = id.short(), "a turn waits for the store");
-                    Box::pin(self.again(&session, id)).await;
+                    Box::pin(self.again(&session, id.clone())).await;
+                    self.reopen(&id);
                 }
                 Err(error) => {
                     tracing::error!(%error, turn = id.short(), "a turn broke");

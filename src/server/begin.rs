@@ -129,6 +129,7 @@ async fn begin_here(
         (false, Some(_)) => Patience::AWhile,
         (false, None) => Patience::None,
     };
+    let history = server.turns.newest(history);
     let Content { text, parts } = now;
     let brought =
         Brought { parts, system, memory: heads.memory, hops: heads.hops, origin: heads.origin, patience };
@@ -209,7 +210,7 @@ async fn begin_here(
         }
         Taken::Before(run) => {
             let wanted = run.clone();
-            let before = server.store.read(move |tx| tx.turn(&wanted)).await?.ok_or_else(Problem::no_run)?;
+            let before = server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(Problem::no_run)?;
             (run, before.session)
         }
         Taken::Refused(problem) => return Err(problem),

@@ -58,7 +58,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
 /// The run of a path, if it is there and the caller's to see.
 pub async fn own_run(server: &Server, caller: &Caller, path: RunPath) -> Result<TurnRow, Problem> {
     let Ok(Path(id)) = path.0 else { return Err(Problem::no_run()) };
-    let found = server.store.read(move |tx| tx.turn(&TurnId(id))).await?;
+    let found = server.store.read(move |tx| tx.turn_head(&TurnId(id))).await?;
     found.filter(|turn| caller.owns(turn)).ok_or_else(Problem::no_run)
 }
 
@@ -209,7 +209,7 @@ async fn status(server: &Server, run: &TurnId) -> Result<(&'static str, Option<E
         return Ok((ended.status(), Some(ended)));
     }
     let id = run.clone();
-    let read = server.store.read(move |tx| Ok((tx.turn(&id)?, tx.run_record(&id)?)));
+    let read = server.store.read(move |tx| Ok((tx.turn_head(&id)?, tx.run_record(&id)?)));
     let (Some(turn), Some(record)) = read.await? else { return Err(Problem::no_run()) };
     let status = match turn.state {
         _ if turn.stop => "stopping",

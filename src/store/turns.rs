@@ -8,7 +8,7 @@ use crate::agent::{Prepared, Record, Role, Usage};
 use crate::reply::Outcome;
 use crate::rules::AgentName;
 use crate::session::{SessionId, TurnId};
-use crate::turns::Brought;
+use crate::turns::{Brought, Patience};
 
 /// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
 /// that takes it.
@@ -104,6 +104,11 @@ pub struct Person {
 }
 
 impl TurnRow {
+    /// Whether nobody can come back to it once its reader is gone.
+    pub fn is_fleeting(&self) -> bool {
+        self.brought.as_ref().is_some_and(|brought| brought.patience == Patience::None)
+    }
+
     /// Who asks for this run and is answerable for it.
     pub fn asked_by(&self) -> Person {
         Person { id: self.author.clone(), name: self.author_name.clone() }
@@ -188,6 +193,17 @@ impl Tx<'_> {
     /// A turn by its id.
     pub fn turn(&self, id: &TurnId) -> Result<Option<TurnRow>> {
         self.one_turn("id = ?1", [&id.0])
+    }
+
+    /// The same without what was asked and brought and would be sent, which may be large: for whoever only looks.
+    pub fn turn_head(&self, id: &TurnId) -> Result<Option<TurnRow>> {
+        let columns = COLUMNS
+            .replace("prompt,", "'',")
+            .replace("request,", "NULL,")
+            .replace(" brought", " CASE WHEN brought IS NULL THEN NULL ELSE '{}' END");
+        let mut query = self.conn.prepare_cached(&format!("SELECT {columns} FROM turns WHERE id = ?1"))?;
+        let mut rows = query.query([&id.0])?;
+        rows.next()?.map(read_turn).transpose()
     }
 
     /// The turn that an event started, or whose words it is, if that still waits to run.
@@ -356,7 +372,11 @@ impl Tx<'_> {
             .prepare_cached("UPDATE turns SET state = 'streaming' WHERE id = ?1 AND state = 'dispatched'")?
             .execute([&id.0])?;
         self.conn
-            .prepare_cached("INSERT OR REPLACE INTO checkpoints (turn, offset, text) VALUES (?1, ?2, ?3)")?
+            .prepare_cached(
+                // Behind the end there is nothing to keep, and nobody would take it away again.
+                "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
+                 SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
+            )?
             .execute(params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text])?;
         Ok(())
     }
@@ -383,7 +403,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
-                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10 WHERE id = ?1",
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11
+                 WHERE id = ?1",
             )?
             .execute(params![
                 turn.id.0,
@@ -396,6 +417,8 @@ impl Tx<'_> {
                 i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
                 i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
                 unix_now(),
+                // Pictures and what was said to the system are for the run, and nobody asks for them any more.
+                turn.brought.as_ref().map(|brought| serde_json::to_string(&brought.remains())).transpose()?,
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if withdrawn {

@@ -47,7 +47,7 @@ impl Turns {
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
-        if wanted && prepared.resumable {
+        if wanted && prepared.resumable && !row.is_fleeting() {
             // The next process asks for this very run, so it must not be told to end: it is only let go.
             return Ok(Ok(TurnEnd::Stopped));
         }

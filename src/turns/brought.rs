@@ -28,6 +28,11 @@ pub struct Brought {
 }
 
 impl Brought {
+    /// What is kept of it when the turn is over.
+    pub fn remains(&self) -> Self {
+        Self { patience: self.patience, ..Self::default() }
+    }
+
     /// How its pictures are remembered, behind the words: that there were some.
     pub fn pictures(&self) -> String {
         let pictures = self.parts.iter().filter(|part| matches!(part, Part::ImageUrl { .. }));

@@ -15,27 +15,31 @@ const EACH: Duration = Duration::from_secs(1);
 /// Keeps what comes until the log ends. `kept` is how much an earlier process kept.
 pub(super) async fn keep(store: Store, turn: Arc<TurnRow>, log: Arc<TurnLog>, kept: usize) {
     let (mut position, mut reached, mut kept) = (Position::default(), 0, kept);
+    // What the store did not take the last time stays for the next: a hole would be worse than an end.
+    let mut text = String::new();
     loop {
         log.changed(&position).await;
         if log.is_ended() {
             return;
         }
         let next = Instant::now() + EACH;
-        let mut text = String::new();
         log.read(&mut position, |event| {
             if let TurnEvent::Text(piece) = event {
                 // What is replayed is kept already.
-                let known = kept.saturating_sub(reached).min(piece.len());
+                let known = (kept + text.len()).saturating_sub(reached).min(piece.len());
                 reached += piece.len();
                 text.push_str(piece.get(known..).unwrap_or(piece));
             }
         });
         if !text.is_empty() {
-            let (id, offset) = (turn.id.clone(), kept);
-            kept += text.len();
-            // The end is stored whatever becomes of this; it only makes a crash cheaper.
-            if let Err(error) = store.write(move |tx| tx.checkpoint(&id, offset, &text)).await {
-                tracing::warn!(%error, "a growing answer could not be kept");
+            let (id, offset, piece) = (turn.id.clone(), kept, text.clone());
+            match store.write(move |tx| tx.checkpoint(&id, offset, &piece)).await {
+                Ok(()) => {
+                    kept += text.len();
+                    text.clear();
+                }
+                // The end is stored whatever becomes of this; it only makes a crash cheaper.
+                Err(error) => tracing::warn!(%error, "a growing answer could not be kept"),
             }
         }
         tokio::select! {

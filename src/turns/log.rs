@@ -32,6 +32,8 @@ pub struct TurnLog {
     changed: Notify,
     /// Fired by the engine when nothing more will come.
     ended: CancellationToken,
+    /// Fired when it has grown beyond its cap.
+    full: CancellationToken,
     /// The most that text, thoughts and entries may take together.
     cap: usize,
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
@@ -193,6 +195,19 @@ impl TurnLog {
 
     /// Appends an event. Thoughts are always counted, but kept only for those who may read them: no room may.
     pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
+        let appended = self.take(event);
+        if appended.is_err() {
+            self.full.cancel();
+        }
+        appended
+    }
+
+    /// Fires when the log has grown beyond its cap, whoever wrote too much.
+    pub fn full(&self) -> &CancellationToken {
+        &self.full
+    }
+
+    fn take(&self, event: TurnEvent<'_>) -> Result<(), Full> {
         let mut inner = self.lock();
         let now = Instant::now();
         inner.changed_at = Some(now);

@@ -65,7 +65,7 @@ impl<'a> Sink<'a> {
         let verbatim = log.is_for_readers();
         let first = first.map(|histogram| (Instant::now(), histogram));
         let inner = Mutex::new(Inner { first, ..Inner::default() });
-        Self { log, verbatim, full: CancellationToken::new(), inner }
+        Self { log, verbatim, full: log.full().clone(), inner }
     }
 
     /// Takes what happened.

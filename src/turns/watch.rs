@@ -11,7 +11,8 @@ use tracing::Instrument as _;
 
 use super::brought::Patience;
 use super::log::TurnLog;
-use super::{Brought, Running, Turns};
+use super::{Brought, Running, STORE_PAUSE, Turns};
+use crate::agent::Message;
 use crate::metrics::Open;
 use crate::session::{SessionId, TurnId};
 use crate::store::{self, TurnRow};
@@ -61,6 +62,17 @@ struct Watched {
     permit: Option<Box<dyn Any + Send>>,
 }
 
+impl Watched {
+    /// An empty log of the same kind.
+    fn fresh(&self, cap: usize) -> Arc<TurnLog> {
+        new_log(self.patience, cap)
+    }
+}
+
+fn new_log(patience: Option<Patience>, cap: usize) -> Arc<TurnLog> {
+    Arc::new(if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) })
+}
+
 /// One reader of a turn. Dropping it is leaving.
 pub struct Watch {
     turns: Arc<Turns>,
@@ -74,13 +86,11 @@ impl Logs {
     /// The log of a turn that is about to run, or already waits to.
     pub fn open(&self, row: &TurnRow, cap: usize) -> Arc<TurnLog> {
         let patience = row.brought.as_deref().map(|brought: &Brought| brought.patience);
-        let fresh =
-            || Arc::new(if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) });
         let mut inner = self.lock();
         inner.forget_old();
         let suspended = inner.suspended;
         let watched = inner.open.entry(row.id.clone()).or_insert_with(|| Watched {
-            log: fresh(),
+            log: new_log(patience, cap),
             session: row.session.clone(),
             patience,
             readers: 0,
@@ -89,7 +99,7 @@ impl Logs {
         });
         // The store failed it, and it is tried again.
         if watched.log.is_ended() {
-            watched.log = fresh();
+            watched.log = watched.fresh(cap);
         }
         if suspended {
             watched.log.suspend();
@@ -157,6 +167,19 @@ impl Turns {
         if let Some(watched) = self.logs.lock().open.get_mut(&row.id) {
             watched.permit = Some(Box::new(permit));
         }
+    }
+
+    /// As much of what was said before as an agent is ever told: nobody would read the rest again.
+    pub fn newest(&self, mut history: Vec<Message>) -> Vec<Message> {
+        let (most, mut room) = (self.settings.history_messages, self.settings.history_bytes);
+        let fits = |message: &&Message| {
+            room.checked_sub(message.content.len()).is_some_and(|left| {
+                room = left;
+                true
+            })
+        };
+        let kept = history.iter().rev().take(most).take_while(fits).count();
+        history.split_off(history.len() - kept)
     }
 
     /// It was committed, in this session.
@@ -233,6 +256,17 @@ impl Turns {
         self.left(&row.id, 0);
     }
 
+    /// The store failed a turn, which is tried again: whoever reads it from now on reads this try.
+    pub(super) fn reopen(self: &Arc<Self>, id: &TurnId) {
+        let cap = self.settings.turn_bytes;
+        if let Some(watched) = self.logs.lock().open.get_mut(id)
+            && watched.log.is_ended()
+        {
+            watched.log = watched.fresh(cap);
+        }
+        self.left(id, 0);
+    }
+
     /// So many readers are gone. Without any, the turn goes on for as long as its program has patience.
     fn left(self: &Arc<Self>, id: &TurnId, readers: usize) {
         let mut inner = self.logs.lock();
@@ -253,10 +287,13 @@ impl Turns {
             let alone = |watched: &&Watched| watched.came == came;
             let session =
                 turns.logs.lock().open.get(&id).filter(alone).map(|watched| watched.session.clone());
-            if let Some(session) = session
-                && let Err(error) = turns.stop(&session, &id).await
-            {
+            let Some(session) = session else { return };
+            while let Err(error) = turns.stop(&session, &id).await {
                 tracing::error!(%error, turn = id.short(), "a turn that nobody reads could not be stopped");
+                tokio::select! {
+                    () = tokio::time::sleep(STORE_PAUSE) => {}
+                    () = turns.draining.cancelled() => return,
+                }
             }
         });
     }

@@ -42,7 +42,7 @@ impl Turns {
                 Choice::Allow(grant) => tx.approve_ask(&ask.id, &by, grant)?,
                 Choice::Deny => {
                     let denied = tx.deny_ask(&ask.id, &by, "denied")?;
-                    if denied && let Some(row) = tx.turn(&turn)? {
+                    if denied && let Some(row) = tx.turn_head(&turn)? {
                         tx.audit_ask(&row, &ask.digest, &by, None, "denied")?;
                     }
                     denied
