@@ -81,7 +81,12 @@ impl Proxy {
             false => turn.key.clone(),
         };
         client::label(&mut headers, "idempotency-key", Some(&key));
-        client::label(&mut headers, "x-hermes-session-key", turn.memory.as_deref());
+        // Byte for byte or not at all: what is only like another name would share its memory.
+        if let Some(memory) = &turn.memory
+            && let Ok(memory) = HeaderValue::from_bytes(memory.as_bytes())
+        {
+            headers.insert("x-hermes-session-key", memory);
+        }
         client::label(&mut headers, HOPS, Some(&turn.hops.saturating_add(1).to_string()));
         if self.config.identity {
             let origin = &turn.origin;

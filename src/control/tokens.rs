@@ -79,6 +79,10 @@ async fn list(State(office): State<Arc<Office>>) -> Answer<Apps> {
 /// that the app had.
 async fn add(State(office): State<Arc<Office>>, asked: Asked) -> Answer<AddedToken> {
     let AddTokenAsked { app, again } = read(asked)?;
+    whole(async move { add_whole(&office, app, again).await }).await
+}
+
+async fn add_whole(office: &Office, app: String, again: bool) -> Answer<AddedToken> {
     if !token::is_app_name(&app) {
         return Err(Problem::wrong(
             "an app cannot be called like this",
@@ -108,6 +112,16 @@ async fn add(State(office): State<Arc<Office>>, asked: Asked) -> Answer<AddedTok
 /// Takes an app's token away, at once; what it asked and what has not ended is stopped.
 async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> Answer<RevokedToken> {
     let RevokeTokenAsked { app } = read(asked)?;
+    whole(async move { revoke_whole(&office, app).await }).await
+}
+
+/// Does all of something even if whoever asked for it leaves: what is in the store must be true outside of it too.
+async fn whole<T: Send + 'static>(act: impl Future<Output = Answer<T>> + Send + 'static) -> Answer<T> {
+    let done = tokio::spawn(act).await;
+    done.unwrap_or_else(|error| Err(Problem::store(&error)))
+}
+
+async fn revoke_whole(office: &Office, app: String) -> Answer<RevokedToken> {
     let name = app.clone();
     let revoked = office.store.write(move |tx| {
         if !tx.revoke_token(&name)? {

@@ -11,6 +11,7 @@ use super::content::{Content, Spoken};
 use super::follow::Follow;
 use super::heads::Heads;
 use super::{Caller, Problem, Server, responses};
+use crate::agent::Origin;
 use crate::session::{HTTP, SessionId, TurnId, hash, hex, random_hex};
 use crate::store::{KeptResponse, Known, NewSession, Onward, State, TurnRow};
 use crate::turns::{Brought, Patience};
@@ -131,8 +132,10 @@ async fn begin_here(
     };
     let history = server.turns.newest(history);
     let Content { text, parts } = now;
-    let brought =
-        Brought { parts, system, memory: heads.memory, hops: heads.hops, origin: heads.origin, patience };
+    let memory = heads.memory.map(|scope| caller.memory(&scope));
+    // Whom an app relays for is its own word, and would go on under our key.
+    let origin = if caller.is_owner() { heads.origin } else { Origin::default() };
+    let brought = Brought { parts, system, memory, hops: heads.hops, origin, patience };
     let row = turn_row(caller, caller.session(&name), text, brought);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
     let room = server.limits.take(caller);
@@ -210,7 +213,8 @@ async fn begin_here(
         }
         Taken::Before(run) => {
             let wanted = run.clone();
-            let before = server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(Problem::no_run)?;
+            let before =
+                server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(Problem::no_run)?;
             (run, before.session)
         }
         Taken::Refused(problem) => return Err(problem),

@@ -20,7 +20,7 @@ use super::held::Held;
 use super::listen::Peer;
 use super::{Problem, Server, apps};
 use crate::config::Secret;
-use crate::session::{HTTP, SessionId};
+use crate::session::{HTTP, SessionId, hash};
 use crate::store::TurnRow;
 
 /// Whoever asks.
@@ -65,6 +65,14 @@ impl Caller {
         match self.is_owner() {
             true => SessionId(name.to_owned()),
             false => SessionId(format!("{}/{name}", self.app)),
+        }
+    }
+
+    /// The scope of an agent's memory that this caller means by a name: one app's is never another's.
+    pub fn memory(&self, name: &str) -> String {
+        match self.is_owner() {
+            true => name.to_owned(),
+            false => format!("{}_{}", self.app, &hash([self.app.as_str(), name])[..32]),
         }
     }
 

@@ -180,7 +180,7 @@ impl TurnLog {
             LazyLock::new(|| AtomicU32::new(u32::from_str_radix(&random_hex(4), 16).unwrap_or_default()));
         let (inner, changed, ended) = (Mutex::default(), Notify::new(), CancellationToken::new());
         let name = NAMES.fetch_add(1, Ordering::Relaxed).max(1);
-        Self { inner, changed, ended, cap, for_readers: false, name }
+        Self { inner, changed, ended, full: CancellationToken::new(), cap, for_readers: false, name }
     }
 
     /// The same for readers who are told everything, also after the end.

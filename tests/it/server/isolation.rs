@@ -297,6 +297,8 @@ async fn what_somebody_says_of_himself_changes_nothing() {
     let last = heard.last().unwrap();
     assert_eq!(last.prompt, "what was said?");
     assert!(last.history.is_empty(), "it has heard what others said: {:?}", last.history);
+    assert_ne!(last.memory.as_deref(), Some("forge"), "it is told what others are remembered by");
+    assert_eq!(last.origin.user_id, None, "an app speaks for nobody");
     assert!(heard.iter().all(|one| heard.iter().filter(|other| other.session == one.session).count() == 1));
 }
 
