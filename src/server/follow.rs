@@ -180,7 +180,7 @@ impl Follow {
             return Ok(More::Cut);
         }
         let id = self.run.clone();
-        if self.server.store.read(move |tx| tx.turn(&id)).await?.is_none() {
+        if self.server.store.read(move |tx| tx.turn_head(&id)).await?.is_none() {
             return Ok(More::Gone);
         }
         tokio::select! {
