@@ -1,7 +1,10 @@
 //! The agent server: what a program gets over a real socket.
 
+mod abandoned;
+mod approvals;
 mod chat;
 mod door;
+mod drain;
 mod events;
 mod hostile;
 mod instructions;
@@ -9,7 +12,10 @@ mod isolation;
 mod keys;
 mod metrics;
 mod openapi;
+mod paused;
+mod readers;
 mod responses;
+mod resume;
 mod revoking;
 mod runs;
 mod secrets;

@@ -183,6 +183,30 @@ impl Process {
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
+    /// The memory it has now, in bytes.
+    pub fn memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_nonzero())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// How many files it has open, sockets too.
+    pub fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.pid.as_raw_nonzero());
+        // It keeps others of the same user from looking into it, but newer kernels tell how many there are.
+        let counted = || fs::metadata(&folder).map_or(0, |folder| folder.len() as usize);
+        fs::read_dir(&folder).map_or_else(|_| counted(), Iterator::count)
+    }
+
+    /// Waits until it serves HTTP, and returns where.
+    pub async fn serves(&mut self) -> String {
+        self.logs(" serving ").await;
+        let log = text(&self.err);
+        let line = log.lines().find(|line| line.contains(" serving ")).unwrap();
+        let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")).unwrap();
+        address.trim_matches('"').to_owned()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid, signal).unwrap();

@@ -1,0 +1,114 @@
+//! The end of the process, as programs see it.
+
+use reqwest::Method;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::binary::Talaria;
+use crate::support::gateway::Setup;
+use crate::support::served::{Served, json, settings};
+use crate::support::stream::{Stream, text_of};
+use crate::support::upstream::{Answer, Upstream, delta};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn asks(text: &str, stream: bool) -> Value {
+    json!({ "messages": [{ "role": "user", "content": text }], "stream": stream })
+}
+
+#[tokio::test]
+async fn nothing_new_is_taken_at_the_end() {
+    let served = Served::start().await;
+    served.gateway.server().draining.cancel();
+    for (path, body) in
+        [(CHAT, asks("hi", true)), (CHAT, asks("hi", false)), ("/v1/runs", json!({ "input": "x" }))]
+    {
+        let answer = served.post(path, &body).await;
+        assert_eq!(answer.status(), 503);
+        assert!(answer.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+        assert_eq!(json(answer).await["error"]["code"], "gateway_draining");
+    }
+    assert!(served.gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_waits_at_the_end_is_told_to_come_back() {
+    let mut served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
+    let script = served.agent().says(["Half"]).then_hangs();
+    let ask = |key: &'static str, text: &'static str, stream: bool| {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
+        let request = request.header("idempotency-key", key).body(asks(text, stream).to_string());
+        async move { request.send().await.unwrap() }
+    };
+    let mut running = Stream::of(ask("a", "one", true).await);
+    script.is_hanging().await;
+    let mut waiting = Stream::of(ask("b", "two", true).await);
+    waiting.next().await;
+    let whole = tokio::spawn(ask("c", "three", false));
+    served.has_turns("", 3).await;
+    served.agent().when("one").says(["Half a minute"]);
+    served.agent().when("two").says(["second"]);
+    served.agent().when("three").says(["third"]);
+    served.restart().await;
+    // Neither is ended, and neither looks as if it were.
+    assert_eq!(text_of(&running.until_cut().await), "Half");
+    assert_eq!(waiting.until_cut().await, []);
+    let whole = whole.await.unwrap();
+    assert_eq!(whole.status(), 503);
+    assert_eq!(json(whole).await["error"]["code"], "gateway_draining");
+    // Whoever comes back finds it.
+    let again = |key: &str, text: &str| {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
+        request.header("idempotency-key", key).body(asks(text, true).to_string()).send()
+    };
+    assert_eq!(text_of(&Stream::of(again("a", "one").await.unwrap()).rest().await), "Half a minute");
+    assert_eq!(text_of(&Stream::of(again("b", "two").await.unwrap()).rest().await), "second");
+}
+
+#[tokio::test]
+async fn without_a_key_nobody_could_come_back_so_it_is_not_gone_on_with() {
+    let mut served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
+    let script = served.agent().says(["Half"]).then_hangs();
+    let answer = served.post(CHAT, &asks("hi", true)).await;
+    let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let mut stream = Stream::of(answer);
+    stream.until_text("Half").await;
+    script.is_hanging().await;
+    served.restart().await;
+    stream.until_cut().await;
+    served.gateway.server().turns.idle().await;
+    let shown = json(served.get(&format!("/v1/runs/{run}")).await).await;
+    assert_eq!(shown["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_signal_leaves_a_run_with_a_key_to_the_next_process() {
+    let upstream = Upstream::idempotent().await;
+    upstream.answers(Answer::stream().sends(delta("Hel")).hangs());
+    let mut talaria = Talaria::to(&upstream).args(["serve"]);
+    talaria.sets("API_SERVER_KEY", Some("a key of the owner, long enough"));
+    talaria.sets("API_SERVER_PORT", Some("0"));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = |address: String| {
+        let request = client.post(format!("{address}{CHAT}")).header("idempotency-key", "k");
+        let request = request.bearer_auth("a key of the owner, long enough");
+        request.body(asks("hi", true).to_string()).send()
+    };
+    let mut process = talaria.starts();
+    let mut stream = Stream::of(ask(process.serves().await).await.unwrap());
+    stream.until_text("Hel").await;
+    process.signal(Signal::TERM);
+    stream.until_cut().await;
+    let ended = process.ended().await;
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    upstream.answers(Answer::says(["Hel", "lo"]));
+    let mut process = talaria.starts();
+    let answer = ask(process.serves().await).await.unwrap();
+    assert_eq!(text_of(&Stream::of(answer).rest().await), "Hello");
+    let prompts = upstream.prompts();
+    assert_eq!(prompts.len(), 2);
+    assert_eq!(prompts[0].body, prompts[1].body);
+    assert_eq!(prompts[0].header("idempotency-key"), prompts[1].header("idempotency-key"));
+    process.signal(Signal::TERM);
+    assert_eq!(process.ended().await.code, 0);
+}

@@ -1,0 +1,205 @@
+//! Who reads a run, and what it means that nobody does.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::paused::Scene;
+use crate::support::served::{KEY, Served, json};
+use crate::support::stream::{Event, Stream, text_of};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn asks(stream: bool) -> Value {
+    json!({ "messages": [{ "role": "user", "content": "hi" }], "stream": stream })
+}
+
+/// Asks over a bare socket.
+async fn ask_bare(served: &Served, stream: bool) -> TcpStream {
+    let body = asks(stream).to_string();
+    let mut socket = TcpStream::connect(served.address).await.unwrap();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    socket
+}
+
+async fn read_until(socket: &mut TcpStream, wanted: &str) {
+    let mut seen = Vec::new();
+    while memchr::memmem::find(&seen, wanted.as_bytes()).is_none() {
+        assert_ne!(socket.read_buf(&mut seen).await.unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+    }
+}
+
+#[tokio::test]
+async fn several_readers_get_the_same() {
+    let served = Served::start().await;
+    let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let first = served.post(CHAT, &asks(true)).await;
+    let run = first.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let mut readers = Vec::new();
+    for _ in 0..5 {
+        readers.push(Stream::of(served.get(&format!("/v1/runs/{run}/events")).await));
+    }
+    let mut heads = Vec::new();
+    for reader in &mut readers {
+        heads.push(reader.next().await.timeless());
+    }
+    script.is_hanging().await;
+    script.goes_on();
+    let mut all: Vec<Vec<Event>> = Vec::new();
+    for (reader, head) in readers.iter_mut().zip(heads) {
+        let rest = reader.rest().await;
+        all.push([head].into_iter().chain(rest.iter().map(Event::timeless)).collect());
+    }
+    assert_eq!(text_of(&all[0]), "Hello");
+    assert!(all.iter().all(|one| *one == all[0]), "{all:#?}");
+    assert_eq!(text_of(&Stream::of(first).rest().await), "Hello");
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_any_more_ends_its_run_at_once() {
+    let served = Served::start().await;
+    let turns = served.gateway.server().turns.clone();
+    for half in [false, true] {
+        let script = served.agent().says(["Hel"]).then_hangs();
+        let mut socket = ask_bare(&served, true).await;
+        read_until(&mut socket, "Hel").await;
+        script.is_hanging().await;
+        if half {
+            // Whoever only stops talking is gone too: nothing else is left to be said by them.
+            socket.shutdown().await.unwrap();
+            turns.idle().await;
+        } else {
+            drop(socket);
+            turns.idle().await;
+        }
+        assert!(script.was_told_to_stop(), "half closed: {half}");
+    }
+    assert_eq!(turns.open_logs(), 0);
+}
+
+#[tokio::test]
+async fn whoever_leaves_before_the_answer_begins_leaves_nothing_behind() {
+    let served = Served::start().await;
+    let turns = served.gateway.server().turns.clone();
+    for stream in [false, true] {
+        let script = served.agent().then_hangs();
+        let socket = ask_bare(&served, stream).await;
+        script.is_hanging().await;
+        drop(socket);
+        turns.idle().await;
+        assert!(script.was_told_to_stop(), "stream: {stream}");
+    }
+    // Before the request is even taken: whatever became of it, nothing stays.
+    drop(ask_bare(&served, true).await);
+    turns.idle().await;
+}
+
+#[tokio::test]
+async fn one_reader_is_enough() {
+    let served = Served::start().await;
+    let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let first = served.post(CHAT, &asks(true)).await;
+    let run = first.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let mut second = Stream::of(served.get(&format!("/v1/runs/{run}/events")).await);
+    second.until_text("Hel").await;
+    script.is_hanging().await;
+    drop(first);
+    // Looking at it makes nobody a reader, and ends nothing.
+    for _ in 0..3 {
+        assert_eq!(json(served.get(&format!("/v1/runs/{run}")).await).await["status"], "running");
+    }
+    script.goes_on();
+    assert_eq!(text_of(&second.rest().await), "lo");
+    assert!(!script.was_told_to_stop());
+}
+
+#[tokio::test]
+async fn whoever_waits_in_line_and_leaves_gives_up_the_place() {
+    let served = Served::start().await;
+    let turns = served.gateway.server().turns.clone();
+    let script = served.agent().then_hangs();
+    let ask = || {
+        let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
+        request.body(asks(true).to_string()).send()
+    };
+    let first = ask().await.unwrap();
+    script.is_hanging().await;
+    for _ in 0..20 {
+        // More than may wait: each has left before the next comes.
+        let answer = ask().await.unwrap();
+        let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+        assert_eq!(answer.status(), 200);
+        drop(answer);
+        Stream::of(served.get(&format!("/v1/runs/{run}/events")).await).rest().await;
+    }
+    script.goes_on();
+    Stream::of(first).rest().await;
+    turns.idle().await;
+    assert_eq!(served.gateway.agent_itself().heard().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_a_run_waits_two_minutes_for_its_reader() {
+    let scene = Scene::start().await;
+    let script = scene.gateway.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let ask = || async {
+        let answer = scene.post(CHAT, &[("idempotency-key", "k")], &asks(true)).await;
+        Stream::of(answer.into_body().into_data_stream())
+    };
+    let mut stream = ask().await;
+    stream.until_text("Hel").await;
+    for _ in 0..3 {
+        drop(stream);
+        sleep(Duration::from_secs(119)).await;
+        // Back in time.
+        stream = ask().await;
+        stream.until_text("Hel").await;
+        sleep(Duration::from_secs(300)).await;
+    }
+    assert!(!script.was_told_to_stop());
+    drop(stream);
+    sleep(Duration::from_secs(119)).await;
+    assert!(!script.was_told_to_stop());
+    sleep(Duration::from_secs(2)).await;
+    scene.gateway.server().turns.idle().await;
+    assert!(script.was_told_to_stop());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_started_to_be_looked_after_later_goes_on_unread() {
+    let scene = Scene::start().await;
+    let script = scene.gateway.agent().then_hangs().says(["done"]);
+    let answer = scene.post("/v1/runs", &[], &json!({ "input": "hi" })).await;
+    assert_eq!(answer.status(), 202);
+    script.is_hanging().await;
+    sleep(Duration::from_secs(24 * 60 * 60)).await;
+    assert!(!script.was_told_to_stop());
+    script.goes_on();
+    scene.gateway.server().turns.idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_says_that_it_lives() {
+    let scene = Scene::start().await;
+    let script = scene.gateway.agent().then_hangs().says(["x"]);
+    let answer = scene.post(CHAT, &[], &asks(true)).await;
+    let mut stream = Stream::of(answer.into_body().into_data_stream());
+    stream.next().await;
+    let going_on = async {
+        script.is_hanging().await;
+        sleep(Duration::from_secs(50)).await;
+        script.goes_on();
+    };
+    let (_, text) = tokio::join!(going_on, stream.until_text("x"));
+    assert_eq!(text, "x");
+    // Every fifteen seconds, and not before.
+    assert_eq!(stream.comments, ["keepalive"; 3]);
+}
