@@ -141,6 +141,7 @@ async fn begin_here(
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
+    let keyed = heads.key.is_some();
     let (mut new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
     let relayed = heads.hops > 0;
     let taken = server.store.write(move |tx| {
@@ -219,7 +220,8 @@ async fn begin_here(
         }
         Taken::Refused(problem) => return Err(problem),
     };
-    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
+    let mut follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
+    follow.keyed = keyed;
     Ok(Begun { follow, session: caller.name_of(&session) })
 }
 

@@ -87,10 +87,10 @@ pub async fn complete(
     let run = follow.run.clone();
     // The same whoever reads it, and when.
     let asked = run.clone();
-    let created = server.store.read(move |tx| tx.asked_at(&asked)).await?.unwrap_or_else(unix_now);
+    let created = server.store.read(move |tx| tx.asked_at(&asked)).await.ok().flatten();
     let chunks = Chunks {
         id: format!("chatcmpl-{run}"),
-        created,
+        created: created.unwrap_or_else(unix_now),
         model: model.unwrap_or_else(|| server.settings.model.clone()),
         run: run.clone(),
         session: session.clone(),
@@ -98,7 +98,10 @@ pub async fn complete(
     };
     let mut response = match stream.unwrap_or_default() {
         true => follow.stream(chunks),
-        false => chunks.answer(&follow.until_the_end().await?),
+        false => match follow.until_the_end().await {
+            Ok(end) => chunks.answer(&end),
+            Err(problem) => problem.into_response(),
+        },
     };
     heads.echo(response.headers_mut(), &session, &run.0);
     Ok(response)

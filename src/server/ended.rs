@@ -79,8 +79,9 @@ impl Ended {
     /// `stop`, `length` or `error`, as chat completions end.
     pub fn finish_reason(&self) -> &'static str {
         match &self.outcome {
-            Outcome::Done | Outcome::Stopped => "stop",
-            Outcome::Limit => "length",
+            Outcome::Done => "stop",
+            // Somebody cut it: whoever knows nothing else must see that it is not whole.
+            Outcome::Stopped | Outcome::Limit => "length",
             Outcome::CutShort { .. }
             | Outcome::Failed { .. }
             | Outcome::Interrupted

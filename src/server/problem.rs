@@ -110,6 +110,12 @@ impl Problem {
         Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "gateway_draining", message) }
     }
 
+    /// The same for a turn that has begun and cannot be asked for again.
+    pub fn after_it_began(self) -> Self {
+        let message = format!("{}; it may have run, and X-Hermes-Run-Id names it", self.message);
+        Self { again: false, message, ..self }
+    }
+
     /// The error object by itself, for streams.
     pub fn object(&self) -> Value {
         let Self { code, param, message, .. } = self;
@@ -129,7 +135,7 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "a request could not be answered: the store failed");
-        let message = "The store did not answer; nothing was changed";
+        let message = "The store did not answer";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "store_failed", message)
     }
 }

@@ -116,7 +116,8 @@ struct Approval {
     /// `pending`, `approved` or `denied`.
     status: &'static str,
     choice: Option<String>,
-    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`.
+    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`. What was denied without being asked is only
+    /// told in the events.
     reason: Option<String>,
     asked_at: i64,
     expires_at: i64,

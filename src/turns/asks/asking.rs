@@ -273,7 +273,7 @@ impl Opening<'_> {
         if !shows {
             let words = Text::AskUnshowable.with("title", title);
             self.tell(id.end_key(), &words)?;
-            return self.deny("too long");
+            return self.deny(if of_a_program { "nothing to judge" } else { "too long" });
         }
         if let Some((grant, by)) = self.granted()? {
             tx.audit_ask(turn, &self.digest, &by, Some(grant), "granted")?;

@@ -125,9 +125,9 @@ async fn files_and_memory_are_as_before() {
     }
     abandon_many(&address, KEY, count).await;
     settles(&process, files).await;
-    // Its turns are over too: the metrics count nobody.
     let now = process.memory();
-    assert!(now < memory * 3 / 2 + 16 * 1024 * 1024, "{now} bytes after {count} streams, {memory} before");
+    let grown = now.saturating_sub(memory);
+    assert!(grown < 8 * 1024 * 1024 + count * 2048, "{now} bytes after {count} streams, {memory} before");
 
     let client = Client::builder().no_proxy().build().unwrap();
     let metrics = client.get(format!("{address}/metrics")).bearer_auth(KEY).send().await.unwrap();
@@ -137,8 +137,6 @@ async fn files_and_memory_are_as_before() {
         .filter(|line| line.contains("streams_open") || line.contains("readers_open"))
         .collect();
     assert!(open.iter().all(|line| line.starts_with('#') || line.ends_with(" 0")), "{open:?}");
-    // Those that were never answered are no reason to answer nobody.
-    upstream.answers(Answer::says(["well"]));
     process.signal(rustix::process::Signal::TERM);
     assert_eq!(process.ended().await.code, 0);
 }

@@ -116,7 +116,7 @@ async fn what_cannot_be_shown_is_denied_and_said_so() {
     served.agent().asks("nothing", "  ");
     let events = chat(&served, "s").await.rest().await;
     let responded = events.iter().find(|event| event.kind() == "approval.responded").unwrap().json();
-    assert_eq!((&responded["choice"], &responded["reason"]), (&json!("deny"), &json!("too long")));
+    assert_eq!((&responded["choice"], &responded["reason"]), (&json!("deny"), &json!("nothing to judge")));
 }
 
 #[tokio::test]

@@ -49,12 +49,24 @@ async fn whoever_waits_at_the_end_is_told_to_come_back() {
     served.agent().when("one").says(["Half a minute"]);
     served.agent().when("two").says(["second"]);
     served.agent().when("three").says(["third"]);
+    let fourth = served.agent().when("four").then_hangs();
+    let unkeyed = served.request(Method::POST, CHAT).body(asks("four", false).to_string());
+    let unkeyed = tokio::spawn(unkeyed.send());
+    fourth.is_hanging().await;
     served.restart().await;
+    // Nobody asks for it again unasked: it may have run, and there is no key to find it by.
+    let unkeyed = unkeyed.await.unwrap().unwrap();
+    assert_eq!(
+        (unkeyed.status().as_u16(), &unkeyed.headers()["x-should-retry"]),
+        (503, &"false".parse().unwrap())
+    );
+    assert!(unkeyed.headers().contains_key("x-hermes-run-id"));
     // Neither is ended, and neither looks as if it were.
     assert_eq!(text_of(&running.until_cut().await), "Half");
     assert_eq!(waiting.until_cut().await, []);
     let whole = whole.await.unwrap();
     assert_eq!(whole.status(), 503);
+    assert_eq!(whole.headers().get("x-should-retry"), None);
     assert_eq!(json(whole).await["error"]["code"], "gateway_draining");
     // Whoever comes back finds it.
     let again = |key: &str, text: &str| {
@@ -74,6 +86,7 @@ async fn without_a_key_nobody_could_come_back_so_it_is_not_gone_on_with() {
     let mut stream = Stream::of(answer);
     stream.until_text("Half").await;
     script.is_hanging().await;
+    served.agent().then_hangs();
     served.restart().await;
     stream.until_cut().await;
     served.gateway.server().turns.idle().await;

@@ -24,9 +24,17 @@ impl Scene {
         Self { gateway }
     }
 
+    pub async fn get(&self, path: &str) -> Response<Body> {
+        self.ask("GET", path, &[], &Value::Null).await
+    }
+
     /// Asks with these headers besides the owner's key.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response<Body> {
-        let mut request = Request::builder().method("POST").uri(path).header("host", "localhost");
+        self.ask("POST", path, headers, body).await
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response<Body> {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         request = request.header("authorization", format!("Bearer {KEY}"));
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -34,7 +34,8 @@ async fn a_run_is_started_looked_at_and_read() {
     assert_eq!(answer.status(), 202);
     assert_eq!(answer.headers()["x-hermes-session-id"], "s");
     let begun = json(answer).await;
-    assert_eq!((&begun["status"], &begun["model"]), (&json!("queued"), &json!("m")));
+    assert!(["queued", "running"].contains(&begun["status"].as_str().unwrap()), "{begun}");
+    assert_eq!(begun["model"], "m");
     let run = begun["run_id"].as_str().unwrap();
     assert!(run.starts_with("run_"));
     script.is_hanging().await;
