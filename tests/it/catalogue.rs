@@ -60,6 +60,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/openai/fault.rs", "timed out", "looked for in an error"),
     ("src/openai/wire/lenient.rs", "any value", "an error of the reader"),
     ("src/tasks.rs", "no words", "the log"),
+    ("src/turns/asks/asking.rs", "nothing to judge", "a rule in the audit"),
     ("src/turns/asks/asking.rs", "too long", "a rule in the audit"),
     ("src/turns/asks/asking.rs", "too many", "a rule in the audit"),
     ("src/words/stored.rs", "words, or the key of a text and what fills it", "an error of the reader"),

@@ -45,7 +45,7 @@ async fn abandon(address: &str, key: &str, how: Leaves) {
         "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    socket.write_all((head + body.as_str()).as_bytes()).await.unwrap();
     if matches!(how, Leaves::BeforeTheHead) {
         return;
     }

@@ -26,7 +26,7 @@ async fn ask_bare(served: &Served, stream: bool) -> TcpStream {
         "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    socket.write_all((head + body.as_str()).as_bytes()).await.unwrap();
     socket
 }
 

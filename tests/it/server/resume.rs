@@ -158,13 +158,13 @@ async fn reading_goes_on_wherever_it_was_cut() {
         // The same place is known to the other surface.
         let path = format!("/v1/runs/{run}/events?after={}", whole[seen].id.as_deref().unwrap());
         let rest = Stream::of(served.get(&path).await).rest().await;
-        assert_eq!(text_of(&whole[..=seen]) + &text_of(&rest), text_of(&whole), "{seen}");
+        assert_eq!(text_of(&whole[..=seen]) + text_of(&rest).as_str(), text_of(&whole), "{seen}");
     }
 }
 
 /// What was seen and the rest are the whole: the same text, and each of the other events once.
 fn together(whole: &[Event], seen: usize, rest: &[Event]) {
-    assert_eq!(text_of(&whole[..=seen]) + &text_of(rest), text_of(whole), "cut after {seen}");
+    assert_eq!(text_of(&whole[..=seen]) + text_of(rest).as_str(), text_of(whole), "cut after {seen}");
     let others = |events: &[Event]| -> Vec<Event> {
         events.iter().filter(|event| event.text().is_none()).cloned().collect()
     };

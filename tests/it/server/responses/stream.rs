@@ -100,7 +100,7 @@ async fn a_stream_goes_on_where_it_was_cut_by_id_and_by_number() {
         whole += std::str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
     }
     script.goes_on();
-    whole += &answer.text().await.unwrap();
+    whole += answer.text().await.unwrap().as_str();
     let whole = events(&whole);
     assert_eq!(text(&whole), "Grüße an alle");
     let path = format!("/v1/responses/{}?stream=true", whole[0].2["response"]["id"].as_str().unwrap());
@@ -123,7 +123,7 @@ fn assert_goes_on(
 ) {
     let (seen, missing) = whole.split_at(at + 1);
     assert_eq!(names(rest), names(missing), "behind {at}");
-    assert_eq!(text(seen) + &text(rest), text(whole), "behind {at}");
+    assert_eq!(text(seen) + text(rest).as_str(), text(whole), "behind {at}");
     assert_eq!(rest.last().map(|(_, _, data)| data), missing.last().map(|(_, _, data)| data), "behind {at}");
     let last = seen.last().unwrap().2["sequence_number"].as_u64();
     assert!(rest.iter().all(|(_, _, data)| data["sequence_number"].as_u64() > last), "behind {at}");
@@ -170,7 +170,7 @@ async fn what_a_person_must_answer_is_asked_in_the_stream() {
     );
     let choice = json!({ "choice": "once", "approval_id": asked["approval_id"] });
     assert_eq!(served.post(&format!("/v1/runs/{run}/approval"), &choice).await.status(), 200);
-    whole += &answer.text().await.unwrap();
+    whole += answer.text().await.unwrap().as_str();
     let whole = events(&whole);
     let (_, _, answered) = whole.iter().find(|(_, name, _)| name == "approval.responded").unwrap();
     assert_eq!((&answered["choice"], &answered["item"]), (&json!("once"), &asked["item"]));
@@ -195,6 +195,6 @@ async fn a_stream_is_read_again_when_only_the_store_knows_it() {
     let request = served.request(reqwest::Method::GET, &path).header("last-event-id", id.as_ref().unwrap());
     let rest = events(&request.send().await.unwrap().text().await.unwrap());
     let seen = before.iter().find(|(_, name, _)| name == "response.output_text.delta").unwrap();
-    assert_eq!(seen.2["delta"].as_str().unwrap().to_owned() + &text(&rest), "Hello");
+    assert_eq!(seen.2["delta"].as_str().unwrap().to_owned() + text(&rest).as_str(), "Hello");
     assert_eq!(rest.last().unwrap().1, "response.completed");
 }
