@@ -70,8 +70,16 @@ fn random_deaths(seed: u64) -> Vec<Death> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dies_between_a_room_and_a_model_nothing_is_lost_doubled_or_run_twice() {
-    let chains = (0..if full() { 100 } else { 10 }).map(|seed| Chain::new(random_victims(seed)));
+    let chains = (0..if full() { 100 } else { 10 }).map(|seed| match gateway_alone(seed) {
+        true => Chain::new(random_victims(seed)).at_work(),
+        false => Chain::new(random_victims(seed)),
+    });
     Tally::of_chains("between a room and a model", chains).await.is_clean();
+}
+
+/// In a third of the chains only the gateway dies, while the model works: then nothing at all may be missing.
+fn gateway_alone(seed: u64) -> bool {
+    seed.is_multiple_of(3)
 }
 
 /// Two deaths in each chain, within the half second that its answers take; in ten chains everybody dies.
@@ -82,19 +90,19 @@ fn random_victims(seed: u64) -> Vec<chain::Death> {
         Death::After(moment) => Some(moment),
         Death::At(..) => None,
     });
-    moments.zip([victim(seed), victim(seed / 4 + 1)]).collect()
+    let who = match gateway_alone(seed) {
+        true => [Victim::Gateway, Victim::Gateway],
+        false => [victim(seed), victim(seed / 4 + 1)],
+    };
+    moments.zip(who).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_key_the_checker_sees_that_the_model_is_asked_again() {
-    // The gateway starts and has asked by then, and the answers go on; whatever the machine does, one of these is hit.
-    let moments = [400, 700, 1000, 1300].map(|after| (Duration::from_millis(after), Victim::Gateway));
-    let mut again = false;
-    for moment in moments {
-        let history = Chain::new(vec![moment]).without("key").run().await;
-        again |= check(&history).iter().any(|broken| matches!(broken, Broken::ExecutedAgain(..)));
-    }
-    assert!(again, "without its key a prompt must run twice");
+    let dies = vec![(Duration::ZERO, Victim::Gateway)];
+    let history = Chain::new(dies).at_work().without("key").run().await;
+    let again = check(&history).iter().any(|broken| matches!(broken, Broken::ExecutedAgain(..)));
+    assert!(again, "without its key a prompt must run twice\n{history}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -37,11 +37,18 @@ pub struct Chain {
     deaths: Vec<Death>,
     /// A safety mechanism of the gateway that is switched off, for the checker's own test.
     without: Option<&'static str>,
+    /// The first death comes only when the model works on something.
+    at_work: bool,
 }
 
 impl Chain {
     pub fn new(deaths: Vec<Death>) -> Self {
-        Self { deaths, without: None }
+        Self { deaths, without: None, at_work: false }
+    }
+
+    /// The first death comes so long after the model has begun to work, whatever the machine does.
+    pub fn at_work(self) -> Self {
+        Self { at_work: true, ..self }
     }
 
     /// With a safety mechanism switched off.
@@ -71,6 +78,9 @@ impl Chain {
         let asked = [("garden", "first"), ("cellar", "long"), ("garden", "second")];
         let mut prompts: Vec<_> = asked.iter().map(|(room, text)| says(*room, text, false)).collect();
         let (mut gateway, mut server) = (ends.gateway(), ends.server());
+        if self.at_work {
+            tokio::time::timeout(PATIENCE, model.works()).await.expect("the model should have been asked");
+        }
         for (after, victim) in &self.deaths {
             // What is spread is the moment, which is why nothing is waited for.
             tokio::time::sleep(*after).await;

@@ -40,6 +40,8 @@ struct Shared {
     state: Mutex<State>,
     /// Told when every stream is to break off.
     broken: Notify,
+    /// Told with each prompt that is run.
+    asked: Notify,
 }
 
 #[derive(Default)]
@@ -66,7 +68,14 @@ impl AgentServer {
     /// Listens where a listener is already.
     pub fn on(listener: TcpListener, kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
         let address = listener.local_addr().expect("the port that was just bound");
-        let shared = Arc::new(Shared { kind, pause, answer, state: Mutex::default(), broken: Notify::new() });
+        let shared = Arc::new(Shared {
+            kind,
+            pause,
+            answer,
+            state: Mutex::default(),
+            broken: Notify::new(),
+            asked: Notify::new(),
+        });
         let serving = shared.clone();
         let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -91,6 +100,19 @@ impl AgentServer {
     /// Every stream breaks off at this moment. What comes later is answered.
     pub fn breaks_off(&self) {
         self.shared.broken.notify_waiters();
+    }
+
+    /// Waits until it works on something.
+    pub async fn works(&self) {
+        loop {
+            let asked = self.shared.asked.notified();
+            tokio::pin!(asked);
+            asked.as_mut().enable();
+            if !self.executions().is_empty() {
+                return;
+            }
+            asked.await;
+        }
     }
 
     /// How often each prompt was run.
@@ -119,6 +141,7 @@ impl Shared {
             return (run.request == request).then(|| run.clone());
         }
         *state.executions.entry(prompt.to_owned()).or_default() += 1;
+        self.asked.notify_waiters();
         let run = Run { request, made: self.execute(prompt) };
         if let Some(key) = key {
             state.runs.insert(key.to_owned(), run.clone());
