@@ -1,10 +1,10 @@
 //! The agent server: the same turns, asked for over HTTP.
 //!
-//! A request comes in through [`listen`] (over a [`wire`] that keeps the time), passes the [`guard`] (who is asked, from
-//! where) and [`caller`] (who asks), and a handler of the table in [`routes`] answers it. What runs a turn goes through
-//! [`begin`], which makes it durable and idempotent, and reads it through [`follow`]; each surface is a
-//! [`follow::Shape`] that makes its own events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be
-//! asked and what comes of it is told to programs by [`openapi`], from the same table.
+//! A request comes in through [`listen`] (over a `wire` that keeps the time), passes the `guard` (who is asked, from
+//! where) and `caller` (who asks), and a handler of the table in `routes` answers it. What runs a turn goes through
+//! `begin`, which makes it durable and idempotent, and reads it through `follow`; each surface is a
+//! `follow::Shape` that makes its own events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be
+//! asked and what comes of it is told to programs by `openapi`, from the same table.
 
 mod about;
 mod approvals;

@@ -17,7 +17,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Turn, TurnEnd};
-use crate::config::ProxyConfig;
+use crate::config::{ProxyConfig, Upstream};
 use crate::openai::read::Reader;
 use crate::openai::wire::Approval;
 use crate::openai::{client, fault, wire};
@@ -124,7 +124,12 @@ impl Proxy {
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         if turn.attempt == Attempt::Resume && !Box::pin(self.abilities()).await?.idempotent {
-            return Err(AgentError::new(AgentErrorKind::Refused, Text::CannotResume));
+            // Whoever does not let us in has not said that it cannot; somebody may be mending that.
+            let kind = match self.config.upstream == Upstream::Auto && self.known().current.is_none() {
+                true => AgentErrorKind::NothingRan { after: None },
+                false => AgentErrorKind::Refused,
+            };
+            return Err(AgentError::new(kind, Text::CannotResume));
         }
         let request = self
             .client

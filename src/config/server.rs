@@ -219,6 +219,8 @@ impl Resolver<'_> {
     /// Refuses what would let strangers in, and warns about what might.
     fn judge(&mut self, config: &ServerConfig) {
         let (reach, host) = (config.reach(), &config.host);
+        // Under another name it is called by others, through something that stands in front.
+        let local = reach == Reach::Loopback && config.hosts.is_empty();
         if config.open && config.key.is_some() {
             let place = self.place(&["server", "auth"]);
             self.errors.push(
@@ -227,7 +229,7 @@ impl Resolver<'_> {
                 ))
                 .hint("remove one of the two, so that it is clear whether the key is asked for"),
             );
-        } else if config.open && reach != Reach::Loopback {
+        } else if config.open && !local {
             let place = self.place(&["server", "auth"]);
             self.errors.push(
                 ConfigError::new(format!(
@@ -239,7 +241,7 @@ impl Resolver<'_> {
         if let Some(fault) = config.key.as_ref().and_then(|key| key::fault(key.expose())) {
             let make = "make one with `openssl rand -hex 32`, or leave it out and Talaria makes one";
             let what = format!("the key of the agent server (`API_SERVER_KEY` or `server.key`) {fault}");
-            if reach == Reach::Loopback {
+            if local {
                 self.warnings.push(format!("{what}: every program on this machine can guess it; {make}"));
             } else {
                 self.errors.push(

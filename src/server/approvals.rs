@@ -96,7 +96,10 @@ pub async fn respond(
         let message = "A room asks its own people: answer it there";
         return Err(Problem::new(StatusCode::CONFLICT, "approval_in_room", message));
     }
-    match server.turns.answer(&turn.id, approval_id.map(AskId), choice, caller.actor()).await? {
+    // On a task of its own: whoever answers may leave, and an answer that is kept must be heard at once.
+    let (turns, id, by) = (server.turns.clone(), turn.id.clone(), caller.actor());
+    let answering = async move { turns.answer(&id, approval_id.map(AskId), choice, by).await };
+    match tokio::spawn(answering).await.map_err(Problem::mistake)?? {
         Answer::Taken(ask) => Ok(Json(Responded {
             object: "hermes.run.approval_response",
             run_id: turn.id.0,

@@ -95,10 +95,7 @@ pub async fn begin_kept(
 ) -> Result<Begun, Problem> {
     let (server, caller) = (server.clone(), caller.clone());
     let begun = tokio::spawn(async move { begin_here(&server, &caller, asking, keep).await }).await;
-    begun.unwrap_or_else(|error| {
-        tracing::error!(%error, "beginning a turn broke");
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake"))
-    })
+    begun.unwrap_or_else(|error| Err(Problem::mistake(error)))
 }
 
 async fn begin_here(

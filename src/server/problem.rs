@@ -116,6 +116,12 @@ impl Problem {
         Self { again: false, message, ..self }
     }
 
+    /// A task of ours broke; that is our mistake, whoever asked.
+    pub fn mistake(error: impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "answering a request broke");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake")
+    }
+
     /// The error object by itself, for streams.
     pub fn object(&self) -> Value {
         let Self { code, param, message, .. } = self;

@@ -9,6 +9,7 @@ use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
 use super::{Result, TurnRow, Tx, unix_now};
 use crate::access::{Grant, Where};
+use crate::agent::Choice;
 use crate::session::{AskId, SessionId, TurnId};
 use crate::testing::broken;
 
@@ -146,6 +147,19 @@ impl Tx<'_> {
         ))?;
         let rows = query.query_map(params![turn.0, unix_now()], read_ask)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Whether this very answer to a question of a turn is the one that counts already.
+    pub fn answered_so(&self, turn: &TurnId, id: &AskId, by: &str, choice: Choice) -> Result<bool> {
+        let (states, scope) = match choice {
+            Choice::Allow(grant) => (["approved", "taken"], Some(grant.name())),
+            Choice::Deny => (["denied", "denied"], None),
+        };
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM asks WHERE turn = ?1 AND id = ?2 AND by = ?3 AND scope IS ?4
+                 AND state IN (?5, ?6))",
+        )?;
+        Ok(query.query_row(params![turn.0, id.0, by, scope, states[0], states[1]], |row| row.get(0))?)
     }
 
     /// The question that a message of ours in this room asks, if it may be answered now.

@@ -89,7 +89,7 @@ impl Proxy {
         if let Some(known) = self.known().current {
             return Ok(known);
         }
-        let asked = self.ask().await?;
+        let Some(asked) = self.ask().await? else { return Ok(Abilities::default()) };
         tracing::info!(
             idempotent = asked.idempotent,
             sessions = asked.sessions,
@@ -101,7 +101,8 @@ impl Proxy {
         Ok(asked)
     }
 
-    async fn ask(&self) -> Result<Abilities, AgentError> {
+    /// `None`: it does not let us in, and so has not said what it can do.
+    async fn ask(&self) -> Result<Option<Abilities>, AgentError> {
         // Never longer than an answer itself may take to begin.
         let patience = QUESTION.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
@@ -122,13 +123,14 @@ impl Proxy {
                     Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
                 }
                 busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
-                // One that does not know the question, or does not trust us, cannot do more than answer.
-                _ => Ok(Abilities::default()),
+                _ if matches!(status.as_u16(), 401 | 403) => Ok(None),
+                // One that does not know the question cannot do more than answer.
+                _ => Ok(Some(Abilities::default())),
             };
         }
         match body(response, ANSWER).await {
-            Ok(Some(body)) => Ok(Abilities::read(&body)),
-            Ok(None) => Ok(Abilities::default()),
+            Ok(Some(body)) => Ok(Some(Abilities::read(&body))),
+            Ok(None) => Ok(Some(Abilities::default())),
             Err(error) => {
                 let AgentError { words, .. } = fault::request(WHO, &error.without_url());
                 Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, words))

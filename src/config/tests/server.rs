@@ -173,6 +173,19 @@ fn what_may_listen_where() {
     }
 }
 
+/// Who gives it another name puts something in front that others reach.
+#[test]
+fn a_server_with_a_name_of_its_own_is_not_this_machines_alone() {
+    let with = |yaml: &str| {
+        let file = format!("server:\n  enabled: true\n  hosts: [agent.example.org]\n{yaml}");
+        Scene::new().file(file).load().is_ok()
+    };
+    assert!(with(""));
+    assert!(with(&format!("  key: {KEY}\n")));
+    assert!(!with("  auth: none\n"));
+    assert!(!with("  key: changeme\n"));
+}
+
 #[test]
 fn what_is_no_address_is_refused() {
     for host in ["*", "127.0.0.1:8642", "http://127.0.0.1", "[::1]:8642", "a b", "fe80::1%eth0", "1.2.3.4.5"]

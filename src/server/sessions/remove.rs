@@ -32,10 +32,7 @@ pub async fn remove(
     let id = caller.session(&name);
     // On a task of its own: whoever asks may leave, and what is stopped is to be removed too.
     let removing = tokio::spawn(async move { removed(&server, &id).await });
-    removing.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "removing a session broke");
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake"))
-    })?;
+    removing.await.unwrap_or_else(|error| Err(Problem::mistake(error)))?;
     Ok(Json(Deleted { object: "hermes.session.deleted", id: name, deleted: true }))
 }
 

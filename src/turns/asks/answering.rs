@@ -31,6 +31,10 @@ impl Turns {
         let answered = self.store.write(move |tx| {
             let mut open = tx.open_asks_of(&turn)?;
             if let Some(which) = which {
+                // Said again, because the first answer to it was lost on the way.
+                if tx.answered_so(&turn, &which, &by, choice)? {
+                    return Ok(Answer::Taken(which));
+                }
                 open.retain(|ask| ask.id == which);
             }
             let ask = match (open.pop(), open.is_empty()) {

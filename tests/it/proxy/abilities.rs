@@ -19,6 +19,14 @@ async fn a_server_is_asked_again_after_a_lost_connection() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_let_us_in_is_asked_again() {
+    let upstream = Upstream::idempotent().await;
+    upstream.now_says_of_itself(Answer::status(401, "{}"));
+    Talaria::to(&upstream).reads("one\ntwo\n").await.showed("ok\nok\n");
+    assert_eq!((upstream.questions(), upstream.prompts().len()), (2, 2), "it has not said what it can do");
+}
+
+#[tokio::test]
 async fn the_question_carries_the_key() {
     let upstream = Upstream::plain().await;
     Talaria::to(&upstream).var("GATEWAY_PROXY_KEY", "the-key-itself").reads("hi\n").await.showed("ok\n");

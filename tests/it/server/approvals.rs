@@ -56,6 +56,14 @@ async fn an_agent_asks_in_the_stream_and_acts_if_it_may() {
     // It counts once.
     let (status, told) = answer(&served, run, json!({ "choice": "once" })).await;
     assert_eq!((status, &told["error"]["code"]), (409, &json!("approval_not_pending")));
+    // Whoever says it again, because the first answer was lost on the way, is told that it counts; but nobody changes it.
+    let (status, told) = answer(&served, run, json!({ "choice": "once", "approval_id": id })).await;
+    assert_eq!((status, &told["approval_id"]), (200, id));
+    for other in ["deny", "always"] {
+        let (status, _) = answer(&served, run, json!({ "choice": other, "approval_id": id })).await;
+        assert_eq!(status, 409, "{other}");
+    }
+    assert_eq!(served.gateway.agent_itself().ran(), ["rm -rf target"]);
     let shown = json(served.get(&format!("/v1/runs/{run}")).await).await;
     assert_eq!((&shown["status"], &shown["pending_approvals"]), (&json!("completed"), &json!([])));
     assert_eq!(shown["approvals"][0]["status"], "approved");
