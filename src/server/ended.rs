@@ -147,13 +147,18 @@ pub fn message(record: &Record) -> Value {
     value
 }
 
+/// Why it failed. A room is told of commands that help; a program has none.
 fn failure(outcome: &Outcome, words: &Words) -> Option<String> {
     match outcome {
         Outcome::Done | Outcome::Stopped | Outcome::Limit => None,
-        Outcome::CutShort { .. }
-        | Outcome::Failed { .. }
-        | Outcome::Interrupted
-        | Outcome::Unknown { .. }
-        | Outcome::Cancelled { .. } => Some(crate::reply::finished("", outcome, words).trim().to_owned()),
+        Outcome::Interrupted => {
+            Some("The server ended while this ran; it is not run again unasked".to_owned())
+        }
+        Outcome::CutShort { words: why } | Outcome::Unknown { words: why } => {
+            Some(format!("The answer was cut short: {}", words.say(why).trim()))
+        }
+        Outcome::Failed { .. } | Outcome::Cancelled { .. } => {
+            Some(crate::reply::finished("", outcome, words).trim().to_owned())
+        }
     }
 }
