@@ -36,7 +36,8 @@ async fn every_answer_is_as_the_document_says() {
     command
         .args(["--config-file", CONFIG, "run", &format!("{}/openapi.json", served.address())])
         .args(["--header", &format!("Authorization: Bearer {KEY}")])
-        .args(["--checks", CHECKS, "--continue-on-failure", "--no-color", "--workers=2", "--warnings=off"])
+        // One worker: with more, Python 3.11 sometimes loses count of its own depth and breaks off.
+        .args(["--checks", CHECKS, "--continue-on-failure", "--no-color", "--workers=1", "--warnings=off"])
         .args(how_many)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         // It keeps what it found where it is started.
