@@ -29,6 +29,7 @@ mod limits;
 pub mod listen;
 mod metrics;
 mod openapi;
+mod path;
 mod problem;
 mod responses;
 mod route;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::body::Body;
-use super::runs::{RunPath, own_run};
+use super::path::RunName;
+use super::runs::own_run;
 use super::{Caller, Problem, Server};
 use crate::access::Grant;
 use crate::agent::{Answered, Asked, Choice};
@@ -78,10 +79,10 @@ pub struct Responded {
 pub async fn respond(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: RunPath,
+    RunName(run): RunName,
     Body { value: ApprovalRequest { choice: said, approval_id }, .. }: Body<ApprovalRequest>,
 ) -> Result<Json<Responded>, Problem> {
-    let turn = own_run(&server, &caller, path).await?;
+    let turn = own_run(&server, &caller, run).await?;
     let said = said.trim().to_ascii_lowercase();
     let said = match said.as_str() {
         "approve" | "approved" | "allow" => "once",

@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use sha2::{Digest as _, Sha256};
 use talaria_platform::{AccountId, EventId, Place};
 
-use super::content::{Content, Spoken};
+use super::content::{Content, Spoken, join_system};
 use super::follow::Follow;
 use super::heads::Heads;
-use super::{Caller, Problem, Server, responses};
+use super::{Caller, Limits, Problem, Server, responses};
 use crate::agent::Origin;
 use crate::session::{HTTP, SessionId, TurnId, hash, hex, random_hex};
-use crate::store::{KeptResponse, Known, NewSession, Onward, State, TurnRow};
+use crate::store::{KeptResponse, Known, NewSession, Onward, State, TurnRow, unix_now};
 use crate::turns::{Brought, Patience};
 
 /// Turns that may wait behind the one that runs in a session.
@@ -65,6 +65,15 @@ pub struct Begun {
     pub follow: Follow,
     /// What the caller calls its session.
     pub session: String,
+}
+
+impl Begun {
+    /// When it was asked: the same whoever reads it, and when.
+    pub async fn asked_at(&self, server: &Server) -> i64 {
+        let run = self.follow.run.clone();
+        let asked = server.store.read(move |tx| tx.asked_at(&run)).await;
+        asked.ok().flatten().unwrap_or_else(unix_now)
+    }
 }
 
 /// What became of the transaction.
@@ -138,7 +147,6 @@ async fn begin_here(
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
-    let keyed = heads.key.is_some();
     let (mut new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
     let relayed = heads.hops > 0;
     let taken = server.store.write(move |tx| {
@@ -154,7 +162,7 @@ async fn begin_here(
             }
         }
         if !has_room {
-            return Ok(Taken::Refused(too_many()));
+            return Ok(Taken::Refused(Limits::too_many_turns()));
         }
         if let Some(response) = &after {
             match tx.go_on_from(&app, response, &new.session)? {
@@ -173,7 +181,7 @@ async fn begin_here(
                     .try_for_each(|said| tx.record(&new.session, &BEFORE, said.role, &said.content))?;
             }
             // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
-            (true, _) if passing => return Ok(Taken::Refused(too_many())),
+            (true, _) if passing => return Ok(Taken::Refused(Limits::too_many_turns())),
             (true, _) => {}
         }
         if tx.open_turns(&new.session)?.len() > WAITING {
@@ -182,10 +190,7 @@ async fn begin_here(
         }
         // What the session always says, then what this request says.
         if let (Some(prompt), Some(brought)) = (tx.system_prompt(&new.session)?, new.brought.as_mut()) {
-            brought.system = Some(match brought.system.take() {
-                Some(system) => format!("{prompt}\n\n{system}"),
-                None => prompt,
-            });
+            brought.system = join_system([Some(prompt), brought.system.take()]);
         }
         tx.add_turn(&new)?;
         tx.prune_sessions_sometimes()?;
@@ -217,13 +222,8 @@ async fn begin_here(
         }
         Taken::Refused(problem) => return Err(problem),
     };
-    let mut follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
-    follow.keyed = keyed;
+    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
     Ok(Begun { follow, session: caller.name_of(&session) })
-}
-
-fn too_many() -> Problem {
-    Problem::busy("Too many turns run at once; ask again in a moment", AGAIN)
 }
 
 fn other_body() -> Problem {

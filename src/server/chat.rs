@@ -20,7 +20,6 @@ use super::{Caller, Problem, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
 use crate::session::TurnId;
-use crate::store::unix_now;
 use crate::turns::log::Position;
 
 /// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
@@ -83,28 +82,23 @@ pub async fn complete(
         unattended: false,
         digest: fingerprint("/v1/chat/completions", &bytes),
     };
-    let Begun { follow, session } = begin(&server, &caller, asking).await?;
+    let begun = begin(&server, &caller, asking).await?;
+    let created = begun.asked_at(&server).await;
+    let Begun { follow, session } = begun;
     let run = follow.run.clone();
-    // The same whoever reads it, and when.
-    let asked = run.clone();
-    let created = server.store.read(move |tx| tx.asked_at(&asked)).await.ok().flatten();
     let chunks = Chunks {
         id: format!("chatcmpl-{run}"),
-        created: created.unwrap_or_else(unix_now),
+        created,
         model: model.unwrap_or_else(|| server.settings.model.clone()),
         run: run.clone(),
         session: session.clone(),
         before: None,
     };
-    let mut response = match stream.unwrap_or_default() {
-        true => follow.stream(chunks),
-        false => match follow.until_the_end().await {
-            Ok(end) => chunks.answer(&end),
-            Err(problem) => problem.into_response(),
-        },
+    let answer = match stream.unwrap_or_default() {
+        true => Ok(follow.stream(chunks)),
+        false => follow.until_the_end().await.map(|end| chunks.answer(&end)),
     };
-    heads.echo(response.headers_mut(), &session, &run.0);
-    Ok(response)
+    Ok(heads.name(answer, &session, &run))
 }
 
 /// What stands in a delta after its text; before it stands what [`Chunks::before`] says.

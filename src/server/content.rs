@@ -145,24 +145,51 @@ pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<Spok
     if let Some(history) = history {
         let before = read_each(history, "conversation_history")?;
         spoken.history = history_of(before.said);
-        spoken.system = join(before.system.into_iter().chain(spoken.system).collect());
+        spoken.system = join_system(before.system.into_iter().chain([spoken.system]));
     }
     Ok(spoken)
 }
 
-/// What messages come to before it is known which of them is asked.
-struct Read {
-    system: Vec<String>,
-    said: Vec<(Role, Content)>,
+/// What messages come to before it is known which of them are asked.
+#[derive(Default)]
+pub struct Heard {
+    /// What they say for the system message.
+    pub system: Vec<Option<String>>,
+    /// What people and the agent say.
+    pub said: Vec<(Role, Content)>,
+}
+
+impl Heard {
+    /// Takes one more. `false` if nobody speaks in this role.
+    pub fn take(&mut self, role: Option<&str>, content: Content) -> bool {
+        match role {
+            Some("system" | "developer") => self.system.push(Some(content.text)),
+            Some("user") => self.said.push((Role::User, content)),
+            Some("assistant") => self.said.push((Role::Assistant, content)),
+            Some(_) | None => return false,
+        }
+        true
+    }
+
+    /// All of it is history, but for what is asked now. `name` is how the list is called in an error.
+    pub fn then(self, now: Option<Content>, name: &str) -> Result<Spoken, Problem> {
+        let Self { system, said } = self;
+        let wrong = || Problem::wrong(name, "The last message must be a user's, and not empty");
+        let now = now.filter(|now| !now.is_blank()).ok_or_else(wrong)?;
+        Ok(Spoken { system: join_system(system), history: history_of(said), now })
+    }
+}
+
+/// What several say for the system message, in this order, as one. What is blank says nothing.
+pub fn join_system(said: impl IntoIterator<Item = Option<String>>) -> Option<String> {
+    let said: Vec<_> = said.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
+    (!said.is_empty()).then(|| said.join("\n\n"))
 }
 
 fn read_list(messages: &[ChatMessage], name: &str) -> Result<Spoken, Problem> {
-    let Read { system, mut said } = read_each(messages, name)?;
-    let now = match said.pop() {
-        Some((Role::User, content)) if !content.is_blank() => content,
-        _ => return Err(Problem::wrong(name, "The last message must be a user's, and not empty")),
-    };
-    Ok(Spoken { system: join(system), history: history_of(said), now })
+    let mut heard = read_each(messages, name)?;
+    let last = heard.said.pop_if(|(role, _)| *role == Role::User);
+    heard.then(last.map(|(_, content)| content), name)
 }
 
 fn history_of(said: Vec<(Role, Content)>) -> Vec<Message> {
@@ -170,26 +197,17 @@ fn history_of(said: Vec<(Role, Content)>) -> Vec<Message> {
     said.filter(|message| !message.content.is_empty()).collect()
 }
 
-fn join(system: Vec<String>) -> Option<String> {
-    (!system.is_empty()).then(|| system.join("\n\n"))
-}
-
-fn read_each(messages: &[ChatMessage], name: &str) -> Result<Read, Problem> {
-    let (mut system, mut said) = (Vec::new(), Vec::new());
+fn read_each(messages: &[ChatMessage], name: &str) -> Result<Heard, Problem> {
+    let mut heard = Heard::default();
     for (index, message) in messages.iter().enumerate() {
         let content = Content::read(&message.content, &format!("{name}[{index}].content"))?;
-        match message.role.as_str() {
-            "system" | "developer" if !content.text.trim().is_empty() => system.push(content.text),
-            "system" | "developer" | "tool" | "function" => {}
-            "user" => said.push((Role::User, content)),
-            "assistant" => said.push((Role::Assistant, content)),
-            _ => {
-                let at = format!("{name}[{index}].role");
-                return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
-            }
+        let role = message.role.as_str();
+        if !matches!(role, "tool" | "function") && !heard.take(Some(role), content) {
+            let at = format!("{name}[{index}].role");
+            return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
         }
     }
-    Ok(Read { system, said })
+    Ok(heard)
 }
 
 fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {

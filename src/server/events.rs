@@ -13,7 +13,8 @@ use super::ended::Ended;
 use super::follow::{END, Follow, Shape};
 use super::frames::Frames;
 use super::heads::Heads;
-use super::runs::{RunPath, own_run};
+use super::path::RunName;
+use super::runs::own_run;
 use super::{Caller, Problem, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
 use crate::session::TurnId;
@@ -39,11 +40,11 @@ impl Wanted {
 pub async fn read(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: RunPath,
+    RunName(run): RunName,
     heads: Heads,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let turn = own_run(&server, &caller, path).await?;
+    let turn = own_run(&server, &caller, run).await?;
     let query = query.unwrap_or_default();
     let Wanted { after } = Wanted::read(&query);
     // What a client says by itself on coming back is newer than the address it was given.
@@ -51,9 +52,7 @@ pub async fn read(
     let session = caller.name_of(&turn.session);
     let follow = Follow::open(&server, &caller, &turn.id, after.as_deref());
     let events = Events { run: turn.id.clone(), session: session.clone() };
-    let mut response = follow.stream(events);
-    heads.echo(response.headers_mut(), &session, &turn.id.0);
-    Ok(response)
+    Ok(heads.name(Ok(follow.stream(events)), &session, &turn.id))
 }
 
 /// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and

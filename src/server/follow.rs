@@ -46,8 +46,6 @@ pub struct Follow {
     /// A reader that has seen the end wants nothing but to hear that it was the end.
     seen_end: bool,
     revoked: CancellationToken,
-    /// Whether the request that began it has a key, by which the same can be asked for again.
-    pub keyed: bool,
 }
 
 /// Breaks a stream off: an end that looks like one would pass for the end of the answer.
@@ -92,18 +90,11 @@ impl Follow {
             seen_end: after == Some(END),
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
-            keyed: false,
         }
     }
 
-    /// Waits for the end. Dropping it before is leaving. What goes wrong here goes wrong after the turn has begun: a
-    /// client that cannot ask for the same again must not ask by itself.
-    pub async fn until_the_end(self) -> Result<Ended, Problem> {
-        let keyed = self.keyed;
-        self.wait().await.map_err(|problem| if keyed { problem } else { problem.after_it_began() })
-    }
-
-    async fn wait(mut self) -> Result<Ended, Problem> {
+    /// Waits for the end. Dropping it before is leaving.
+    pub async fn until_the_end(mut self) -> Result<Ended, Problem> {
         loop {
             if let Some(watch) = &self.watch {
                 tokio::select! {

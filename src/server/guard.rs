@@ -55,7 +55,7 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
         // Whatever breaks in a handler is one answer, not the connection with all that is asked on it.
         Ok(page) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => (response, page),
-            Err(_) => (broken().into_response(), page),
+            Err(_) => (Problem::mistake("its handler panicked").into_response(), page),
         },
         Err(problem) => (problem.into_response(), None),
     };
@@ -125,8 +125,4 @@ fn no_host() -> Problem {
 fn wrong_page() -> Problem {
     let message = "Pages of this origin may not ask; add it to API_SERVER_CORS_ORIGINS";
     Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
-}
-
-fn broken() -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake")
 }

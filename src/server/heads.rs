@@ -3,9 +3,11 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 
 use super::{Caller, Problem};
 use crate::agent::Origin;
+use crate::session::TurnId;
 
 /// The session that is talked in.
 pub const SESSION_ID: &str = "x-hermes-session-id";
@@ -86,18 +88,23 @@ impl Heads {
         })
     }
 
-    /// Repeats what was said, and names what came of it.
-    pub fn echo(&self, headers: &mut HeaderMap, session: &str, run: &str) {
+    /// The answer about a turn that has begun: it repeats what was said and names the turn. So does a problem; and a
+    /// client that cannot ask for the same again must not ask by itself.
+    pub fn name(&self, answer: Result<Response, Problem>, session: &str, run: &TurnId) -> Response {
+        let keyed = self.key.is_some();
+        let answer = answer.map_err(|problem| if keyed { problem } else { problem.after_it_began() });
+        let mut answer = answer.into_response();
         let mut set = |name: &'static str, value: &str| {
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
-                headers.insert(HeaderName::from_static(name), value);
+                answer.headers_mut().insert(HeaderName::from_static(name), value);
             }
         };
         set(SESSION_ID, session);
-        set(RUN_ID, run);
+        set(RUN_ID, &run.0);
         if let Some(memory) = &self.memory {
             set(SESSION_KEY, memory);
         }
+        answer
     }
 }
 

@@ -39,12 +39,17 @@ impl Limits {
 
     /// Makes room for one turn of a caller.
     pub fn take(&self, caller: &Caller) -> Result<Permit, Problem> {
-        let busy = |_| Problem::busy("Too many turns run at once; ask again in a moment", AGAIN);
+        let busy = |_| Self::too_many_turns();
         let own = match caller.is_owner() {
             true => None,
             false => Some(self.app(caller).turns.try_acquire_owned().map_err(busy)?),
         };
         Ok((self.all.clone().try_acquire_owned().map_err(busy)?, own))
+    }
+
+    /// What whoever finds no room for a turn is told.
+    pub fn too_many_turns() -> Problem {
+        Problem::busy("Too many turns run at once; ask again in a moment", AGAIN)
     }
 
     /// Makes room for one request of an app, until its answer is read: it must not take all connections there are.

@@ -91,6 +91,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "run_not_found", "Run not found")
     }
 
+    /// There is no such response, for whoever asks.
+    pub fn no_response() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
+    }
+
     /// A relay is pointed at itself, or at one that is pointed at it.
     pub fn circle() -> Self {
         let message = "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";

@@ -13,9 +13,8 @@ mod seen;
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
@@ -31,9 +30,9 @@ use super::body::Body;
 use super::ended::Ended;
 use super::follow::Follow;
 use super::heads::{Heads, LAST_EVENT_ID};
+use super::path::ResponseName;
 use super::{Caller, Problem, Server};
 use crate::session::TurnId;
-use crate::store::unix_now;
 
 /// What the id of every response begins with; then the digits of its turn.
 const PREFIX: &str = "resp_";
@@ -61,32 +60,30 @@ pub async fn create(
         digest: fingerprint("/v1/responses", &bytes),
     };
     let keep = store.then(|| Kept { previous: echo.previous_response_id.clone(), request: echo.written() });
-    let Begun { follow, session } = begin_kept(&server, &caller, asking, keep).await?;
+    let begun = begin_kept(&server, &caller, asking, keep).await?;
+    let created = begun.asked_at(&server).await;
+    let Begun { follow, session } = begun;
     let run = follow.run.clone();
-    let asked = run.clone();
-    let created = server.store.read(move |tx| tx.asked_at(&asked)).await?.unwrap_or_else(unix_now);
     let answer = Answer { id: id_of(&run), created, store, echo };
-    let mut response = match (stream, background) {
-        (true, _) => follow.stream(Events::new(answer, &run, seen)),
-        (false, true) => Json(answer.so_far(&server, &run).await?).into_response(),
-        (false, false) => Json(answer.ended(&follow.until_the_end().await?)).into_response(),
+    let answer = match (stream, background) {
+        (true, _) => Ok(follow.stream(Events::new(answer, &run, seen))),
+        (false, true) => answer.so_far(&server, &run).await.map(|object| Json(object).into_response()),
+        (false, false) => follow.until_the_end().await.map(|end| Json(answer.ended(&end)).into_response()),
     };
-    heads.echo(response.headers_mut(), &session, &run.0);
-    Ok(response)
+    Ok(heads.name(answer, &session, &run))
 }
 
 /// `GET /v1/responses/{response_id}`, with `?stream=true` as a stream.
 pub async fn retrieve(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: Result<Path<String>, PathRejection>,
+    ResponseName(id): ResponseName,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let wanted = Wanted::read(query.as_deref().unwrap_or_default())?;
-    let Path(id) = path.map_err(|_| no_response())?;
     let app = caller.app().to_owned();
-    let kept = server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(no_response)?;
+    let kept = server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(Problem::no_response)?;
     let run = kept.turn.clone();
     let answer = Answer::kept(kept);
     if !wanted.stream {
@@ -101,13 +98,12 @@ pub async fn retrieve(
 pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: Result<Path<String>, PathRejection>,
+    ResponseName(id): ResponseName,
 ) -> Result<Json<Deleted>, Problem> {
-    let Path(id) = path.map_err(|_| no_response())?;
     let (app, wanted) = (caller.app().to_owned(), id.clone());
     match server.store.write(move |tx| tx.forget_response(&app, &wanted)).await? {
         true => Ok(Json(Deleted { id, object: "response", deleted: true })),
-        false => Err(no_response()),
+        false => Err(Problem::no_response()),
     }
 }
 
@@ -156,8 +152,4 @@ impl Answer {
 /// What a turn is called as a response.
 pub fn id_of(run: &TurnId) -> String {
     format!("{PREFIX}{}", run.0.rsplit('_').next().unwrap_or(&run.0))
-}
-
-fn no_response() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
@@ -14,9 +12,10 @@ use serde_json::Value;
 
 use super::begin::{Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
-use super::content::{ChatMessage, read_input};
+use super::content::{ChatMessage, join_system, read_input};
 use super::ended::{Ended, RunTokens};
 use super::heads::{Heads, check_name};
+use super::path::RunName;
 use super::{Caller, Problem, Server, approvals};
 use crate::session::{AskId, TurnId};
 use crate::store::{self, AskRecord, RunRecord, TurnRow};
@@ -44,21 +43,9 @@ pub struct RunRequest {
     pub model: Option<String>,
 }
 
-/// The run that a path names. What is no text names none.
-pub struct RunPath(Result<Path<String>, PathRejection>);
-
-impl<S: Send + Sync> FromRequestParts<S> for RunPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Ok(Self(Path::from_request_parts(parts, state).await))
-    }
-}
-
-/// The run of a path, if it is there and the caller's to see.
-pub async fn own_run(server: &Server, caller: &Caller, path: RunPath) -> Result<TurnRow, Problem> {
-    let Ok(Path(id)) = path.0 else { return Err(Problem::no_run()) };
-    let found = server.store.read(move |tx| tx.turn_head(&TurnId(id))).await?;
+/// A run, if it is there and the caller's to see.
+pub async fn own_run(server: &Server, caller: &Caller, run: TurnId) -> Result<TurnRow, Problem> {
+    let found = server.store.read(move |tx| tx.turn_head(&run)).await?;
     found.filter(|turn| caller.owns(turn)).ok_or_else(Problem::no_run)
 }
 
@@ -133,9 +120,7 @@ pub async fn start(
 ) -> Result<Response, Problem> {
     let RunRequest { input, instructions, session_id, conversation_history, model } = value;
     let mut spoken = read_input(&input, conversation_history.as_deref())?;
-    let instructions = instructions.filter(|instructions| !instructions.trim().is_empty());
-    let system: Vec<_> = instructions.into_iter().chain(spoken.system).collect();
-    spoken.system = (!system.is_empty()).then(|| system.join("\n\n"));
+    spoken.system = join_system([instructions, spoken.system]);
     if let Some(name) = &session_id {
         check_name(name).map_err(|message| Problem::wrong("session_id", message))?;
     }
@@ -148,26 +133,24 @@ pub async fn start(
     };
     let Begun { follow, session } = begin(&server, &caller, asking).await?;
     let run = follow.run.clone();
-    let (status, _) = status(&server, &run).await?;
-    let answer = Started {
+    let started = status(&server, &run).await.map(|(status, _)| Started {
         object: RUN,
         run_id: run.0.clone(),
         status,
         session_id: session.clone(),
         model: model.unwrap_or_else(|| server.settings.model.clone()),
-    };
-    let mut response = (StatusCode::ACCEPTED, Json(answer)).into_response();
-    heads.echo(response.headers_mut(), &session, &run.0);
-    Ok(response)
+    });
+    let answer = started.map(|started| (StatusCode::ACCEPTED, Json(started)).into_response());
+    Ok(heads.name(answer, &session, &run))
 }
 
 /// `GET /v1/runs/{run_id}`
 pub async fn show(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: RunPath,
+    RunName(run): RunName,
 ) -> Result<Json<Run>, Problem> {
-    let turn = own_run(&server, &caller, path).await?;
+    let turn = own_run(&server, &caller, run).await?;
     let (status, ended) = status(&server, &turn.id).await?;
     let id = turn.id.clone();
     let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(Problem::no_run)?;
@@ -194,9 +177,9 @@ pub async fn show(
 pub async fn stop(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    path: RunPath,
+    RunName(run): RunName,
 ) -> Result<Json<Stopping>, Problem> {
-    let turn = own_run(&server, &caller, path).await?;
+    let turn = own_run(&server, &caller, run).await?;
     if Ended::read(&server, &turn.id).await?.is_none() {
         server.turns.stop(&turn.session, &turn.id).await?;
     }

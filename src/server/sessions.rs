@@ -12,9 +12,8 @@ mod view;
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -28,6 +27,7 @@ use view::{Message, Session};
 use super::begin::fresh_name;
 use super::body::Body;
 use super::heads::check_name;
+use super::path::SessionName;
 use super::{Caller, Problem, Server};
 use crate::reply::one_line;
 use crate::session::SessionId;
@@ -41,9 +41,6 @@ const SYSTEM_PROMPT: usize = 64 * 1024;
 
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;
-
-/// The session that a path names. A path that names none names one that is not there.
-pub struct Named(String);
 
 /// What a session begins with. Whatever else is sent changes nothing: whose it is follows from the key.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -147,7 +144,7 @@ pub async fn create(
 pub async fn show(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
 ) -> Result<Json<One>, Problem> {
     let id = caller.session(&name);
     let seen = server.store.read(move |tx| tx.seen_session(&id)).await?;
@@ -158,7 +155,7 @@ pub async fn show(
 pub async fn change(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
     Body { value, .. }: Body<ChangeRequest>,
 ) -> Result<Json<One>, Problem> {
     let change = Change {
@@ -178,7 +175,7 @@ pub async fn change(
 pub async fn messages(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
     page: Page,
 ) -> Result<Json<Messages>, Problem> {
     let Page { limit, offset } = page;
@@ -199,7 +196,7 @@ pub async fn messages(
 pub async fn fork(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(source): Named,
+    SessionName(source): SessionName,
     Body { value, .. }: Body<ForkRequest>,
 ) -> Result<(StatusCode, Json<One>), Problem> {
     let (id, source) = (caller.session(&name(value.id.or(value.session_id))?), caller.session(&source));
@@ -268,15 +265,4 @@ fn system_prompt(prompt: Option<String>) -> Result<Option<String>, Problem> {
 /// Tells `null` from nothing at all.
 fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(name) = path.map_err(|_| Problem::no_session())?;
-        check_name(&name).map_err(|_| Problem::no_session())?;
-        Ok(Self(name))
-    }
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::super::Problem;
-use super::super::content::{Content, Said, SaidPart, Spoken};
-use crate::agent::{Message, Part, Role};
+use super::super::content::{Content, Heard, Said, SaidPart, Spoken};
+use crate::agent::{Part, Role};
 use crate::reply::one_line;
 
 /// What is asked, for the OpenAPI document.
@@ -49,10 +49,10 @@ pub enum Speaker {
 /// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. What tools
 /// did and what was thought is left out: it means nothing without the calls.
 pub fn read_input(input: &Value) -> Result<Spoken, Problem> {
+    let mut heard = Heard::default();
     let items = match input {
         Value::String(text) => {
-            let now = Content { text: text.clone(), parts: Vec::new() };
-            return asked(now).map(|now| Spoken { now, ..Spoken::default() });
+            return heard.then(Some(Content { text: text.clone(), parts: Vec::new() }), "input");
         }
         Value::Array(items) => items,
         Value::Null => return Err(Problem::wrong("input", "Say what is asked: text, or a list of messages")),
@@ -60,24 +60,15 @@ pub fn read_input(input: &Value) -> Result<Spoken, Problem> {
             return Err(Problem::wrong("input", "It must be text or a list of messages"));
         }
     };
-    let (mut system, mut said) = (Vec::new(), Vec::new());
     for (index, item) in items.iter().enumerate() {
-        read_item(item, index, &mut system, &mut said)?;
+        read_item(item, index, &mut heard)?;
     }
-    let now = said.iter().rposition(|(role, _)| *role != Role::User).map_or(0, |last| last + 1);
-    let now = asked(join(said.split_off(now).into_iter().map(|(_, content)| content)))?;
-    let history = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
-    let history = history.filter(|message| !message.content.is_empty()).collect();
-    let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    Ok(Spoken { system, history, now })
+    let now = heard.said.iter().rposition(|(role, _)| *role != Role::User).map_or(0, |last| last + 1);
+    let now = join(heard.said.split_off(now).into_iter().map(|(_, content)| content));
+    heard.then(Some(now), "input")
 }
 
-fn read_item(
-    item: &Value,
-    index: usize,
-    system: &mut Vec<String>,
-    said: &mut Vec<(Role, Content)>,
-) -> Result<(), Problem> {
+fn read_item(item: &Value, index: usize, heard: &mut Heard) -> Result<(), Problem> {
     let kind = match item {
         Value::String(_) => "input_text",
         Value::Object(item) => match item.get("type") {
@@ -91,20 +82,14 @@ fn read_item(
         "message" => {
             let at = format!("input[{index}].content");
             let content = Content::read(item.get("content").unwrap_or(&Value::Null), &at)?;
-            match item.get("role").and_then(Value::as_str) {
-                Some("user") => said.push((Role::User, content)),
-                Some("assistant") => said.push((Role::Assistant, content)),
-                Some("system" | "developer") if content.text.trim().is_empty() => {}
-                Some("system" | "developer") => system.push(content.text),
-                Some(_) | None => {
-                    let message = "The role is one of user, assistant, system and developer";
-                    return Err(Problem::wrong(format!("input[{index}].role"), message));
-                }
+            if !heard.take(item.get("role").and_then(Value::as_str), content) {
+                let message = "The role is one of user, assistant, system and developer";
+                return Err(Problem::wrong(format!("input[{index}].role"), message));
             }
         }
         "input_text" | "text" | "input_image" | "image_url" => {
             let part = Value::Array(vec![item.clone()]);
-            said.push((Role::User, Content::read(&part, &format!("input[{index}]"))?));
+            heard.said.push((Role::User, Content::read(&part, &format!("input[{index}]"))?));
         }
         "reasoning" | "function_call" | "function_call_output" => {}
         kind => {
@@ -114,13 +99,6 @@ fn read_item(
         }
     }
     Ok(())
-}
-
-fn asked(now: Content) -> Result<Content, Problem> {
-    match now.is_blank() {
-        false => Ok(now),
-        true => Err(Problem::wrong("input", "The last message must be a user's, and not empty")),
-    }
 }
 
 /// What is said in several messages, as one.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::Problem;
-use super::super::content::Spoken;
+use super::super::content::{Spoken, join_system};
 use super::super::heads::check_name;
 use super::input::{Input, read_input};
 
@@ -113,11 +113,7 @@ impl ResponsesRequest {
         let metadata = self.metadata.unwrap_or_default();
         check_metadata(&metadata)?;
         let instructions = self.instructions.filter(|text| !text.trim().is_empty());
-        spoken.system = match (&instructions, spoken.system) {
-            (Some(first), Some(then)) => Some(format!("{first}\n\n{then}")),
-            (Some(only), None) => Some(only.clone()),
-            (None, system) => system,
-        };
+        spoken.system = join_system([instructions.clone(), spoken.system]);
         let echo = Echo {
             model: self.model.unwrap_or_else(|| model.to_owned()),
             instructions,

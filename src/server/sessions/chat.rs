@@ -13,14 +13,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::SYSTEM_PROMPT;
 use super::stream::Events;
-use super::{Named, SYSTEM_PROMPT};
 use crate::server::begin::{Asking, Begun, Which, begin, fingerprint};
 use crate::server::body::Body;
 use crate::server::content::{Content, Said, Spoken};
-use crate::server::ended::Ended;
+use crate::server::ended::{Ended, RunTokens};
 use crate::server::heads::Heads;
+use crate::server::path::SessionName;
 use crate::server::{Caller, Problem, Server};
+use crate::session::TurnId;
 
 /// What is asked. Whatever else is sent is for other agents.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,7 +54,7 @@ pub struct Completion {
     message: Answer,
     /// Whether the agent said all it wanted.
     completed: bool,
-    usage: Tokens,
+    usage: RunTokens,
     /// Why the turn failed, if it did: `message` then has what there was of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
@@ -66,48 +68,36 @@ struct Answer {
     content: String,
 }
 
-/// The tokens, as sessions count them.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "SessionTokens")]
-pub struct Tokens {
-    input_tokens: u64,
-    output_tokens: u64,
-    total_tokens: u64,
-}
-
 /// The whole answer at once.
 pub async fn chat(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
     heads: Heads,
     body: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
-    let (begun, _) = ask(&server, &caller, name, &heads, "chat", body).await?;
-    let (run, session) = (begun.follow.run.0.clone(), begun.session);
-    let end = begun.follow.until_the_end().await?;
-    let mut response = match end.problem() {
+    let (Begun { follow, session }, _) = ask(&server, &caller, name, &heads, "chat", body).await?;
+    let run = follow.run.clone();
+    let answer = follow.until_the_end().await.map(|end| match end.problem() {
         Some(problem) => problem.into_response(),
-        None => Json(Completion::new(session.clone(), run.clone(), end)).into_response(),
-    };
-    heads.echo(response.headers_mut(), &session, &run);
-    Ok(response)
+        None => Json(Completion::new(session.clone(), &run, end)).into_response(),
+    });
+    Ok(heads.name(answer, &session, &run))
 }
 
 /// The answer as it grows.
 pub async fn chat_stream(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
     heads: Heads,
     body: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
     let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
     let run = follow.run.clone();
     let after = heads.last_event.as_deref().and_then(|id| id.parse().ok());
-    let mut response = follow.stream(Events::new(&session, &run, asked, after.unwrap_or_default()));
-    heads.echo(response.headers_mut(), &session, &run.0);
-    Ok(response)
+    let stream = follow.stream(Events::new(&session, &run, asked, after.unwrap_or_default()));
+    Ok(heads.name(Ok(stream), &session, &run))
 }
 
 /// Begins the turn. Returns with it how the question is remembered.
@@ -151,23 +141,15 @@ fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {
 }
 
 impl Completion {
-    fn new(session: String, run: String, end: Ended) -> Self {
+    fn new(session: String, run: &TurnId, end: Ended) -> Self {
         Self {
             object: "hermes.session.chat.completion",
             session_id: session,
-            run_id: run,
+            run_id: run.0.clone(),
             completed: end.status() == "completed",
-            usage: Tokens::of(&end),
+            usage: end.usage_of_a_run(),
             error: end.error(),
             message: Answer { role: "assistant", content: end.text },
         }
-    }
-}
-
-impl Tokens {
-    /// What a turn cost.
-    pub fn of(end: &Ended) -> Self {
-        let (input_tokens, output_tokens) = (end.usage.input, end.usage.output);
-        Self { input_tokens, output_tokens, total_tokens: input_tokens.saturating_add(output_tokens) }
     }
 }

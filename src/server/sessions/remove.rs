@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use tokio::time::Instant;
 
-use super::{Deleted, Named};
+use super::Deleted;
+use crate::server::path::SessionName;
 use crate::server::{Caller, Problem, Server};
 use crate::session::{SessionId, TurnId};
 
@@ -27,7 +28,7 @@ enum Found {
 pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named,
+    SessionName(name): SessionName,
 ) -> Result<Json<Deleted>, Problem> {
     let id = caller.session(&name);
     // On a task of its own: whoever asks may leave, and what is stopped is to be removed too.

@@ -4,7 +4,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::chat::Tokens;
 use crate::agent::{StepState, TurnEvent};
 use crate::reply::Outcome;
 use crate::server::approvals;
@@ -116,7 +115,7 @@ impl Shape for Events {
         };
         let mut data = json!({
             "message_id": self.message, "completed": completed, "content": end.text,
-            "messages": transcript(end), "usage": Tokens::of(end),
+            "messages": transcript(end), "usage": end.usage_of_a_run(),
         });
         if let Some(error) = end.error() {
             data["error"] = error;
