@@ -8,10 +8,7 @@ use crate::control::api::{
 };
 use crate::reply::one_line;
 use crate::session::RUN;
-use crate::store::{Pairing, SessionOverview};
-
-/// Characters of a question that stand for a session without a title.
-const QUESTION: usize = 60;
+use crate::store::Pairing;
 
 /// Characters of a turn's id that people are shown.
 const SHORT: usize = 6;
@@ -82,16 +79,11 @@ pub(super) fn sessions(sessions: &Sessions) -> String {
                 if session.current { "yes" } else { "" }.to_owned(),
                 session.messages.to_string(),
                 moment(session.used),
-                session.title.clone().or_else(|| first_words(session)).unwrap_or_default(),
+                session.title.clone().unwrap_or_default(),
             ]
         })
         .collect();
     table(["SESSION", "ACCOUNT", "ROOM", "NUMBER", "CURRENT", "MESSAGES", "LAST USED (UTC)", "TITLE"], &rows)
-}
-
-/// What stands for a title, as `/sessions` has it.
-fn first_words(session: &SessionOverview) -> Option<String> {
-    session.question.as_deref().map(|question| one_line(question, QUESTION))
 }
 
 pub(super) fn stopped(stopped: &Stopped) -> String {

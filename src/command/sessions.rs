@@ -15,9 +15,6 @@ use crate::words::{Phrase, Text};
 /// Sessions that one list shows. Beyond these people do not remember what they look for.
 const LISTED: usize = 10;
 
-/// Characters of a question that stand for a session without a title.
-const QUESTION: usize = 60;
-
 /// Characters of a title.
 const TITLE: usize = 80;
 
@@ -63,11 +60,9 @@ pub(super) fn title(desk: &Desk<'_>, key: &SessionKey, session: &Session, behind
             say(Text::Titled.with("title", title))
         }
         Some(title) => say(Text::Title.with("title", title.clone())),
-        None => match desk.tx.find_session(key, &session.id.0)? {
-            Some(listed) if listed.question.is_some() => {
-                say(Text::TitleShown.with("title", title_of(&listed)))
-            }
-            Some(_) | None => say(Text::TitleNone),
+        None => match desk.tx.find_session(key, &session.id.0)?.and_then(|listed| listed.title) {
+            Some(title) => say(Text::TitleShown.with("title", title)),
+            None => say(Text::TitleNone),
         },
     }
 }
@@ -138,8 +133,7 @@ fn described(phrase: Phrase, listed: &ListedSession) -> Phrase {
 
 /// What people know a session by.
 fn title_of(listed: &ListedSession) -> Phrase {
-    let question = listed.question.as_deref().map(|question| one_line(question, QUESTION));
-    match listed.session.title.clone().or(question).filter(|title| !title.is_empty()) {
+    match listed.title.clone() {
         Some(title) => title.into(),
         None => Text::Untitled.into(),
     }

@@ -57,6 +57,8 @@ pub struct Completion {
 struct Choice {
     index: u32,
     message: Answer,
+    /// `stop`; `length` if it was cut or somebody stopped it; `error` if it failed after it had said something, which
+    /// is then the content. What failed without a word is no completion, but a 502.
     finish_reason: &'static str,
 }
 

@@ -38,7 +38,7 @@ const SOMETIMES: [(u16, &str); 10] = [
     (413, "The request is too large"),
     (422, "The idempotency key was used for another request"),
     (429, "Too much goes on; ask again when Retry-After has passed"),
-    (502, "The agent failed"),
+    (502, "The agent failed before it said anything"),
     (503, "The server is about to end, or is not ready; ask again"),
     (508, "The request goes in circles: a relay is pointed at itself"),
 ];

@@ -3,6 +3,7 @@
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::programs::NewSession;
+use super::sessions::{FIRST_QUESTION, known_by};
 use super::{Result, Transcribed, Tx, unix_now};
 use crate::agent::Usage;
 use crate::session::{HTTP, SessionId};
@@ -37,6 +38,7 @@ pub enum Whose {
 pub struct SeenSession {
     pub id: SessionId,
     pub account: String,
+    /// What people know it by: the title that it was given, or else its first question.
     pub title: Option<String>,
     pub model: Option<String>,
     pub created: i64,
@@ -69,9 +71,9 @@ pub struct Page {
     pub total: u64,
 }
 
-/// Of each number an upstream's word is taken only so far: a sum that overflows would be an error. Agents that do
+/// The columns of a session, before [`FIRST_QUESTION`]. Of each number an upstream's word is taken only so far: a sum that overflows would be an error. Agents that do
 /// not tell their messages still name their tools.
-const SEEN: &str = "SELECT id, account, title, model, created, max(used, created), ended, end_reason, parent,
+const SEEN: &str = "id, account, title, model, created, max(used, created), ended, end_reason, parent,
     coalesce(system_prompt, '') <> '',
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id),
     max((SELECT coalesce(sum(json_array_length(tools, '$.tool_calls')), 0) FROM messages
@@ -79,13 +81,14 @@ const SEEN: &str = "SELECT id, account, title, model, created, max(used, created
         (SELECT coalesce(sum(json_array_length(tools)), 0) FROM turns WHERE turns.session = sessions.id)),
     (SELECT coalesce(sum(api_calls), 0) FROM turns WHERE turns.session = sessions.id),
     (SELECT coalesce(sum(min(input_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id),
-    (SELECT coalesce(sum(min(output_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id)
-    FROM sessions";
+    (SELECT coalesce(sum(min(output_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id)";
 
 impl Tx<'_> {
     /// A session, if there is one of this id.
     pub fn seen_session(&self, id: &SessionId) -> Result<Option<SeenSession>> {
-        let mut query = self.conn.prepare_cached(&format!("{SEEN} WHERE id = ?1"))?;
+        let mut query = self
+            .conn
+            .prepare_cached(&format!("SELECT {SEEN}, {FIRST_QUESTION} FROM sessions WHERE id = ?1"))?;
         Ok(query.query_row([&id.0], read_seen).optional()?)
     }
 
@@ -97,7 +100,7 @@ impl Tx<'_> {
         };
         // Chosen first, so that nothing is counted of those that are not on the page.
         let mut query = self.conn.prepare_cached(&format!(
-            "{SEEN} WHERE id IN (SELECT id FROM sessions WHERE {filter}
+            "SELECT {SEEN}, {FIRST_QUESTION} FROM sessions WHERE id IN (SELECT id FROM sessions WHERE {filter}
                  ORDER BY used DESC, id DESC LIMIT ?3 OFFSET ?4)
              ORDER BY used DESC, id DESC"
         ))?;
@@ -231,7 +234,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
     Ok(SeenSession {
         id: SessionId(row.get(0)?),
         account: row.get(1)?,
-        title: row.get(2)?,
+        title: known_by(row.get(2)?, row.get(15)?),
         model: row.get(3)?,
         created: row.get(4)?,
         used: row.get(5)?,

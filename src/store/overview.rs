@@ -3,6 +3,7 @@
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
+use super::sessions::{FIRST_QUESTION, known_by};
 use super::{Result, Tx};
 
 /// A turn that has not ended.
@@ -29,9 +30,8 @@ pub struct SessionOverview {
     pub room: String,
     /// What `/resume` takes there.
     pub number: i64,
+    /// What people know it by: the title that it was given, or else its first question.
     pub title: Option<String>,
-    /// The beginning of its first question, which stands for a title where there is none.
-    pub question: Option<String>,
     pub current: bool,
     pub messages: usize,
     pub used: i64,
@@ -61,24 +61,22 @@ impl Tx<'_> {
 
     /// The sessions of all rooms, the last used first.
     pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
-        let mut query = self.conn.prepare_cached(
+        let mut query = self.conn.prepare_cached(&format!(
             "SELECT id, account, room, title, current,
                  (SELECT count(*) FROM messages WHERE messages.session = sessions.id), max(used, created), number,
-                 (SELECT substr(prompt, 1, 400) FROM turns WHERE turns.session = sessions.id AND undone = 0
-                     ORDER BY seq LIMIT 1)
-             FROM sessions ORDER BY 7 DESC, id DESC LIMIT ?1",
-        )?;
+                 {FIRST_QUESTION}
+             FROM sessions ORDER BY 7 DESC, id DESC LIMIT ?1"
+        ))?;
         let rows = query.query_map(params![i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
             Ok(SessionOverview {
                 id: row.get(0)?,
                 account: row.get(1)?,
                 room: row.get(2)?,
-                title: row.get(3)?,
+                title: known_by(row.get(3)?, row.get(8)?),
                 current: row.get(4)?,
                 messages: row.get(5)?,
                 used: row.get(6)?,
                 number: row.get(7)?,
-                question: row.get(8)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

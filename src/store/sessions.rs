@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, Tx, unix_now};
 use crate::agent::{Message, Record, Role};
+use crate::reply::one_line;
 use crate::session::{SessionId, SessionKey, TurnId, hash};
 
 /// A session as stored.
@@ -28,8 +29,8 @@ pub struct Session {
 pub struct ListedSession {
     /// Which.
     pub session: Session,
-    /// The beginning of its first question.
-    pub question: Option<String>,
+    /// What people know it by: see [`known_by`].
+    pub title: Option<String>,
     /// How many messages it has.
     pub messages: usize,
     /// Whether it is the one that is talked in.
@@ -60,11 +61,22 @@ fn is_plain(id: &str) -> bool {
 
 const COLUMNS: &str = "id, forks, number, title, used";
 
-/// The columns of a list. Of a question only its beginning: it may be long, and one line of it is shown.
+/// The columns of a list, before [`FIRST_QUESTION`].
 const LISTED: &str = "id, forks, number, title, used, current,
-    (SELECT substr(prompt, 1, 400) FROM turns WHERE turns.session = sessions.id AND undone = 0
-         ORDER BY seq LIMIT 1),
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id)";
+
+/// A session's first question. Only its beginning: it may be long, and one line of it is shown.
+pub(super) const FIRST_QUESTION: &str = "(SELECT substr(prompt, 1, 400) FROM turns
+    WHERE turns.session = sessions.id AND undone = 0 ORDER BY seq LIMIT 1)";
+
+/// Characters of a question that stand for a session without a title.
+const QUESTION: usize = 60;
+
+/// What people know a session by, wherever it is shown: the title that it was given, or else its first question.
+pub(super) fn known_by(title: Option<String>, question: Option<String>) -> Option<String> {
+    let question = question.map(|question| one_line(&question, QUESTION));
+    title.or(question).filter(|title| !title.is_empty())
+}
 
 impl Tx<'_> {
     /// The current session of a key, begun now if there is none.
@@ -108,7 +120,7 @@ impl Tx<'_> {
         const SAYS_SOMETHING: &str = "key = ?1 AND (current = 1 OR title IS NOT NULL
                  OR EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id))";
         let mut query = self.conn.prepare_cached(&format!(
-            "SELECT {LISTED} FROM sessions WHERE {SAYS_SOMETHING}
+            "SELECT {LISTED}, {FIRST_QUESTION} FROM sessions WHERE {SAYS_SOMETHING}
              ORDER BY current DESC, used DESC, number DESC LIMIT ?2"
         ))?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -124,7 +136,7 @@ impl Tx<'_> {
     /// whoever asks.
     pub fn find_session(&self, key: &SessionKey, named: &str) -> Result<Option<ListedSession>> {
         let mut query = self.conn.prepare_cached(&format!(
-            "SELECT {LISTED} FROM sessions WHERE key = ?1 AND (id = ?2 OR number = ?3)"
+            "SELECT {LISTED}, {FIRST_QUESTION} FROM sessions WHERE key = ?1 AND (id = ?2 OR number = ?3)"
         ))?;
         let number: Option<i64> = named.parse().ok();
         Ok(query.query_row(params![key.digest, named, number], read_listed).optional()?)
@@ -279,11 +291,12 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
 }
 
 fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
+    let session = read_session(row)?;
     Ok(ListedSession {
-        session: read_session(row)?,
+        title: known_by(session.title.clone(), row.get(7)?),
+        session,
         current: row.get(5)?,
-        question: row.get(6)?,
-        messages: row.get(7)?,
+        messages: row.get(6)?,
     })
 }
 

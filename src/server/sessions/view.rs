@@ -39,6 +39,7 @@ pub struct Session {
     source: String,
     user_id: Option<String>,
     model: String,
+    /// What it was called, or else the beginning of its first question; null while there is neither.
     title: Option<String>,
     started_at: i64,
     last_active: i64,

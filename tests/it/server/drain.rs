@@ -3,6 +3,8 @@
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use talaria::session::SessionId;
+use talaria::store::NewSession;
 
 use crate::support::binary::Talaria;
 use crate::support::gateway::Setup;
@@ -29,6 +31,37 @@ async fn nothing_new_is_taken_at_the_end() {
         assert_eq!(json(answer).await["error"]["code"], "gateway_draining");
     }
     assert!(served.gateway.agent_itself().heard().is_empty());
+}
+
+/// What has begun is only found again by its name.
+#[tokio::test]
+async fn whoever_waits_at_the_end_is_told_what_has_begun() {
+    let mut served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
+    let session = NewSession::new(&SessionId("s".to_owned()), "");
+    served.gateway.store().write(move |tx| tx.create_session(&session)).await.unwrap();
+    let mut waiting = Vec::new();
+    for (path, body) in [
+        (CHAT, asks("one", false)),
+        ("/v1/responses", json!({ "input": "two" })),
+        ("/api/sessions/s/chat", json!({ "message": "three" })),
+    ] {
+        let script = served.agent().then_hangs();
+        let request = served.request(Method::POST, path).body(body.to_string());
+        waiting.push((path, tokio::spawn(request.send())));
+        script.is_hanging().await;
+    }
+    served.restart().await;
+    for (path, answer) in waiting {
+        let answer = answer.await.unwrap().unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["x-should-retry"]),
+            (503, &"false".parse().unwrap())
+        );
+        let named = |name| answer.headers().get(name).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let run = named("x-hermes-run-id").unwrap_or_else(|| panic!("{path} names no run"));
+        let seen = json(served.get(&format!("/v1/runs/{run}")).await).await;
+        assert_eq!(seen["session_id"].as_str(), named("x-hermes-session-id").as_deref(), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -73,6 +73,29 @@ async fn a_session_has_all_its_fields() {
     );
 }
 
+/// As `/sessions` and `talaria sessions` have it.
+#[tokio::test]
+async fn a_session_without_a_title_is_known_by_its_first_question() {
+    let served = Served::start().await;
+    begin(&served, "s", None).await;
+    assert_eq!(session(&served, "s").await["title"], Value::Null, "nothing was asked yet");
+    for question in ["Which\n way\u{202e}?", "Sure?"] {
+        served.post("/api/sessions/s/chat", &json!({ "message": question })).await;
+    }
+    assert_eq!(session(&served, "s").await["title"], "Which way?");
+    let listed = json(served.get("/api/sessions").await).await;
+    assert_eq!(listed["data"][0]["title"], "Which way?");
+    let overview = served.gateway.operator().does("/sessions", json!({ "limit": 1 })).await.unwrap();
+    assert_eq!(overview["sessions"][0]["title"], "Which way?");
+    let fork = json(served.post("/api/sessions/s/fork", &json!({})).await).await;
+    assert_eq!(fork["session"]["title"], "Which way? (fork)");
+
+    patch(&served, "/api/sessions/s", r#"{"title":"Directions"}"#).await;
+    assert_eq!(session(&served, "s").await["title"], "Directions");
+    patch(&served, "/api/sessions/s", r#"{"title":null}"#).await;
+    assert_eq!(session(&served, "s").await["title"], "Which way?");
+}
+
 #[tokio::test]
 async fn what_a_session_always_says_comes_before_what_a_turn_says() {
     let served = Served::start().await;
