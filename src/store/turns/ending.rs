@@ -1,0 +1,176 @@
+//! What people could already read of a turn, and its end.
+
+use rusqlite::{OptionalExtension as _, params};
+use talaria_platform::{Body, File};
+
+use super::{State, TurnRow};
+use crate::agent::{Record, Role, Usage};
+use crate::reply::Outcome;
+use crate::session::TurnId;
+use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
+
+/// The end of a turn: what is stored in one transaction with the parts the room must show.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct Finish {
+    pub text: String,
+    pub outcome: Outcome,
+    pub api_calls: u32,
+    pub tools: Vec<String>,
+    pub history_offset: usize,
+    pub usage: Usage,
+    /// What the person said, if the turn is to be remembered.
+    pub said: Option<String>,
+    /// What was answered, if the agent told its messages; otherwise that is `text`.
+    pub records: Vec<Record>,
+    pub parts: Vec<Body>,
+    /// What comes after the parts, each as a message of its own.
+    pub files: Vec<File>,
+}
+
+impl Tx<'_> {
+    /// Keeps text that people are about to see; `offset` is the length of what was kept before.
+    pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE turns SET state = 'streaming' WHERE id = ?1 AND state = 'dispatched'")?
+            .execute([&id.0])?;
+        self.conn
+            .prepare_cached(
+                // Behind the end there is nothing to keep, and nobody would take it away again.
+                "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
+                 SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
+            )?
+            .execute(params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text])?;
+        Ok(())
+    }
+
+    /// All text that was kept of a turn.
+    pub fn checkpointed(&self, id: &TurnId) -> Result<String> {
+        let mut query =
+            self.conn.prepare_cached("SELECT text FROM checkpoints WHERE turn = ?1 ORDER BY offset")?;
+        let mut text = String::new();
+        let mut rows = query.query([&id.0])?;
+        while let Some(row) = rows.next()? {
+            text.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        }
+        Ok(text)
+    }
+
+    /// Stores the end of a turn together with everything the room must show of it.
+    pub fn finish(&self, turn: &TurnRow, finish: &Finish) -> Result<()> {
+        // The question is gone, or another attempt takes the place of this one.
+        let withdrawn = self.is_withdrawn(&turn.id)?;
+        // Without parts (a caller that is no room) nothing is left to wait for.
+        let nothing_to_show = withdrawn || finish.parts.is_empty();
+        let state = if nothing_to_show { State::after(&finish.outcome) } else { State::Finalizing };
+        self.conn
+            .prepare_cached(
+                "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                turn.id.0,
+                state.name(),
+                finish.text,
+                serde_json::to_string(&finish.outcome)?,
+                finish.api_calls,
+                serde_json::to_string(&finish.tools)?,
+                i64::try_from(finish.history_offset).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
+                unix_now(),
+                // Pictures and what was said to the system are for the run, and nobody asks for them any more.
+                turn.brought.as_ref().map(|brought| serde_json::to_string(&brought.remains())).transpose()?,
+            ])?;
+        self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
+        if withdrawn {
+            return self.forget_words(&turn.id);
+        }
+        if nothing_to_show {
+            self.forget_request(&turn.id)?;
+        }
+        if let Some(said) = &finish.said {
+            self.record(&turn.session, &turn.id, Role::User, said)?;
+            match finish.records.as_slice() {
+                [] => self.record(&turn.session, &turn.id, Role::Assistant, finish.text.trim())?,
+                records => {
+                    records.iter().try_for_each(|one| self.add_record(&turn.session, &turn.id, one))?
+                }
+            }
+        }
+        for (part, body) in finish.parts.iter().enumerate() {
+            self.add_outbox(&OutboxRow {
+                key: turn.id.send_key(part),
+                account: turn.account.clone(),
+                place: turn.place.clone(),
+                turn: Some(turn.id.clone()),
+                kind: OutboxKind::Final,
+                part,
+                body,
+                not_before: 0,
+            })?;
+        }
+        for (index, file) in finish.files.iter().enumerate() {
+            self.add_file(turn, finish.parts.len() + index, file)?;
+        }
+        Ok(())
+    }
+
+    /// The stored end of a turn, without what was said and parts.
+    pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens
+             FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
+        )?;
+        let found = query
+            .query_row([&id.0], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, u32>(3)?,
+                    row.get::<_, String>(4)?,
+                    row.get::<_, i64>(5)?,
+                    Usage { input: row.get(6)?, output: row.get(7)? },
+                ))
+            })
+            .optional()?;
+        let Some((state, text, outcome, api_calls, tools, history_offset, usage)) = found else {
+            return Ok(None);
+        };
+        let finish = Finish {
+            text,
+            outcome: serde_json::from_str(&outcome)?,
+            api_calls,
+            tools: serde_json::from_str(&tools)?,
+            history_offset: usize::try_from(history_offset).unwrap_or_default(),
+            usage,
+            said: None,
+            records: Vec::new(),
+            parts: Vec::new(),
+            files: Vec::new(),
+        };
+        Ok(Some((State::from_name(&state), finish)))
+    }
+
+    /// Nothing is ever sent again for a turn that is over.
+    fn forget_request(&self, id: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("UPDATE turns SET request = NULL WHERE id = ?1")?.execute([&id.0])?;
+        Ok(())
+    }
+
+    /// The room shows everything: the turn is where its outcome says.
+    pub(in crate::store) fn settle(&self, id: &TurnId) -> Result<()> {
+        if let Some((State::Finalizing, finish)) = self.finished(id)? {
+            self.conn
+                .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
+                .execute(params![id.0, State::after(&finish.outcome).name()])?;
+            // Of what was withdrawn the anchor is still needed, to be taken over or taken back.
+            if !self.is_withdrawn(id)? {
+                self.forget_anchor(id)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! A turn as it is stored.
+
+use rusqlite::Row;
+use talaria_platform::{AccountId, EventId, Media, Place, Quote, RoomId, ThreadId};
+
+use crate::agent::Prepared;
+use crate::reply::Outcome;
+use crate::rules::AgentName;
+use crate::session::{SessionId, TurnId};
+use crate::store::Result;
+use crate::turns::{Brought, Patience};
+
+/// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
+/// that takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Taken; nothing was sent for it.
+    Queued,
+    /// The request is stored and may have been sent.
+    Dispatched,
+    /// Something came back.
+    Streaming,
+    /// The end is stored; the room has yet to show it.
+    Finalizing,
+    /// The room shows the whole answer.
+    Done,
+    /// The room shows what went wrong.
+    Failed,
+    /// The room shows that the outcome is unknown.
+    Interrupted,
+    /// The room shows that a person ended it.
+    Cancelled,
+}
+
+impl State {
+    const ALL: [(Self, &str); 8] = [
+        (Self::Queued, "queued"),
+        (Self::Dispatched, "dispatched"),
+        (Self::Streaming, "streaming"),
+        (Self::Finalizing, "finalizing"),
+        (Self::Done, "done"),
+        (Self::Failed, "failed"),
+        (Self::Interrupted, "interrupted"),
+        (Self::Cancelled, "cancelled"),
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(state, _)| *state == self).map_or("failed", |(_, name)| name)
+    }
+
+    pub(super) fn from_name(name: &str) -> Self {
+        Self::ALL.iter().find(|(_, known)| *known == name).map_or(Self::Failed, |(state, _)| *state)
+    }
+
+    /// Where a turn with this outcome ends up.
+    pub fn after(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Done | Outcome::Limit => Self::Done,
+            Outcome::Failed { .. } | Outcome::CutShort { .. } => Self::Failed,
+            Outcome::Interrupted | Outcome::Unknown { .. } => Self::Interrupted,
+            Outcome::Stopped | Outcome::Cancelled { .. } => Self::Cancelled,
+        }
+    }
+}
+
+/// A turn as stored.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct TurnRow {
+    pub id: TurnId,
+    pub session: SessionId,
+    pub account: AccountId,
+    pub place: Place,
+    pub event: EventId,
+    /// The message whose words they are; not `event`, if that is a `/retry`.
+    pub question: EventId,
+    pub author: String,
+    pub author_name: Option<String>,
+    /// Set if the author asks again what somebody else wrote.
+    pub speaker: Option<Person>,
+    pub room_name: Option<String>,
+    pub direct: bool,
+    pub prompt: String,
+    pub quote: Option<Quote>,
+    pub media: Vec<Media>,
+    pub agent: Option<AgentName>,
+    pub attempt: u32,
+    pub key: String,
+    pub state: State,
+    pub stop: bool,
+    /// Set once the turn was dispatched.
+    pub prepared: Option<Prepared>,
+    /// Set if a program asks, and no room.
+    pub brought: Option<Box<Brought>>,
+}
+
+/// Somebody, as an agent is told of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The immutable id.
+    pub id: String,
+    /// The display name.
+    pub name: Option<String>,
+}
+
+impl TurnRow {
+    /// Whether nobody can come back to it once its reader is gone.
+    pub fn is_fleeting(&self) -> bool {
+        self.brought.as_ref().is_some_and(|brought| brought.patience == Patience::None)
+    }
+
+    /// Who asks for this run and is answerable for it.
+    pub fn asked_by(&self) -> Person {
+        Person { id: self.author.clone(), name: self.author_name.clone() }
+    }
+
+    /// Whose words the prompt is.
+    pub fn spoken_by(&self) -> Person {
+        self.speaker.clone().unwrap_or_else(|| self.asked_by())
+    }
+}
+
+pub(super) const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
+                       prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
+                       speaker_name, coalesce(question, event), quote, agent, brought";
+
+pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
+    let request: Option<Vec<u8>> = row.get(16)?;
+    let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
+    let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
+    let (quote, agent): (Option<String>, Option<String>) = (row.get(22)?, row.get(23)?);
+    Ok(TurnRow {
+        id: TurnId(row.get(0)?),
+        session: SessionId(row.get(1)?),
+        account: AccountId::new(row.get::<_, String>(2)?),
+        place: Place {
+            room: RoomId::new(row.get::<_, String>(3)?),
+            thread: row.get::<_, Option<String>>(4)?.map(ThreadId::new),
+        },
+        event: EventId::new(row.get::<_, String>(5)?),
+        question: EventId::new(row.get::<_, String>(21)?),
+        author: row.get(6)?,
+        author_name: row.get(7)?,
+        speaker: speaker.map(|id| Person { id, name }),
+        room_name: row.get(8)?,
+        direct: row.get(9)?,
+        prompt: row.get(10)?,
+        quote: quote.as_deref().map(serde_json::from_str).transpose()?,
+        media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
+        agent: agent.as_deref().and_then(AgentName::from_name),
+        attempt: row.get(12)?,
+        key: row.get(13)?,
+        state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
+        stop: row.get(15)?,
+        prepared: request.map(|request| Prepared { request, resumable, stand_in }),
+        brought: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
+    })
+}
