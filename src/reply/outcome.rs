@@ -1,0 +1,92 @@
+//! How a turn ended, and the words that stay.
+
+use serde::{Deserialize, Serialize};
+
+use super::fence::FenceTracker;
+use super::{BLANK_LINE, closed};
+use crate::words::{Phrase, Text, Words};
+
+/// How a turn ended, for people. Stored with the turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The agent said all it wanted.
+    Done,
+    /// Somebody stopped it.
+    Stopped,
+    /// The agent reached a length limit.
+    Limit,
+    /// It broke off after text had come.
+    CutShort {
+        /// Why, as part of a sentence.
+        words: Phrase,
+    },
+    /// It failed.
+    Failed {
+        /// What happened and what to do, as one calm sentence.
+        words: Phrase,
+    },
+    /// The process ended while it ran, and it cannot be run again safely.
+    Interrupted,
+    /// The connection was lost while it may have run, and it cannot be run again safely.
+    Unknown {
+        /// What happened, as part of a sentence or as one.
+        words: Phrase,
+    },
+    /// It was taken out of the line before it began.
+    Cancelled {
+        /// Why, as one calm sentence.
+        words: Phrase,
+    },
+}
+
+impl Outcome {
+    /// What it is called in the log, and why it came to that, in the log's language.
+    pub fn for_the_log(&self) -> (&'static str, Option<String>) {
+        let why = |words: &Phrase| Some(bare(&words.to_string()).to_owned()).filter(|why| !why.is_empty());
+        match self {
+            Self::Done => ("done", None),
+            Self::Stopped => ("stopped", None),
+            Self::Limit => ("limit", None),
+            Self::CutShort { words } => ("cut_short", why(words)),
+            Self::Failed { words } => ("failed", why(words)),
+            Self::Interrupted => ("interrupted", None),
+            Self::Unknown { words } => ("unknown", why(words)),
+            Self::Cancelled { words } => ("cancelled", why(words)),
+        }
+    }
+}
+
+/// The text that stays when a turn has ended. Never blank unless the outcome's own words are.
+pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
+    let text = text.trim_end();
+    let say = |text: Text| words.say(&text.into());
+    let line = match outcome {
+        Outcome::Done if text.is_empty() => say(Text::EmptyAnswer),
+        Outcome::Done => return text.to_owned(),
+        Outcome::Stopped => say(Text::Stopped),
+        Outcome::Limit => say(Text::LengthLimit),
+        Outcome::CutShort { words: why } => words.say(&Text::CutShort.with("why", words.say(why).trim())),
+        Outcome::Failed { words: why } => match words.say(why).trim() {
+            why if why.starts_with('⚠') => why.to_owned(),
+            why => format!("⚠️ {why}"),
+        },
+        Outcome::Interrupted => say(Text::Interrupted),
+        Outcome::Unknown { words: why } => {
+            let sentence = if text.is_empty() { Text::UnknownNothing } else { Text::UnknownSome };
+            words.say(&sentence.with("why", bare(&words.say(why))))
+        }
+        Outcome::Cancelled { words: why } => return words.say(why).trim_end().to_owned(),
+    };
+    if text.is_empty() {
+        return line;
+    }
+    let mut fences = FenceTracker::default();
+    fences.push(text);
+    closed(text, fences.open()).into_owned() + BLANK_LINE + line.as_str()
+}
+
+/// Words without a sign before them and without their full stop, to be put into a sentence.
+fn bare(words: &str) -> &str {
+    words.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end().trim_end_matches('.')
+}
