@@ -1,25 +1,27 @@
-//! What answers: the trait, its events and its errors.
+//! What answers: the trait and its errors.
 //!
 //! Only [`Turns`](crate::turns) calls an agent. An agent neither knows the room nor edits anything:
 //! it emits [`TurnEvent`]s and ends.
 
 pub mod breaker;
+mod event;
 pub mod fallback;
 pub mod guide;
 mod kept;
 pub mod local;
 pub mod proxy;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::access::Grant;
-use crate::session::{AskId, SessionId, TurnId};
 use crate::words::{Phrase, Text};
+pub use event::{Answered, Asked, Record, Step, StepState, Tools, TurnEvent, Usage};
 pub use kept::Kept;
+pub use turn::{Attachment, Attempt, Image, ImageUrl, Message, Origin, Part, Prepared, Role, Turn};
 
 /// Something that turns a prompt into turn events.
 pub trait Agent: Send + Sync {
@@ -138,6 +140,16 @@ impl AgentInfo {
     pub fn is_model(&self) -> bool {
         matches!(self.name, Phrase::Text(Text::AgentModel, _))
     }
+
+    /// Who answers as things stand, for people.
+    pub fn answering(&self) -> Phrase {
+        match &self.stand_in {
+            Some(other) if other.answers => {
+                Text::StatusStandIn.with("agent", other.name.clone()).with("away", self.name.clone())
+            }
+            Some(_) | None => self.name.clone(),
+        }
+    }
 }
 
 /// Who answers while another agent is away.
@@ -147,246 +159,6 @@ pub struct StandIn {
     pub name: Phrase,
     /// The other one is away now.
     pub answers: bool,
-}
-
-/// One turn as an agent sees it.
-#[derive(Clone, Debug)]
-pub struct Turn {
-    /// Unique; short enough to be quoted to people.
-    pub id: TurnId,
-    /// The session it belongs to, by the name the upstream knows it.
-    pub session: SessionId,
-    /// Text for the system message; empty for none.
-    pub context: String,
-    /// What was said before, oldest first, already filtered and capped.
-    pub history: Vec<Message>,
-    /// What the person wrote.
-    pub prompt: String,
-    /// The same in parts, if a program brought pictures with it: then these are what is sent.
-    pub parts: Vec<Part>,
-    /// Pictures that go with it.
-    pub images: Vec<Image>,
-    /// Other files that go with it.
-    pub files: Vec<Attachment>,
-    /// The same for every repeat of this turn, another one for `/retry`.
-    pub key: String,
-    /// Who asks and where, for upstreams that are told.
-    pub origin: Origin,
-    /// Whether this turn may have run before.
-    pub attempt: Attempt,
-    /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
-    pub elsewhere: bool,
-    /// What scopes an agent's memory, if a program named it.
-    pub memory: Option<String>,
-    /// How many relays it has come through.
-    pub hops: u32,
-    /// What the agent keeps between two tries.
-    pub kept: Kept,
-}
-
-/// A part of what a program asks, in the form of the chat-completions protocol.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
-    /// Words.
-    Text {
-        /// All of them.
-        text: String,
-    },
-    /// A picture.
-    ImageUrl {
-        /// Where it is.
-        image_url: ImageUrl,
-    },
-}
-
-/// Where a picture is: on the web, or in the address itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageUrl {
-    /// `http:`, `https:` or `data:`.
-    pub url: String,
-}
-
-/// A picture, checked and within the caps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// Found by looking at the content.
-    pub mime: &'static str,
-    /// The file.
-    pub content: Vec<u8>,
-}
-
-/// A file other than a picture, within the caps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
-    /// The sender's name for it, cleaned.
-    pub name: String,
-    /// Found by looking at the content.
-    pub mime: &'static str,
-    /// The file.
-    pub content: Vec<u8>,
-}
-
-/// Who asks and where; labels, never authority.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Origin {
-    /// The immutable id of the person.
-    pub user_id: Option<String>,
-    /// The display name.
-    pub user_name: Option<String>,
-    /// The room.
-    pub chat_id: Option<String>,
-    /// The room's name.
-    pub chat_name: Option<String>,
-    /// `direct` or `group`.
-    pub chat_type: Option<String>,
-    /// The thread in the room.
-    pub thread_id: Option<String>,
-}
-
-/// Whether a turn may have run before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
-    /// Nothing was sent yet.
-    First,
-    /// The process died, or the connection broke, after it may have been sent.
-    Resume,
-}
-
-/// What is stored before a turn is dispatched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
-    /// The bytes of the request.
-    pub request: Vec<u8>,
-    /// Whether repeating these bytes with the same key is known not to run the turn twice.
-    pub resumable: bool,
-    /// The request is for the agent that stands in for another one, and for nobody else. Stored, or a
-    /// repeat after a crash would run at the other.
-    pub stand_in: bool,
-}
-
-/// One message of a session, as models know it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Who said it.
-    pub role: Role,
-    /// What was said.
-    pub content: String,
-}
-
-/// Who said something in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// A person.
-    User,
-    /// The agent.
-    Assistant,
-    /// A tool's result; kept for the record, never forwarded.
-    Tool,
-}
-
-/// What happens during a turn. Borrowed, because most of it is copied straight into the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnEvent<'a> {
-    /// More of the answer.
-    Text(&'a str),
-    /// More of the reasoning; never shown in rooms.
-    Thought(&'a str),
-    /// A tool call began or ended. The same `id` again replaces the earlier state.
-    Step(Step),
-    /// Something people should know now, such as "trying again until 14:05". Replaces the notice
-    /// before; `None` takes it away.
-    Notice(Option<Phrase>),
-    /// What the turn cost.
-    Usage(Usage),
-    /// A message is complete that belongs into the transcript. An agent that tells its messages tells all of them.
-    Record(Record),
-    /// A person is asked. Told by the engine, never by an agent.
-    Asked(Asked),
-    /// A question is over. Told by the engine, never by an agent.
-    Answered(Answered),
-}
-
-/// A message of a turn's transcript.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Who said what.
-    pub message: Message,
-    /// What it calls, or what it is the result of.
-    pub tools: Option<Tools>,
-}
-
-/// What a message has to do with tools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Tools {
-    /// The agent calls these.
-    Calls {
-        /// As the chat-completions protocol has them.
-        tool_calls: Vec<serde_json::Value>,
-    },
-    /// A tool says this.
-    Result {
-        /// To which call.
-        tool_call_id: String,
-        /// Which tool.
-        tool_name: String,
-    },
-}
-
-/// What a person is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Which question.
-    pub id: AskId,
-    /// All of it.
-    pub ask: Ask,
-    /// Until when it may be answered, in seconds since 1970.
-    pub expires: i64,
-}
-
-/// How a question came out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
-    /// Which question.
-    pub id: AskId,
-    /// What the agent is told.
-    pub choice: Choice,
-    /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
-    pub rule: &'static str,
-}
-
-/// A tool call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The agent's id of the call.
-    pub id: String,
-    /// The name of the tool, for people.
-    pub title: String,
-    /// How far it is.
-    pub state: StepState,
-}
-
-/// How far a tool call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StepState {
-    /// It runs.
-    Running,
-    /// It ended well.
-    Done,
-    /// It ended badly.
-    Failed,
-}
-
-/// Tokens that a turn used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens of the prompt.
-    pub input: u64,
-    /// Tokens of the answer.
-    pub output: u64,
 }
 
 /// How a turn ended that did not fail.
@@ -437,18 +209,6 @@ pub enum AgentErrorKind {
     Refused,
     /// It broke off after text had come; the text is kept and marked.
     CutShort,
-}
-
-impl AgentInfo {
-    /// Who answers as things stand, for people.
-    pub fn answering(&self) -> Phrase {
-        match &self.stand_in {
-            Some(other) if other.answers => {
-                Text::StatusStandIn.with("agent", other.name.clone()).with("away", self.name.clone())
-            }
-            Some(_) | None => self.name.clone(),
-        }
-    }
 }
 
 impl AgentError {

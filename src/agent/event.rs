@@ -1,0 +1,109 @@
+//! What happens during a turn.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ask, Choice, Message};
+use crate::session::AskId;
+use crate::words::Phrase;
+
+/// What happens during a turn. Borrowed, because most of it is copied straight into the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEvent<'a> {
+    /// More of the answer.
+    Text(&'a str),
+    /// More of the reasoning; never shown in rooms.
+    Thought(&'a str),
+    /// A tool call began or ended. The same `id` again replaces the earlier state.
+    Step(Step),
+    /// Something people should know now, such as "trying again until 14:05". Replaces the notice
+    /// before; `None` takes it away.
+    Notice(Option<Phrase>),
+    /// What the turn cost.
+    Usage(Usage),
+    /// A message is complete that belongs into the transcript. An agent that tells its messages tells all of them.
+    Record(Record),
+    /// A person is asked. Told by the engine, never by an agent.
+    Asked(Asked),
+    /// A question is over. Told by the engine, never by an agent.
+    Answered(Answered),
+}
+
+/// A message of a turn's transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who said what.
+    pub message: Message,
+    /// What it calls, or what it is the result of.
+    pub tools: Option<Tools>,
+}
+
+/// What a message has to do with tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tools {
+    /// The agent calls these.
+    Calls {
+        /// As the chat-completions protocol has them.
+        tool_calls: Vec<serde_json::Value>,
+    },
+    /// A tool says this.
+    Result {
+        /// To which call.
+        tool_call_id: String,
+        /// Which tool.
+        tool_name: String,
+    },
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Which question.
+    pub id: AskId,
+    /// All of it.
+    pub ask: Ask,
+    /// Until when it may be answered, in seconds since 1970.
+    pub expires: i64,
+}
+
+/// How a question came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which question.
+    pub id: AskId,
+    /// What the agent is told.
+    pub choice: Choice,
+    /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
+    pub rule: &'static str,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The agent's id of the call.
+    pub id: String,
+    /// The name of the tool, for people.
+    pub title: String,
+    /// How far it is.
+    pub state: StepState,
+}
+
+/// How far a tool call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepState {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Done,
+    /// It ended badly.
+    Failed,
+}
+
+/// Tokens that a turn used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+}

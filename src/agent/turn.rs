@@ -1,0 +1,144 @@
+//! One turn as an agent sees it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Kept;
+use crate::session::{SessionId, TurnId};
+
+/// One turn as an agent sees it.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Unique; short enough to be quoted to people.
+    pub id: TurnId,
+    /// The session it belongs to, by the name the upstream knows it.
+    pub session: SessionId,
+    /// Text for the system message; empty for none.
+    pub context: String,
+    /// What was said before, oldest first, already filtered and capped.
+    pub history: Vec<Message>,
+    /// What the person wrote.
+    pub prompt: String,
+    /// The same in parts, if a program brought pictures with it: then these are what is sent.
+    pub parts: Vec<Part>,
+    /// Pictures that go with it.
+    pub images: Vec<Image>,
+    /// Other files that go with it.
+    pub files: Vec<Attachment>,
+    /// The same for every repeat of this turn, another one for `/retry`.
+    pub key: String,
+    /// Who asks and where, for upstreams that are told.
+    pub origin: Origin,
+    /// Whether this turn may have run before.
+    pub attempt: Attempt,
+    /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
+    pub elsewhere: bool,
+    /// What scopes an agent's memory, if a program named it.
+    pub memory: Option<String>,
+    /// How many relays it has come through.
+    pub hops: u32,
+    /// What the agent keeps between two tries.
+    pub kept: Kept,
+}
+
+/// A part of what a program asks, in the form of the chat-completions protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// All of them.
+        text: String,
+    },
+    /// A picture.
+    ImageUrl {
+        /// Where it is.
+        image_url: ImageUrl,
+    },
+}
+
+/// Where a picture is: on the web, or in the address itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageUrl {
+    /// `http:`, `https:` or `data:`.
+    pub url: String,
+}
+
+/// A picture, checked and within the caps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Found by looking at the content.
+    pub mime: &'static str,
+    /// The file.
+    pub content: Vec<u8>,
+}
+
+/// A file other than a picture, within the caps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The sender's name for it, cleaned.
+    pub name: String,
+    /// Found by looking at the content.
+    pub mime: &'static str,
+    /// The file.
+    pub content: Vec<u8>,
+}
+
+/// Who asks and where; labels, never authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Origin {
+    /// The immutable id of the person.
+    pub user_id: Option<String>,
+    /// The display name.
+    pub user_name: Option<String>,
+    /// The room.
+    pub chat_id: Option<String>,
+    /// The room's name.
+    pub chat_name: Option<String>,
+    /// `direct` or `group`.
+    pub chat_type: Option<String>,
+    /// The thread in the room.
+    pub thread_id: Option<String>,
+}
+
+/// Whether a turn may have run before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Nothing was sent yet.
+    First,
+    /// The process died, or the connection broke, after it may have been sent.
+    Resume,
+}
+
+/// What is stored before a turn is dispatched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// The bytes of the request.
+    pub request: Vec<u8>,
+    /// Whether repeating these bytes with the same key is known not to run the turn twice.
+    pub resumable: bool,
+    /// The request is for the agent that stands in for another one, and for nobody else. Stored, or a
+    /// repeat after a crash would run at the other.
+    pub stand_in: bool,
+}
+
+/// One message of a session, as models know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub content: String,
+}
+
+/// Who said something in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person.
+    User,
+    /// The agent.
+    Assistant,
+    /// A tool's result; kept for the record, never forwarded.
+    Tool,
+}
