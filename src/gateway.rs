@@ -5,6 +5,8 @@
 //! store closes. Eight seconds for all of it; a second signal ends at once.
 
 mod home;
+mod made;
+mod process;
 mod serving;
 
 use std::io;
@@ -14,17 +16,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agent::SharedAgent;
-use crate::agent::fallback::Fallback;
-use crate::agent::guide::Guide;
-use crate::agent::local::Local;
-use crate::agent::proxy::Proxy;
-use crate::config::{AgentChoice, Config, LocalConfig, Sources, Steps};
+use crate::config::{Config, Sources, Steps};
 use crate::control::{self, Office, Running, Served};
 use crate::delivery::{Account, Delivery, Display, Reading, outbox};
 use crate::hub::Hub;
@@ -39,6 +35,9 @@ use crate::testing::failpoint;
 use crate::turns::{Agents, Settings, Turns};
 
 pub use home::Home;
+use made::{agent, local, settings};
+pub use process::harden;
+use process::{Signals, has_terminal};
 use serving::Bound;
 
 /// Everything that ends must have ended by then.
@@ -46,15 +45,6 @@ const GRACE: Duration = Duration::from_secs(8);
 
 /// How long platforms may take to stop reading, so that a stuck one does not eat the others' time.
 const STOP_READING: Duration = Duration::from_secs(2);
-
-/// How long an agent may take to end a turn, so that time is left for the last messages.
-const STOP_GRACE: Duration = Duration::from_secs(4);
-
-/// How long people have to answer what an agent asks.
-const ASK_FOR: Duration = Duration::from_secs(5 * 60);
-
-/// Bytes of one turn.
-const TURN_BYTES: usize = 16 * 1024 * 1024;
 
 /// Why the process ends without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,85 +393,5 @@ impl<'a> Reads<'a> {
 impl Drop for Reads<'_> {
     fn drop(&mut self) {
         self.account.set_reading(self.then);
-    }
-}
-
-/// The signals that ask the process to end. From the moment they are watched they no longer kill it.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-    /// Whose configuration a hang-up has read again; `None` if it asks to end like the others.
-    reloads: Option<Arc<Office>>,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-            reloads: None,
-        })
-    }
-
-    async fn next(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => return,
-                _ = self.terminate.recv() => return,
-                _ = self.hang_up.recv() => match &self.reloads {
-                    // On a task of its own: a signal to end must not wait for it.
-                    Some(office) => drop(tokio::spawn(control::read_again(office.clone()))),
-                    None => return,
-                },
-            }
-        }
-    }
-}
-
-/// Whether the process was started from a terminal, and that is still its own in some way.
-fn has_terminal() -> bool {
-    use rustix::stdio::{stderr, stdin, stdout};
-    [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty)
-}
-
-/// Keeps secrets out of core dumps and out of the reach of other processes of the same user.
-pub fn harden() {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-}
-
-fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> {
-    Ok(match choice {
-        AgentChoice::Proxy(config, stand_in) => {
-            let proxy = Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?);
-            match stand_in {
-                Some(config) => Arc::new(Fallback::new(proxy, local(config)?)),
-                None => proxy,
-            }
-        }
-        AgentChoice::Local(config) => local(config)?,
-        AgentChoice::Guide => Arc::new(Guide::new(live.clone())),
-    })
-}
-
-fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
-    Ok(Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?))
-}
-
-fn settings(config: &Config) -> Settings {
-    Settings {
-        context: config.turns.context_prompt.clone(),
-        names: config.turns.names,
-        files: config.turns.files,
-        history_messages: config.turns.history_messages,
-        history_bytes: config.turns.history_bytes,
-        retry_for: config.turns.retry_for,
-        turn_bytes: TURN_BYTES,
-        stop_grace: STOP_GRACE,
-        ask_for: ASK_FOR,
     }
 }

@@ -1,0 +1,56 @@
+//! What the configuration comes to: the agents that answer, and how turns are run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::agent::SharedAgent;
+use crate::agent::fallback::Fallback;
+use crate::agent::guide::Guide;
+use crate::agent::local::Local;
+use crate::agent::proxy::Proxy;
+use crate::config::{AgentChoice, Config, LocalConfig};
+use crate::rules::Live;
+use crate::turns::Settings;
+
+/// How long an agent may take to end a turn, so that time is left for the last messages.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// How long people have to answer what an agent asks.
+const ASK_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// Bytes of one turn.
+const TURN_BYTES: usize = 16 * 1024 * 1024;
+
+pub(super) fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> {
+    Ok(match choice {
+        AgentChoice::Proxy(config, stand_in) => {
+            let proxy = Arc::new(Proxy::new(config.clone()).context("no HTTP client could be made")?);
+            match stand_in {
+                Some(config) => Arc::new(Fallback::new(proxy, local(config)?)),
+                None => proxy,
+            }
+        }
+        AgentChoice::Local(config) => local(config)?,
+        AgentChoice::Guide => Arc::new(Guide::new(live.clone())),
+    })
+}
+
+pub(super) fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
+    Ok(Arc::new(Local::new(config.clone()).context("no HTTP client could be made")?))
+}
+
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        context: config.turns.context_prompt.clone(),
+        names: config.turns.names,
+        files: config.turns.files,
+        history_messages: config.turns.history_messages,
+        history_bytes: config.turns.history_bytes,
+        retry_for: config.turns.retry_for,
+        turn_bytes: TURN_BYTES,
+        stop_grace: STOP_GRACE,
+        ask_for: ASK_FOR,
+    }
+}
