@@ -10,6 +10,7 @@ mod doubts;
 mod edits;
 mod limits;
 pub mod pairing;
+mod prompts;
 mod strangers;
 mod taking;
 
@@ -25,9 +26,10 @@ use crate::store::{Result, Store, StoreError};
 use crate::testing::failpoint;
 use crate::turns::Turns;
 use door::Door;
+pub use prompts::WAITING;
 use strangers::Strangers;
 use taking::Taking;
-pub use taking::{One, WAITING, stop_turns_of};
+pub use taking::{One, stop_turns_of};
 
 /// The inbox of one account.
 pub struct Hub {

@@ -10,6 +10,7 @@ mod actors;
 mod anchors;
 mod asks;
 mod audit;
+mod grants;
 mod http_sessions;
 mod inbox;
 mod look;
@@ -40,8 +41,9 @@ use crate::metrics::disk_waits;
 use crate::testing::with_lead;
 
 pub use anchors::Anchor;
-pub use asks::{AskRow, AskState, GRANT_DAYS, GrantRow, OpenAsk};
+pub use asks::{AskRow, AskState, OpenAsk};
 pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, Operated, Refused, room_hash};
+pub use grants::{GRANT_DAYS, GrantRow};
 pub use http_sessions::{Change, Page, SeenSession, Whose};
 pub use look::look;
 pub use open::OpenError;

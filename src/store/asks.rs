@@ -1,5 +1,4 @@
-//! What agents asked, and what need not be asked again. Here it is decided who was first: an answer, the
-//! end of the time, a stop or another process.
+//! What agents asked. Here it is decided who was first: an answer, the end of the time, a stop or another process.
 //!
 //! An ask is open, then approved by a person or denied; an approved one is taken when the agent is told. Each
 //! step is one `UPDATE` that names the state before it, so that of two at the same moment one finds nothing.
@@ -7,17 +6,12 @@
 use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
-use super::{Result, TurnRow, Tx, unix_now};
-use crate::access::{Grant, Where};
+use super::grants::KEPT;
+use super::{Result, Tx, unix_now};
+use crate::access::Grant;
 use crate::agent::Choice;
 use crate::session::{AskId, SessionId, TurnId};
 use crate::testing::broken;
-
-/// How long a grant holds, in days.
-pub const GRANT_DAYS: usize = 30;
-
-/// The same in seconds; rows of what is over are kept as long.
-const KEPT: i64 = GRANT_DAYS as i64 * 24 * 60 * 60;
 
 /// Questions after which those that are long over are looked for.
 const PRUNE_EACH: i64 = 100;
@@ -59,20 +53,6 @@ pub enum AskState {
     },
     /// It is over.
     Over,
-}
-
-/// Something that need not be asked again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the schema says what each column is")]
-pub struct GrantRow {
-    pub id: String,
-    pub title: String,
-    pub session: Option<SessionId>,
-    pub account: AccountId,
-    pub room: RoomId,
-    pub by: String,
-    pub granted: i64,
-    pub expires: i64,
 }
 
 const COLUMNS: &str =
@@ -289,77 +269,6 @@ impl Tx<'_> {
         self.conn.execute("DELETE FROM grants WHERE expires <= ?1", [now])?;
         Ok(())
     }
-
-    /// The same need not be asked again: in this session, or in this room whatever the session, for as long
-    /// as it is the kind of place that it is now.
-    pub fn add_grant(&self, ask: &AskRow, place: Where, grant: Grant, by: &str) -> Result<()> {
-        let session = match grant {
-            Grant::Once => return Ok(()),
-            Grant::Session => Some(&ask.session.0),
-            Grant::Always => None,
-        };
-        let now = unix_now();
-        // Few, and made by hand: whenever there is one more, those that are over can go.
-        self.conn.prepare_cached("DELETE FROM grants WHERE expires <= ?1")?.execute([now])?;
-        self.conn
-            .prepare_cached(
-                "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                crate::session::random_hex(4),
-                ask.digest,
-                ask.title,
-                session,
-                ask.account.as_str(),
-                ask.place.room.as_str(),
-                place.name(),
-                by,
-                now,
-                now + KEPT,
-            ])?;
-        Ok(())
-    }
-
-    /// Who allowed this before, here and for longer than once, and how far; the furthest first.
-    pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(Grant, String)>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
-                 AND (session IS NULL OR session = ?5) AND expires > ?6 ORDER BY session IS NULL DESC, granted",
-        )?;
-        let (room, place) = (turn.place.room.as_str(), Where::from(turn.direct).name());
-        let rows = query.query_map(
-            params![turn.account.as_str(), room, place, digest, turn.session.0, unix_now()],
-            |row| Ok((if row.get(0)? { Grant::Always } else { Grant::Session }, row.get(1)?)),
-        )?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// Everything that need not be asked again, oldest first.
-    pub fn grants(&self) -> Result<Vec<GrantRow>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT id, title, session, account, room, by, granted, expires FROM grants
-             WHERE expires > ?1 ORDER BY granted, id",
-        )?;
-        let rows = query.query_map([unix_now()], |row| {
-            Ok(GrantRow {
-                id: row.get(0)?,
-                title: row.get(1)?,
-                session: row.get::<_, Option<String>>(2)?.map(SessionId),
-                account: AccountId::new(row.get::<_, String>(3)?),
-                room: RoomId::new(row.get::<_, String>(4)?),
-                by: row.get(5)?,
-                granted: row.get(6)?,
-                expires: row.get(7)?,
-            })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// From now on it is asked again. `false`: there is no such grant.
-    pub fn revoke_grant(&self, id: &str) -> Result<bool> {
-        Ok(self.conn.prepare_cached("DELETE FROM grants WHERE id = ?1")?.execute([id])? > 0)
-    }
 }
 
 fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
@@ -381,6 +290,7 @@ fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Where;
     use crate::store::Store;
 
     fn question(n: i64) -> AskRow {

@@ -1,0 +1,106 @@
+//! What a person says becomes a turn that waits in its session.
+
+use talaria_platform::{Event, Message};
+
+use super::taking::One;
+use crate::command::{self, After};
+use crate::rules::Busy;
+use crate::session::{SessionId, SessionKey, TurnId, idempotency_key, random_hex};
+use crate::store::{Result, Session, State, TurnRow, Tx, unix_now};
+use crate::words::Text;
+
+/// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
+pub const WAITING: usize = 16;
+
+impl One<'_> {
+    /// Puts what a person says into the line of its session.
+    pub(super) fn prompt(&self, message: &Message) -> Result<Vec<After>> {
+        if message.text.trim().is_empty() && message.media.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tx, room) = (self.tx, &self.event.place.room);
+        let session = tx.session_for(&self.key())?;
+        let open = tx.open_turns(&session.id)?;
+        let session = if open.is_empty() { self.perhaps_anew(session)? } else { session };
+        tx.use_session(&session.id)?;
+        let before = open.iter().filter(|turn| !turn.stopping).count();
+        let mut after = Vec::new();
+        match self.rules.busy_in(room) {
+            Busy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
+            Busy::Queue if self.late => {}
+            Busy::Queue if before > WAITING => {
+                self.notice(&Text::LineFull.with("limit", WAITING))?;
+                return Ok(Vec::new());
+            }
+            Busy::Queue => match before {
+                0 => {}
+                1 => self.notice(&Text::QueuedOne.into())?,
+                ahead => self.notice(&Text::QueuedMany.with("ahead", ahead))?,
+            },
+        }
+        let turn = self.turn(session.id, message);
+        if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
+            return doubled(tx, turn);
+        }
+        // Another agent than before does not know what was said with that one, or knows something else.
+        if tx.last_turn(&turn.session)?.is_some_and(|last| last.agent != turn.agent) {
+            tx.fork_session(&turn.session)?;
+        }
+        tx.add_turn(&turn)?;
+        after.push(After::Run(turn.session, turn.id));
+        Ok(after)
+    }
+
+    /// Another session, if the rules say that this one is over. The room is told, and how to go back.
+    fn perhaps_anew(&self, session: Session) -> Result<Session> {
+        if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
+            return Ok(session);
+        }
+        let next = self.tx.begin_session(&self.key())?;
+        self.notice(&Text::SessionReset.with("number", session.number.to_string()))?;
+        Ok(next)
+    }
+
+    /// The session that is talked in here.
+    fn key(&self) -> SessionKey {
+        let Event { place, room, author, .. } = self.event;
+        SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
+    }
+
+    fn turn(&self, session: SessionId, message: &Message) -> TurnRow {
+        let (account, event) = (self.account(), self.event);
+        let room = &event.place.room;
+        TurnRow {
+            id: TurnId::new(account, room, &event.id, 0),
+            session,
+            account: account.clone(),
+            place: event.place.clone(),
+            event: event.id.clone(),
+            question: event.id.clone(),
+            author: event.author.id.as_str().to_owned(),
+            author_name: event.author.name.clone(),
+            speaker: None,
+            room_name: event.room.name.clone(),
+            direct: event.room.direct,
+            prompt: message.text.clone(),
+            quote: message.quote.clone(),
+            agent: self.rules.agent_in(room),
+            media: message.media.clone(),
+            attempt: 0,
+            key: idempotency_key(account, room, &event.id, 0),
+            state: State::Queued,
+            stop: false,
+            prepared: None,
+            brought: None,
+        }
+    }
+}
+
+/// What a gateway without dedupe would do; only for the self-test of the kill tests' checker.
+fn doubled(tx: &Tx<'_>, turn: TurnRow) -> Result<Vec<After>> {
+    let id = TurnId(random_hex(8));
+    let turn = TurnRow { key: random_hex(16), id, ..turn };
+    tx.add_turn(&turn)?;
+    Ok(vec![After::Run(turn.session, turn.id)])
+}
