@@ -145,11 +145,7 @@ impl Store {
                 let _ = done.send(outcome.and_then(|value| committed.map(|()| value)));
             })
         });
-        let asked = Instant::now();
-        self.writer.send(job).await.map_err(|_| StoreError::Closed)?;
-        let result = result.await.map_err(|_| StoreError::Closed)?;
-        self.timings.1.observe(asked.elapsed().as_secs_f64());
-        result
+        done_by(&self.writer, job, result, &self.timings.1).await
     }
 
     /// Runs `job` on a connection that cannot write; sees everything that was committed before.
@@ -165,11 +161,7 @@ impl Store {
             // A savepoint of nothing but reads is one view of the database, whatever is written meanwhile.
             let _ = done.send(with_lead(lead, || in_savepoint(conn, job)));
         });
-        let asked = Instant::now();
-        self.reader.send(job).await.map_err(|_| StoreError::Closed)?;
-        let result = result.await.map_err(|_| StoreError::Closed)?;
-        self.timings.0.observe(asked.elapsed().as_secs_f64());
-        result
+        done_by(&self.reader, job, result, &self.timings.0).await
     }
 
     /// How long reads and writes take, by their names.
@@ -182,6 +174,20 @@ impl Store {
     pub fn waiting(&self) -> (usize, usize) {
         (QUEUE - self.reader.capacity(), QUEUE - self.writer.capacity())
     }
+}
+
+/// Gives a job to the thread behind a queue, and waits for its result.
+async fn done_by<J, T>(
+    queue: &mpsc::Sender<J>,
+    job: J,
+    result: oneshot::Receiver<Result<T>>,
+    timing: &Histogram,
+) -> Result<T> {
+    let asked = Instant::now();
+    queue.send(job).await.map_err(|_| StoreError::Closed)?;
+    let result = result.await.map_err(|_| StoreError::Closed)?;
+    timing.observe(asked.elapsed().as_secs_f64());
+    result
 }
 
 impl StoreThreads {
@@ -269,7 +275,8 @@ pub(crate) fn unix_now() -> i64 {
 mod tests {
     use super::*;
 
-    fn open() -> (tempfile::TempDir, Store) {
+    /// A store in a folder that lasts as long as it is held.
+    pub(super) fn temporary() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();
         let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
         (dir, store)
@@ -277,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_job_undoes_only_itself() {
-        let (_dir, store) = open();
+        let (_dir, store) = temporary();
         let good = store.write(|tx| tx.set_setting("a", "1"));
         let bad = store.write(|tx| {
             tx.set_setting("b", "2")?;
@@ -297,7 +304,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_database_fails_loudly_and_works_again_when_there_is_room() {
-        let (_dir, store) = open();
+        let (_dir, store) = temporary();
         let pages =
             |count: i64| move |tx: &Tx<'_>| Ok(tx.conn.pragma_update(None, "max_page_count", count)?);
         store.write(pages(1)).await.unwrap();

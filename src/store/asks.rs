@@ -291,7 +291,7 @@ fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
 mod tests {
     use super::*;
     use crate::access::Where;
-    use crate::store::Store;
+    use crate::store::tests::temporary;
 
     fn question(n: i64) -> AskRow {
         AskRow {
@@ -308,8 +308,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_long_over_goes_while_the_process_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let (_folder, store) = temporary();
         let left = store.write(|tx| {
             for n in 1..PRUNE_EACH {
                 tx.add_ask(&question(n), unix_now() + 300)?;

@@ -271,7 +271,7 @@ impl Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::tests::temporary;
 
     fn operated(actor: &str) -> Operated<'_> {
         Operated { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
@@ -289,8 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn strangers_do_not_wash_out_what_matters() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let (_folder, store) = temporary();
         let left = store.write(|tx| {
             for actor in ["1", "2", "3"] {
                 tx.audit_operator(&operated(actor))?;
@@ -308,8 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_refusals_go_while_the_process_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let (_folder, store) = temporary();
         let left = store.write(|tx| {
             tx.audit_operator(&operated("the operator"))?;
             for _ in 0..KEPT_REFUSALS + 2 * PRUNE_EACH {
@@ -324,8 +322,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_list_comes_in_pages() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let (_folder, store) = temporary();
         let pages = store.write(|tx| {
             for actor in ["1", "2", "3", "4", "5"] {
                 tx.audit_operator(&operated(actor))?;

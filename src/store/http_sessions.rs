@@ -252,13 +252,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
-
-    fn open() -> (tempfile::TempDir, Store) {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
-        (dir, store)
-    }
+    use crate::store::tests::temporary;
 
     fn new(id: &str, app: &str, passing: bool) -> NewSession {
         NewSession { passing, ..NewSession::new(&SessionId(id.to_owned()), app) }
@@ -275,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_used_comes_first_and_only_ones_own_come_at_all() {
-        let (_dir, store) = open();
+        let (_dir, store) = temporary();
         let listed = store.write(|tx| {
             for (id, app, unused) in
                 [("a", "", 10), ("b", "", 30), ("c", "", 20), ("x/a", "x", 5), ("y/a", "y", 1)]
@@ -300,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_nobody_named_goes_and_only_when_it_is_long_unused() {
-        let (_dir, store) = open();
+        let (_dir, store) = temporary();
         let left = store.write(|tx| {
             for (id, passing, unused) in
                 [("new", true, 0), ("old", true, PASSING_KEPT + 60), ("named", false, PASSING_KEPT * 10)]
@@ -323,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_of_long_messages_is_short_but_never_empty() {
-        let (_dir, store) = open();
+        let (_dir, store) = temporary();
         let pages = store.write(|tx| {
             let id = SessionId("s".to_owned());
             tx.create_session(&new("s", "", false))?;

@@ -214,7 +214,7 @@ fn read_pairing(row: &rusqlite::Row<'_>) -> rusqlite::Result<Pairing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::tests::temporary;
 
     fn code(digest: &str) -> HashedCode {
         HashedCode { salt: "salt".to_owned(), digest: digest.to_owned() }
@@ -222,8 +222,7 @@ mod tests {
 
     /// Runs a job on a new store.
     async fn on_a_store(job: impl FnOnce(&Tx<'_>) -> Result<()> + Send + 'static) {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+        let (_folder, store) = temporary();
         store.write(job).await.unwrap();
     }
 

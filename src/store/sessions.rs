@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
     use crate::rules::SessionRules;
-    use crate::store::Store;
+    use crate::store::tests::temporary;
 
     #[test]
     fn no_two_sessions_are_one_to_an_upstream() {
@@ -349,8 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_current_session_comes_first_whatever_the_clock_did() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        let (_dir, store) = temporary();
         let (place, person) = (Place::room("!all"), UserId::from("@ann"));
         let key = SessionKey::new(&"test".into(), &place, false, &person, SessionRules::default());
         let listed = store.write(move |tx| {

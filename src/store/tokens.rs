@@ -108,7 +108,7 @@ fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<App> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::tests::temporary;
     use crate::token;
 
     fn kept(token: &str) -> Kept {
@@ -117,8 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_counts_until_it_is_revoked_or_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();
+        let (_dir, store) = temporary();
         let (one, two) = (token::make().unwrap(), token::make().unwrap());
         let (old, new) = (kept(&one), kept(&two));
         store

@@ -94,34 +94,23 @@ async fn an_answer_that_is_not_ready_is_waited_for_with_words() {
 }
 
 #[tokio::test]
-async fn after_a_restart_the_answer_is_still_found() {
-    let (upstream, gate) = (upstream().await, Gate::new());
-    upstream
-        .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
-        .answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
-    let mut gateway = relay(&upstream.url(), None).await;
-    let room = gateway.room();
-    room.says("@ann", "and now?").await;
-    room.shows("Let me look.").await;
-    gateway.restart().await;
-    room.shows("bot   It is 42.").await;
-    assert_eq!((upstream.prompts().len(), room.ours().len()), (1, 1));
-}
-
-#[tokio::test]
-async fn after_a_crash_the_answer_is_still_found() {
-    let (upstream, gate) = (upstream().await, Gate::new());
-    upstream
-        .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
-        .answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
-    let mut gateway = relay(&upstream.url(), None).await;
-    let room = gateway.room();
-    room.says("@ann", "and now?").await;
-    room.shows("Let me look.").await;
-    gateway.kill().await;
-    gateway.restart().await;
-    gateway.room().shows("bot   It is 42.").await;
-    assert_eq!(upstream.prompts().len(), 1);
+async fn after_a_restart_or_a_crash_the_answer_is_still_found() {
+    for crash in [false, true] {
+        let (upstream, gate) = (upstream().await, Gate::new());
+        upstream
+            .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
+            .answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
+        let mut gateway = relay(&upstream.url(), None).await;
+        gateway.room().says("@ann", "and now?").await;
+        gateway.room().shows("Let me look.").await;
+        if crash {
+            gateway.kill().await;
+        }
+        gateway.restart().await;
+        let room = gateway.room();
+        room.shows("bot   It is 42.").await;
+        assert_eq!((upstream.prompts().len(), room.ours().len()), (1, 1), "crash: {crash}");
+    }
 }
 
 #[tokio::test]
