@@ -7,6 +7,7 @@
 mod chat;
 mod page;
 mod remove;
+mod request;
 mod stream;
 mod view;
 
@@ -15,82 +16,24 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
 
 pub use chat::{ChatRequest, Completion, chat, chat_stream};
 pub use page::Page;
 pub use remove::remove;
+pub use request::{ChangeRequest, ForkRequest, NewRequest};
+use request::{SHORT, name, short, system_text, title};
 pub use view::{Deleted, Listed, Messages, One};
 use view::{Message, Session};
 
-use super::begin::fresh_name;
 use super::body::Body;
-use super::heads::check_name;
 use super::path::SessionName;
 use super::{Caller, Problem, Server};
 use crate::reply::one_line;
 use crate::session::SessionId;
 use crate::store::{Change, NewSession, Whose};
 
-/// Characters of a title, a model and a reason.
-const SHORT: usize = 200;
-
-/// Bytes of what a session says in every system message.
-const SYSTEM_PROMPT: usize = 64 * 1024;
-
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;
-
-/// What a session begins with. Whatever else is sent changes nothing: whose it is follows from the key.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionRequest")]
-pub struct NewRequest {
-    /// What it is called; a name is made for one that has none.
-    #[serde(default)]
-    pub id: Option<String>,
-    /// The same, as some clients call it.
-    #[serde(default)]
-    pub session_id: Option<String>,
-    /// For people.
-    #[serde(default)]
-    pub title: Option<String>,
-    /// For people: there is one agent.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// Said in the system message of every turn.
-    #[serde(default)]
-    pub system_prompt: Option<String>,
-}
-
-/// What of a session may be changed, and nothing else.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionChange")]
-#[serde(deny_unknown_fields)]
-pub struct ChangeRequest {
-    /// Another title; `null` for none.
-    #[serde(default, deserialize_with = "given")]
-    #[schemars(with = "Option<String>", length(max = 200))]
-    pub title: Option<Option<String>>,
-    /// Why it is over.
-    #[serde(default)]
-    pub end_reason: Option<String>,
-}
-
-/// What a branch begins with.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(rename = "SessionForkRequest")]
-pub struct ForkRequest {
-    /// What it is called; a name is made for one that has none.
-    #[serde(default)]
-    pub id: Option<String>,
-    /// The same, as some clients call it.
-    #[serde(default)]
-    pub session_id: Option<String>,
-    /// For people.
-    #[serde(default)]
-    pub title: Option<String>,
-}
 
 /// `GET /api/sessions`
 pub async fn list(
@@ -118,7 +61,7 @@ pub async fn create(
     Extension(caller): Extension<Caller>,
     Body { value, .. }: Body<NewRequest>,
 ) -> Result<(StatusCode, Json<One>), Problem> {
-    let system_prompt = system_prompt(value.system_prompt)?;
+    let system_prompt = system_text(value.system_prompt, "system_prompt")?;
     if system_prompt.is_some() {
         caller.may_instruct()?;
     }
@@ -224,45 +167,4 @@ pub async fn fork(
 fn exists() -> Problem {
     let message = "There is a session of this id already; choose another one, or leave it out";
     Problem::new(StatusCode::CONFLICT, "session_exists", message)
-}
-
-/// The name that was asked for, or a new one.
-fn name(asked: Option<String>) -> Result<String, Problem> {
-    match asked.as_deref().map(str::trim) {
-        None | Some("") => Ok(fresh_name()),
-        Some(name) => match check_name(name) {
-            Ok(()) => Ok(name.to_owned()),
-            Err(message) => Err(Problem::wrong("id", message)),
-        },
-    }
-}
-
-/// A title as rooms show them too: one line. Nothing visible is none.
-fn title(title: Option<String>) -> Result<Option<String>, Problem> {
-    let title = short(title, "title")?;
-    Ok(title.map(|title| one_line(&title, SHORT)).filter(|title| !title.is_empty()))
-}
-
-fn short(text: Option<String>, param: &str) -> Result<Option<String>, Problem> {
-    let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    if text.as_deref().is_some_and(|text| text.chars().count() > SHORT || text.chars().any(char::is_control))
-    {
-        let message = format!("It has at most {SHORT} characters and no control characters");
-        return Err(Problem::wrong(param, message));
-    }
-    Ok(text)
-}
-
-fn system_prompt(prompt: Option<String>) -> Result<Option<String>, Problem> {
-    match prompt {
-        Some(prompt) if prompt.len() > SYSTEM_PROMPT => {
-            Err(Problem::wrong("system_prompt", format!("It has at most {SYSTEM_PROMPT} bytes")))
-        }
-        prompt => Ok(prompt.filter(|prompt| !prompt.trim().is_empty())),
-    }
-}
-
-/// Tells `null` from nothing at all.
-fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(value).map(Some)
 }

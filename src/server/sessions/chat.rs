@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::SYSTEM_PROMPT;
+use super::request::system_text;
 use super::stream::Events;
 use crate::server::begin::{Asking, Begun, Which, begin, fingerprint};
 use crate::server::body::Body;
@@ -133,10 +133,7 @@ fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {
     if now.is_blank() {
         return Err(Problem::wrong("message", "There must be a message, and not an empty one"));
     }
-    let system = system_message.or(instructions).filter(|system| !system.trim().is_empty());
-    if system.as_deref().is_some_and(|system| system.len() > SYSTEM_PROMPT) {
-        return Err(Problem::wrong("system_message", format!("It has at most {SYSTEM_PROMPT} bytes")));
-    }
+    let system = system_text(system_message.or(instructions), "system_message")?;
     Ok(Spoken { system, history: Vec::new(), now })
 }
 
