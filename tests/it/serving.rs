@@ -27,15 +27,6 @@ fn null() -> File {
     File::open("/dev/null").unwrap()
 }
 
-/// Waits until it serves, and returns where.
-async fn address(process: &mut Process) -> String {
-    process.logs("serving").await;
-    let log = process.so_far();
-    let line = log.lines().find(|line| line.contains(" serving ")).unwrap();
-    let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")).unwrap();
-    address.trim_matches('"').to_owned()
-}
-
 /// What a request is answered, with this key.
 async fn status(address: &str, path: &str, key: Option<&str>) -> StatusCode {
     let client = Client::builder().no_proxy().build().unwrap();
@@ -61,7 +52,7 @@ async fn serve_makes_a_key_once_says_where_it_lies_and_never_what_it_is() {
     let mut first = None;
     for _ in 0..2 {
         let mut process = talaria.starts_with(null());
-        let address = address(&mut process).await;
+        let address = process.serves().await;
         let key = key(&talaria);
         assert_eq!(status(&address, "/health", None).await, StatusCode::OK);
         assert_eq!(status(&address, "/v1/models", None).await, StatusCode::UNAUTHORIZED);
@@ -93,7 +84,7 @@ async fn without_anything_to_read_it_serves_and_is_well() {
     // Not asked for, so the usual port is meant; which another process here may have.
     let talaria = Talaria::new().config("server: {port: 0}\n");
     let mut process = talaria.starts_with(null());
-    let address = address(&mut process).await;
+    let address = process.serves().await;
     process.logs("running").await;
     let health = talaria.does(["health"]).await;
     assert_eq!((health.code, health.out.as_str()), (0, "ok\n"));
@@ -114,7 +105,7 @@ async fn a_pipe_binds_no_port_unless_it_is_asked_for() {
 
     talaria.rewrites_config("server: {port: 0, enabled: true}\n");
     let mut process = talaria.starts();
-    let address = address(&mut process).await;
+    let address = process.serves().await;
     process.types("hi\n");
     process.leaves();
     process.shows("ok\n").await;
@@ -171,14 +162,14 @@ async fn beside_a_platform_it_serves_when_asked_for_and_serve_leaves_the_platfor
     let talaria =
         talaria.config(&format!("platforms:\n  test:\n    socket: {socket}\n    access: {{people: []}}\n"));
     let mut process = talaria.starts_with(null());
-    address(&mut process).await;
+    process.serves().await;
     assert!(network.is_read(PATIENCE, 1).await, "the platform is there too");
     process.signal(Signal::TERM);
     process.ended().await;
 
     let talaria = talaria.args(["serve"]);
     let mut process = talaria.starts_with(null());
-    address(&mut process).await;
+    process.serves().await;
     process.logs("running").await;
     process.signal(Signal::TERM);
     process.ended().await;
@@ -202,7 +193,7 @@ impl Reading {
         upstream.answers(Answer::stream().sends(delta("Let me think")).hangs());
         let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", "0").args(["serve"]);
         let mut process = talaria.starts_with(null());
-        let address = address(&mut process).await;
+        let address = process.serves().await;
         let made = talaria.does(["token", "add", "phone", "--json"]).await.out;
         let made: Value = serde_json::from_str(&made).unwrap();
         let token = made["token"].as_str().unwrap().to_owned();
@@ -294,7 +285,7 @@ fn check_in_a_container_whose_host_refuses_says_what_to_bind_there() {
 async fn check_of_a_gateway_says_whether_its_agent_server_is_there_and_takes_the_key() {
     let server = talaria().args(["serve"]);
     let mut process = server.starts_with(null());
-    let address = address(&mut process).await;
+    let address = process.serves().await;
     let check = async |url: &str, key: Option<&str>| {
         let mut gateway = Talaria::new().var("GATEWAY_PROXY_URL", url);
         gateway.sets("GATEWAY_PROXY_KEY", key);

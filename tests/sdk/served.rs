@@ -35,11 +35,7 @@ impl Served {
     async fn start(talaria: Talaria) -> Self {
         let talaria = talaria.args(["serve"]).var("API_SERVER_PORT", "0").var("API_SERVER_KEY", KEY);
         let mut process = talaria.starts_with(File::open("/dev/null").unwrap());
-        process.logs(" serving ").await;
-        let log = process.so_far();
-        let line = log.lines().find(|line| line.contains(" serving ")).unwrap();
-        let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")).unwrap();
-        Self { address: address.trim_matches('"').to_owned(), process, _talaria: talaria }
+        Self { address: process.serves().await, process, _talaria: talaria }
     }
 
     /// Where it is.

@@ -6,7 +6,7 @@ use reqwest::{Client, Method};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::binary::{Process, Talaria};
+use crate::support::binary::Talaria;
 use crate::support::raw::Raw;
 use crate::support::upstream::{Answer, Upstream};
 
@@ -15,14 +15,6 @@ const WRONG: &str = "canary-of-a-guess-0b64a3e1ff";
 const MEMORY: &str = "canary-of-a-memory-97c1d05e42";
 const SAID: &str = "canary-of-a-question-41be88a0c6";
 const ANSWERED: &str = "canary-of-an-answer-d3370f29ab";
-
-async fn address(process: &mut Process) -> String {
-    process.logs("serving").await;
-    let log = process.so_far();
-    let line = log.lines().find(|line| line.contains(" serving ")).unwrap();
-    let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")).unwrap();
-    address.trim_matches('"').to_owned()
-}
 
 #[tokio::test]
 async fn nothing_that_is_anybodys_own_is_in_the_log() {
@@ -33,7 +25,7 @@ async fn nothing_that_is_anybodys_own_is_in_the_log() {
     let talaria = Talaria::to(&upstream).var("API_SERVER_PORT", "0").var("API_SERVER_KEY", OWNER);
     let talaria = talaria.var("TALARIA_LOG", "debug").args(["serve"]);
     let mut process = talaria.starts_with(File::open("/dev/null").unwrap());
-    let address = address(&mut process).await;
+    let address = process.serves().await;
     let made = talaria.does(["token", "add", "phone", "--json"]).await.out;
     let made: Value = serde_json::from_str(&made).unwrap();
     let token = made["token"].as_str().unwrap();

@@ -178,15 +178,17 @@ impl Process {
 
     /// The most memory it has ever had, in bytes.
     pub fn peak_memory(&self) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_nonzero())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
-        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+        self.bytes_of("VmHWM:")
     }
 
     /// The memory it has now, in bytes.
     pub fn memory(&self) -> usize {
+        self.bytes_of("VmRSS:")
+    }
+
+    fn bytes_of(&self, what: &str) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_nonzero())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("it is there");
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
