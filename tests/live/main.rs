@@ -15,6 +15,7 @@ mod it {
 
 mod answering;
 mod asks;
+mod conformance;
 mod hostile;
 mod identity;
 mod killing;

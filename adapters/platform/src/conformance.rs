@@ -26,11 +26,11 @@ use std::time::Duration;
 
 pub use inbox::MemoryInbox;
 
-use crate::{BoxFuture, Place, Platform};
+use crate::{BoxFuture, Error, Place, Platform};
 
 /// How long an adapter may take for anything the suite waits for. Long, because it is only ever
 /// waited for in full when a rule is broken.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An account on a network that the test controls, with one place where a person and we can talk.
 pub trait World: Send + Sync {
@@ -49,6 +49,13 @@ pub trait World: Send + Sync {
     /// Our messages as people see them now, oldest first, each with its whole text. The suite sends
     /// single lines of plain words, so nothing depends on how markdown is turned into something else.
     fn shown(&self) -> BoxFuture<'_, Vec<String>>;
+
+    /// Whether `run` has to open the account first, as where there is a login: until its first position is accepted
+    /// nothing can be sent, and what was said before is history to it. Then the suite runs the platform also where it
+    /// only writes, and nobody says anything before that position is there.
+    fn opens(&self) -> bool {
+        false
+    }
 
     /// How far the network can tell that a send is a repeated one.
     fn keys(&self) -> Keys {
@@ -113,4 +120,10 @@ async fn soon<T>(call: &str, future: impl Future<Output = T>) -> Result<T, Strin
     tokio::time::timeout(PATIENCE, future)
         .await
         .map_err(|_| format!("every call must come to an end, but {call} took more than {seconds} s"))
+}
+
+/// What an error says, with its cause.
+fn cause_of(error: &Error) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

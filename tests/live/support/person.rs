@@ -233,6 +233,11 @@ impl Person {
             .await;
     }
 
+    /// Waits until something has come from a room.
+    pub async fn sees_event(&self, room: &str, what: &str, is_it: impl Fn(&Value) -> bool) {
+        self.client.until(what, |lines| events(lines, room).any(&is_it).then_some(())).await;
+    }
+
     /// Everything that has come from a room, as the client read it.
     pub fn events(&self, room: &str) -> Vec<Value> {
         events(&self.client.said().lines, room).cloned().collect()

@@ -4,18 +4,34 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{MemoryInbox, Outcome, World, must, soon};
+use super::{MemoryInbox, Outcome, World, cause_of, must, soon};
 use crate::{Body, BodyKind, CancellationToken, Error, ErrorKind, Event, EventKind, Platform, SendKey};
 
 /// A platform that is being read. Dropping it ends the task, so a failed check leaves nothing behind.
-struct Reading {
-    platform: Arc<dyn Platform>,
+pub(super) struct Reading {
+    pub(super) platform: Arc<dyn Platform>,
     inbox: Arc<MemoryInbox>,
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), Error>>,
 }
 
 impl Reading {
+    /// Runs the platform of a world, as a process would that has just begun.
+    pub(super) async fn begin(world: &dyn World, inbox: &Arc<MemoryInbox>) -> Result<Self, String> {
+        let mut reading = Self::start(world.platform(), inbox);
+        if world.opens() {
+            let open = inbox.until(|inbox| inbox.position().map(drop));
+            tokio::select! {
+                open = soon("run, before its first position,", open) => open?,
+                ended = &mut reading.task => return Err(match ended {
+                    Ok(Err(error)) => format!("run must open the account, but it failed: {}", cause_of(&error)),
+                    Ok(Ok(())) | Err(_) => "run must go on until it is stopped, but it ended".to_owned(),
+                }),
+            }
+        }
+        Ok(reading)
+    }
+
     fn start(platform: Arc<dyn Platform>, inbox: &Arc<MemoryInbox>) -> Self {
         let (stop, inbox) = (CancellationToken::new(), Arc::clone(inbox));
         let run = {
@@ -40,10 +56,11 @@ impl Reading {
         body.reply_to = Some(event.id.clone());
         let key = SendKey::new(format!("conformance.{}", self.inbox.events().len()));
         let sent = soon("send", self.platform.send(&world.place(), &key, &body)).await?;
-        sent.map(drop).map_err(|error| format!("an answer must be sent, but send failed: {error}"))
+        sent.map(drop)
+            .map_err(|error| format!("an answer must be sent, but send failed: {}", cause_of(&error)))
     }
 
-    async fn end(self) -> Outcome {
+    pub(super) async fn end(self) -> Outcome {
         self.stop.cancel();
         let ended = soon("run after its stop token had fired", self.task).await?;
         must(matches!(ended, Ok(Ok(()))), "run must return Ok after its stop token has fired, but it did not")
@@ -52,7 +69,7 @@ impl Reading {
 
 pub(super) async fn a_message_arrives_once(world: &dyn World) -> Outcome {
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::start(world.platform(), &inbox);
+    let reading = Reading::begin(world, &inbox).await?;
 
     world.person_says("the first message").await;
     let event = reading.hears(world, "the first message").await?;
@@ -77,14 +94,14 @@ pub(super) async fn a_restart_loses_nothing(world: &dyn World) -> Outcome {
         return Ok(());
     }
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::start(world.platform(), &inbox);
+    let reading = Reading::begin(world, &inbox).await?;
     world.person_says("before the restart").await;
     reading.hears(world, "before the restart").await?;
     reading.end().await?;
     must(inbox.position().is_some(), "a batch must carry the position after it, but no cursor came")?;
 
     world.person_says("while nobody read").await;
-    let reading = Reading::start(world.platform(), &inbox);
+    let reading = Reading::begin(world, &inbox).await?;
     reading.hears(world, "while nobody read").await.map_err(
         |_| "reading must go on from the accepted cursor, but what was said before a restart was lost",
     )?;
@@ -95,7 +112,7 @@ pub(super) async fn a_restart_loses_nothing(world: &dyn World) -> Outcome {
 
 pub(super) async fn a_failing_store_loses_nothing(world: &dyn World) -> Outcome {
     let inbox = Arc::new(MemoryInbox::new());
-    let mut reading = Reading::start(world.platform(), &inbox);
+    let mut reading = Reading::begin(world, &inbox).await?;
     // The first message makes sure that reading has begun, so that it is `accept` that fails.
     world.person_says("while all is well").await;
     reading.hears(world, "while all is well").await?;
@@ -141,7 +158,7 @@ pub(super) async fn a_failing_store_loses_nothing(world: &dyn World) -> Outcome 
 
 pub(super) async fn stop_ends_the_reading(world: &dyn World) -> Outcome {
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::start(world.platform(), &inbox);
+    let reading = Reading::begin(world, &inbox).await?;
     world.person_says("one more thing").await;
     let event = reading.hears(world, "one more thing").await?;
     let platform = Arc::clone(&reading.platform);

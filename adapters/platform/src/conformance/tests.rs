@@ -1,7 +1,7 @@
 //! Proof that the suite passes a right adapter and catches wrong ones: a check that cannot fail is
 //! worth nothing. The network is a list in memory; each [`Fault`] is one mistake an adapter could make.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +20,12 @@ async fn a_right_adapter_passes_whatever_it_can_do() {
             run_all(async || Memory::new(show, delete, None)).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_adapter_with_a_login_and_keys_for_everything_passes() {
+    let edit = Show::Edit { pause: Duration::ZERO };
+    run_all(async || Memory { login: true, ..Memory::new(edit, true, None) }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,6 +109,9 @@ struct Memory {
     show: Show,
     delete: bool,
     fault: Option<Fault>,
+    /// Nothing can be done before `run` has come to a position, what was said before counts as history, and an edit
+    /// whose key was used before changes nothing.
+    login: bool,
     /// Everything that was ever said, with whether we said it. The cursor is an index into it.
     said: watch::Sender<Vec<(String, bool)>>,
     posts: Arc<Mutex<Vec<Post>>>,
@@ -118,7 +127,8 @@ struct Post {
 
 impl Memory {
     fn new(show: Show, delete: bool, fault: Option<Fault>) -> Self {
-        Self { show, delete, fault, said: watch::Sender::default(), posts: Arc::default() }
+        let (said, posts) = (watch::Sender::default(), Arc::default());
+        Self { show, delete, fault, login: false, said, posts }
     }
 }
 
@@ -129,6 +139,9 @@ impl World for Memory {
             show: self.show,
             delete: self.delete,
             fault: self.fault,
+            login: self.login,
+            open: AtomicBool::new(!self.login),
+            edits: Mutex::default(),
             said: self.said.clone(),
             posts: Arc::clone(&self.posts),
             number: MADE.fetch_add(1, Ordering::Relaxed),
@@ -139,6 +152,10 @@ impl World for Memory {
 
     fn place(&self) -> Place {
         Place::room("lobby")
+    }
+
+    fn opens(&self) -> bool {
+        self.login
     }
 
     fn person_says<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
@@ -156,6 +173,9 @@ struct Adapter {
     show: Show,
     delete: bool,
     fault: Option<Fault>,
+    login: bool,
+    open: AtomicBool,
+    edits: Mutex<Vec<SendKey>>,
     said: watch::Sender<Vec<(String, bool)>>,
     posts: Arc<Mutex<Vec<Post>>>,
     number: usize,
@@ -207,6 +227,12 @@ impl Adapter {
         if self.is(Fault::StartsAtTheEnd) && cursor.is_some() {
             position = said.borrow_and_update().len();
         }
+        if self.login && cursor.is_none() {
+            position = said.borrow_and_update().len();
+            let batch = Batch { cursor: Some(position.to_string()), ..Batch::default() };
+            inbox.accept(batch).await.map_err(|error| Error::new(RETRY, error))?;
+        }
+        self.open.store(true, Ordering::Relaxed);
         loop {
             let now = said.wait_for(|said| said.len() > position).await.unwrap().clone();
             let cursor = (!self.is(Fault::HasNoCursor)).then(|| now.len().to_string());
@@ -241,6 +267,13 @@ impl Adapter {
                 fresh
             }
         }
+    }
+
+    fn is_new(&self, key: &SendKey) -> bool {
+        let mut edits = self.edits.lock().unwrap();
+        let new = !edits.contains(key);
+        edits.push(key.clone());
+        new
     }
 
     fn change(&self, message: &MessageId, to: impl FnOnce(&str) -> Option<String>) -> Result<(), Error> {
@@ -293,6 +326,9 @@ impl Platform for Adapter {
             if self.is(Fault::RefusesLateSends) && self.ended.load(Ordering::Relaxed) == 1 {
                 return Err(ErrorKind::Gone.into());
             }
+            if !self.open.load(Ordering::Relaxed) {
+                return Err(RETRY.into());
+            }
             Ok(self.post(key, body))
         })
     }
@@ -301,10 +337,13 @@ impl Platform for Adapter {
         &'a self,
         _place: &'a Place,
         message: &'a MessageId,
-        _key: &'a SendKey,
+        key: &'a SendKey,
         body: &'a Body,
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
+            if self.login && !self.is_new(key) {
+                return Ok(());
+            }
             if self.show == Show::Once && !self.is(Fault::EditsWithoutSayingSo) {
                 return Err(ErrorKind::Unsupported.into());
             }

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{Keys, Outcome, World, must, soon};
+use super::reading::Reading;
+use super::{Keys, MemoryInbox, Outcome, World, cause_of, must, soon};
 use crate::{Body, BodyKind, Error, ErrorKind, EventId, MediaId, MessageId, Platform, SendKey, Show, Signal};
 
 /// The longest text the suite sends. Long enough to find buffers of a usual size.
@@ -13,17 +14,31 @@ const LONG: usize = 20_000;
 struct Writer<'a> {
     world: &'a dyn World,
     platform: Arc<dyn Platform>,
+    /// Where an account has to be opened; it stays so while this lives.
+    reading: Option<Reading>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(world: &'a dyn World) -> Self {
-        Self { world, platform: world.platform() }
+    async fn new(world: &'a dyn World) -> Result<Self, String> {
+        if !world.opens() {
+            return Ok(Self { world, platform: world.platform(), reading: None });
+        }
+        let reading = Reading::begin(world, &Arc::new(MemoryInbox::new())).await?;
+        Ok(Self { world, platform: Arc::clone(&reading.platform), reading: Some(reading) })
+    }
+
+    /// As a process ends: nothing is left of the platform.
+    async fn end(self) -> Outcome {
+        match self.reading {
+            Some(reading) => reading.end().await,
+            None => Ok(()),
+        }
     }
 
     async fn send(&self, key: &str, body: &Body) -> Result<MessageId, String> {
         let (place, key) = (self.world.place(), SendKey::from(key));
         let sent = soon("send", self.platform.send(&place, &key, body)).await?;
-        sent.map_err(|error| format!("a message must be sent, but send failed: {error}"))
+        sent.map_err(|error| format!("a message must be sent, but send failed: {}", cause_of(&error)))
     }
 
     async fn try_edit(
@@ -38,7 +53,9 @@ impl<'a> Writer<'a> {
 
     async fn edit(&self, message: &MessageId, key: &str, body: &Body) -> Outcome {
         let edited = self.try_edit(message, key, body).await?;
-        edited.map_err(|error| format!("a message must be edited where that is announced, but: {error}"))
+        edited.map_err(|error| {
+            format!("a message must be edited where that is announced, but: {}", cause_of(&error))
+        })
     }
 
     /// How many messages read exactly this.
@@ -59,7 +76,7 @@ pub(super) async fn about_is_constant_and_sane(world: &dyn World) -> Outcome {
 }
 
 pub(super) async fn a_done_answer_is_shown_whole(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     let long = words(writer.platform.about().max_text.min(LONG));
     writer.send("conformance.long", &answer(&long)).await?;
     let rule = "an answer of up to max_text bytes must be shown whole and once, but it was not";
@@ -70,7 +87,7 @@ pub(super) async fn one_key_posts_once(world: &dyn World) -> Outcome {
     if world.keys() == Keys::Never {
         return Ok(());
     }
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     let first = writer.send("conformance.a", &answer("As it was.")).await?;
     let again = writer.send("conformance.a", &answer("As it was.")).await?;
     must(writer.count("As it was.").await == 1, "the same key must post once, but two messages are shown")?;
@@ -89,27 +106,32 @@ pub(super) async fn one_key_posts_once_after_a_restart(world: &dyn World) -> Out
     if world.keys() != Keys::Always {
         return Ok(());
     }
-    let first = Writer::new(world).send("conformance.a", &answer("Only once.")).await?;
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
+    let first = writer.send("conformance.a", &answer("Only once.")).await?;
+    writer.end().await?;
+    let writer = Writer::new(world).await?;
     let again = writer.send("conformance.a", &answer("Only once.")).await?;
     let once = writer.count("Only once.").await == 1 && first == again;
     must(once, "the same key must post once over a restart, but a second message was made")
 }
 
 pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     match writer.platform.about().show {
         Show::Edit { .. } | Show::Append => {
             let id = writer.send("conformance.a", &growing("It grows")).await?;
-            for text in ["It grows and", "It grows and grows"] {
-                writer.edit(&id, "conformance.a.1", &growing(text)).await?;
+            // Each edit has a key of its own: a network that knows keys would take the second for the first.
+            for (key, text) in
+                [("conformance.a.1", "It grows and"), ("conformance.a.2", "It grows and grows")]
+            {
+                writer.edit(&id, key, &growing(text)).await?;
                 must(
                     writer.world.shown().await == [text],
                     "an edit must show the whole new text, but it did not",
                 )?;
             }
             for _ in 0..2 {
-                writer.edit(&id, "conformance.a.2", &answer("It grows and grows up.")).await?;
+                writer.edit(&id, "conformance.a.3", &answer("It grows and grows up.")).await?;
             }
             let rule = "the last edit must show the whole answer, once, even when repeated, but it did not";
             must(writer.world.shown().await == ["It grows and grows up."], rule)
@@ -127,7 +149,7 @@ pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
 }
 
 pub(super) async fn the_end_may_replace_the_beginning(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     let rule = "a done body must be shown whole even when it begins otherwise than before, but it was not";
     match writer.platform.about().show {
         Show::Edit { .. } => {
@@ -146,7 +168,7 @@ pub(super) async fn the_end_may_replace_the_beginning(world: &dyn World) -> Outc
 }
 
 pub(super) async fn delete_does_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     let id = writer.send("conformance.a", &answer("Here for now.")).await?;
     let (place, key) = (world.place(), SendKey::from("conformance.a.1"));
     let deleted = soon("delete", writer.platform.delete(&place, &id, &key)).await?;
@@ -166,7 +188,8 @@ pub(super) async fn delete_does_as_announced(world: &dyn World) -> Outcome {
 }
 
 pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
-    let platform = world.platform();
+    let writer = Writer::new(world).await?;
+    let platform = &writer.platform;
     let fetched = soon("fetch", platform.fetch(&MediaId::from("conformance"), 1)).await?;
     if platform.about().media {
         // Which files exist is the network's affair; that an unknown one fails can be asked anywhere.
@@ -180,7 +203,7 @@ pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
 }
 
 pub(super) async fn signals_are_harmless(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world);
+    let writer = Writer::new(world).await?;
     let place = world.place();
     let id = writer.send("conformance.a", &answer("Still the same.")).await?;
     let read = Signal::Read(EventId::from("conformance"));
