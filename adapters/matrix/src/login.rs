@@ -9,10 +9,10 @@ mod client;
 pub(crate) mod door;
 pub(crate) mod folder;
 mod key;
+mod logout;
+mod pending;
 pub(crate) mod session;
 
-#[cfg(test)]
-use std::fs;
 use std::io;
 use std::sync::Arc;
 
@@ -30,20 +30,16 @@ use crate::trouble::{fatal, trouble};
 use client::{broken, build};
 use door::{Door, Failure, Refusal};
 use folder::Folder;
-use session::{Kept, Pending, Session};
+use session::{Kept, Session};
+
+pub(crate) use logout::log_out;
 
 /// Where the store counts how often it was opened.
 const OPENED: &[u8] = b"talaria.opened";
 
-/// What the folders of stores are called, before a word of their own.
-const STORE: &str = "device-";
-
 /// What to do about a token that cannot be used.
 const NEW_TOKEN: &str =
     "log in by password instead, or make a token with a new device that no other program has used";
-
-/// Letters of a device id, as homeservers choose them.
-const DEVICE: usize = 10;
 
 /// An account that is logged in. Nobody else has its folder open.
 pub(crate) struct Opened {
@@ -114,7 +110,7 @@ async fn restore(
 
 /// Makes a new device.
 async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<Opened, Error> {
-    let pending = pending(&folder)?;
+    let pending = pending::take(&folder)?;
     let key = key::of_new(&folder, settings.store_key)?;
     let session = match &settings.login {
         Login::Password(password) => {
@@ -185,42 +181,6 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
     settle(&opened.folder, session::PENDING);
     tracing::info!(user = %opened.own, device = %opened.device, "logged in to Matrix with a new device");
     Ok(opened)
-}
-
-/// Ends the device, on the homeserver first. Works without its store: that may be what is broken.
-pub(crate) async fn log_out(settings: &Settings, here_only: bool) -> Result<(), Error> {
-    let folder = Folder::take(&settings.folder).await?;
-    let Some(session) = Session::load(&settings.folder)? else {
-        return Err(fatal("this account is not logged in", "nothing is to be done"));
-    };
-    if !here_only {
-        let door = Door::find(&settings.homeserver).await?;
-        end_device(&door, &session).await.map_err(|failure| failure.into_error("logging out"))?;
-    }
-    // The session first: a store without one is only rubbish, a session without its store is broken.
-    let removed = folder
-        .remove(session::NAME)
-        .and_then(
-            |()| if is_store_name(&session.store) { folder.remove_folder(&session.store) } else { Ok(()) },
-        )
-        .and_then(|()| folder.remove(session::PENDING));
-    removed.map_err(|error| unwritable(&folder, &error))?;
-    tracing::info!(user = %session.user, device = %session.device, "logged out of Matrix");
-    Ok(())
-}
-
-/// A device that the homeserver no longer knows has ended already.
-async fn end_device(door: &Door, session: &Session) -> Result<(), Failure> {
-    let Err(failure) = door.log_out(&session.access_token).await else { return Ok(()) };
-    if !failure.is_unknown_token() {
-        return Err(failure);
-    }
-    let Some(refresh) = &session.refresh_token else { return Ok(()) };
-    match door.refresh(refresh).await {
-        Ok((token, _)) => door.log_out(&token).await,
-        Err(failure) if failure.is_unknown_token() => Ok(()),
-        Err(failure) => Err(failure),
-    }
 }
 
 /// Hands the session to the SDK.
@@ -318,31 +278,6 @@ async fn newer_token(settings: &Settings, door: &Door, session: &Session) -> Res
     }
 }
 
-/// The login that a crash broke off, or a new one.
-fn pending(folder: &Folder) -> Result<Pending, Error> {
-    let unreadable = |error: &io::Error| unwritable(folder, error);
-    let content = folder.read(session::PENDING).map_err(|error| unreadable(&error))?;
-    let begun: Option<Pending> = content.and_then(|content| serde_json::from_slice(&content).ok());
-    // A name of our own making only: it is removed with all that is in it.
-    if let Some(begun) = begun.filter(|begun| is_store_name(&begun.store)) {
-        // What is in it was never shown to anybody.
-        folder.remove_folder(&begun.store).map_err(|error| unreadable(&error))?;
-        return Ok(begun);
-    }
-    let new = || -> io::Result<Pending> {
-        let word = key::random_word(DEVICE)?;
-        let pending = Pending { store: format!("{STORE}{word}"), device: word.into() };
-        folder.write(session::PENDING, &serde_json::to_vec(&pending)?)?;
-        Ok(pending)
-    };
-    new().map_err(|error| unwritable(folder, &error))
-}
-
-fn is_store_name(name: &str) -> bool {
-    name.strip_prefix(STORE)
-        .is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase()))
-}
-
 /// Takes a file away that is of no use any more. If that fails the next start does it.
 fn settle(folder: &Folder, name: &str) {
     if let Err(error) = folder.remove(name) {
@@ -387,35 +322,5 @@ pub(crate) fn revoked(error: Error) -> Error {
             trouble(ErrorKind::Retry { after }, message, "check that it runs; it is tried again")
         }
         ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_login_that_was_broken_off_asks_for_the_same_device_and_leaves_no_store() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
-        let first = pending(&folder).unwrap();
-        assert_eq!(first.device.as_str().len(), DEVICE);
-        fs::create_dir(folder.at(&first.store)).unwrap();
-        fs::write(folder.at(&first.store).join(client::CRYPTO), "half made").unwrap();
-
-        let second = pending(&folder).unwrap();
-        assert_eq!(second, first);
-        assert!(!folder.at(&first.store).exists());
-    }
-
-    #[tokio::test]
-    async fn a_strange_name_is_never_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(&dir.path().join("bot")).await.unwrap();
-        let other = dir.path().join("device-OTHER");
-        fs::create_dir(&other).unwrap();
-        folder.write(session::PENDING, br#"{"device":"ABC","store":"../device-OTHER"}"#).unwrap();
-        pending(&folder).unwrap();
-        assert!(other.exists());
     }
 }

@@ -1,0 +1,74 @@
+//! A login that was begun: the device that is asked for and the store that is made for it, the same again after a crash.
+
+use std::io;
+
+use talaria_platform::Error;
+
+use super::folder::Folder;
+use super::session::{self, Pending};
+use super::{key, unwritable};
+
+/// What the folders of stores are called, before a word of their own.
+const STORE: &str = "device-";
+
+/// Letters of a device id, as homeservers choose them.
+const DEVICE: usize = 10;
+
+/// The login that a crash broke off, or a new one.
+pub(super) fn take(folder: &Folder) -> Result<Pending, Error> {
+    let unreadable = |error: &io::Error| unwritable(folder, error);
+    let content = folder.read(session::PENDING).map_err(|error| unreadable(&error))?;
+    let begun: Option<Pending> = content.and_then(|content| serde_json::from_slice(&content).ok());
+    // A name of our own making only: it is removed with all that is in it.
+    if let Some(begun) = begun.filter(|begun| is_store_name(&begun.store)) {
+        // What is in it was never shown to anybody.
+        folder.remove_folder(&begun.store).map_err(|error| unreadable(&error))?;
+        return Ok(begun);
+    }
+    let new = || -> io::Result<Pending> {
+        let word = key::random_word(DEVICE)?;
+        let pending = Pending { store: format!("{STORE}{word}"), device: word.into() };
+        folder.write(session::PENDING, &serde_json::to_vec(&pending)?)?;
+        Ok(pending)
+    };
+    new().map_err(|error| unwritable(folder, &error))
+}
+
+/// Whether a folder is called as we call stores.
+pub(super) fn is_store_name(name: &str) -> bool {
+    name.strip_prefix(STORE)
+        .is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::client::CRYPTO;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_login_that_was_broken_off_asks_for_the_same_device_and_leaves_no_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).await.unwrap();
+        let first = take(&folder).unwrap();
+        assert_eq!(first.device.as_str().len(), DEVICE);
+        fs::create_dir(folder.at(&first.store)).unwrap();
+        fs::write(folder.at(&first.store).join(CRYPTO), "half made").unwrap();
+
+        let second = take(&folder).unwrap();
+        assert_eq!(second, first);
+        assert!(!folder.at(&first.store).exists());
+    }
+
+    #[tokio::test]
+    async fn a_strange_name_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(&dir.path().join("bot")).await.unwrap();
+        let other = dir.path().join("device-OTHER");
+        fs::create_dir(&other).unwrap();
+        folder.write(session::PENDING, br#"{"device":"ABC","store":"../device-OTHER"}"#).unwrap();
+        take(&folder).unwrap();
+        assert!(other.exists());
+    }
+}
