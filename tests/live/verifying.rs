@@ -7,47 +7,150 @@ use crate::it::upstream::Answer;
 use crate::parts;
 use crate::support::PATIENCE;
 use crate::support::homeserver::Homeserver;
-use crate::support::person::With;
+use crate::support::person::{Person, With};
 use crate::support::scene::Scene;
+
+/// Somebody whose device is signed and the operator see pictures.
+struct Comparing {
+    scene: Scene,
+    room: String,
+    /// What the operator calls it.
+    id: String,
+}
+
+impl Comparing {
+    async fn begins() -> Self {
+        let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+        scene.gateway.starts();
+        scene.ann.does("cross_sign", json!({})).await;
+        let room = scene.direct().await;
+        scene.settles(&room).await;
+
+        let theirs = scene.ann.begins("verify", json!({ "user": scene.bot.id, "room": room }));
+        let list = until(&scene, &["list"], |list| list["verifications"][0]["id"].is_string()).await;
+        let one = &list["verifications"][0];
+        assert_eq!(one["user"], *scene.ann.id);
+        let id = one["id"].as_str().unwrap().to_owned();
+        let ours = until(&scene, &["accept", &id], |one| one["stage"] == "compare").await;
+        let theirs = scene.ann.has_done("verify", theirs).await;
+        let pictures = |emoji: &Value| -> Vec<String> {
+            let emoji = emoji.as_array().expect("pictures");
+            emoji.iter().map(|one| one[0].as_str().unwrap().trim_end_matches('\u{fe0f}').to_owned()).collect()
+        };
+        assert_eq!(pictures(&ours["emoji"]).len(), 7);
+        assert_eq!(pictures(&ours["emoji"]), pictures(&theirs["emoji"]));
+        Self { scene, room, id }
+    }
+
+    /// Both say that the pictures are the same.
+    async fn matches(&self) {
+        let confirmed = self.scene.ann.begins("confirm", json!({}));
+        operator(&self.scene, &["confirm", &self.id]).await;
+        self.scene.ann.has_done("confirm", confirmed).await;
+        until(&self.scene, &["list"], |list| {
+            let all = list["verifications"].as_array().unwrap();
+            all.iter().all(|one| one["id"] != self.id || one["stage"] == "done")
+        })
+        .await;
+    }
+
+    /// Whether Ann's client is sure of the bot.
+    async fn is_sure(&self) -> bool {
+        self.scene.ann.does("verified", json!({ "user": self.scene.bot.id })).await["verified"] == true
+    }
+
+    async fn still_talk(self) {
+        self.scene.upstream.answers(Answer::says(["Of course."]));
+        self.scene.ann.says(&self.room, "is it you?").await;
+        self.scene.reads(&self.room, "Of course.").await;
+        self.scene.ends();
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_and_the_operator_compare_pictures() {
+    if parts::has_js() {
+        let comparing = Comparing::begins().await;
+        comparing.matches().await;
+        comparing.still_talk().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_that_differ_for_the_person_verify_nobody() {
     if !parts::has_js() {
         return;
     }
-    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
-    scene.gateway.starts();
-    scene.ann.does("cross_sign", json!({})).await;
-    let room = scene.direct().await;
-    scene.settles(&room).await;
+    let comparing = Comparing::begins().await;
+    comparing.scene.ann.does("mismatch", json!({})).await;
 
-    let theirs = scene.ann.begins("verify", json!({ "user": scene.bot.id, "room": room }));
-    let list = until(&scene, &["list"], |list| list["verifications"][0]["id"].is_string()).await;
-    let one = &list["verifications"][0];
-    assert_eq!(one["user"], *scene.ann.id);
-    let id = one["id"].as_str().unwrap();
-    let ours = until(&scene, &["accept", id], |one| one["stage"] == "compare").await;
-    let theirs = scene.ann.has_done("verify", theirs).await;
-    let pictures = |emoji: &Value| -> Vec<String> {
-        let emoji = emoji.as_array().expect("pictures");
-        emoji.iter().map(|one| one[0].as_str().unwrap().trim_end_matches('\u{fe0f}').to_owned()).collect()
-    };
-    assert_eq!(pictures(&ours["emoji"]).len(), 7);
-    assert_eq!(pictures(&ours["emoji"]), pictures(&theirs["emoji"]));
+    // Whoever says that they match is told that it is over.
+    let end = until(&comparing.scene, &["confirm", &comparing.id], |one| one["stage"] != "compare").await;
+    assert!(end["stage"]["cancelled"].is_string(), "{end}");
+    let said = comparing.scene.gateway.talaria.does(["matrix", "verify", "list"]).await;
+    assert!(said.out.contains("broken off"), "{}{}", said.out, said.err);
+    assert!(!comparing.is_sure().await);
+    comparing.still_talk().await;
+}
 
-    let confirmed = scene.ann.begins("confirm", json!({}));
-    operator(&scene, &["confirm", id]).await;
-    scene.ann.has_done("confirm", confirmed).await;
-    until(&scene, &["list"], |list| {
-        let all = list["verifications"].as_array().unwrap();
-        all.iter().all(|one| one["id"] != id || one["stage"] == "done")
-    })
-    .await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_that_differ_for_the_operator_verify_nobody() {
+    if !parts::has_js() {
+        return;
+    }
+    let comparing = Comparing::begins().await;
+    let said = operator(&comparing.scene, &["mismatch", &comparing.id]).await;
+    assert!(said.out.contains("cancelled"), "{}{}", said.out, said.err);
 
-    // Still on speaking terms.
+    assert_eq!(comparing.scene.ann.does("is_broken_off", json!({})).await["cancelled"], true);
+    assert!(!comparing.is_sure().await);
+    comparing.still_talk().await;
+}
+
+/// Whom the operator has verified, and who has other keys all of a sudden, may be somebody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verified_person_with_a_new_identity_is_not_obeyed() {
+    if !parts::has_js() {
+        return;
+    }
+    let comparing = Comparing::begins().await;
+    comparing.matches().await;
+    let Comparing { mut scene, room, .. } = comparing;
     scene.upstream.answers(Answer::says(["Of course."]));
     scene.ann.says(&room, "is it you?").await;
     scene.reads(&room, "Of course.").await;
+    let before = scene.upstream.prompts().len();
+
+    scene.ann.does("cross_sign", json!({})).await;
+    scene.ann.says(&room, "and do you still know me?").await;
+    scene.gateway.process().logs("the keys are not this person's").await;
+
+    assert_eq!(scene.upstream.prompts().len(), before);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_device_of_the_account_waits_for_the_operator_like_everybody() {
+    if !parts::has_js() {
+        return;
+    }
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    // Before it has an identity there is nothing to verify.
+    scene.gateway.process().logs("recovery.key").await;
+    let other = Person::logs_in(&scene.homeserver, &scene.bot, With::Js).await;
+
+    other.does("verify_own", json!({})).await;
+    let list = until(&scene, &["list"], |list| list["verifications"][0]["id"].is_string()).await;
+    assert_eq!(list["verifications"][0]["own"], true, "{list}");
+    scene.settles(&room).await;
+    let list = until(&scene, &["list"], |_| true).await;
+    assert_eq!(list["verifications"][0]["stage"], "asked", "{list}");
+    assert_eq!(other.does("own_phase", json!({})).await["phase"], 2);
+
+    let id = list["verifications"][0]["id"].as_str().unwrap();
+    operator(&scene, &["cancel", id]).await;
     scene.ends();
 }
 

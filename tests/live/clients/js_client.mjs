@@ -16,6 +16,7 @@ let client;
 let account;
 let verifier;
 let compared;
+let own;
 /** Events of a room are told in its order, although some take a while to decrypt. */
 let telling = Promise.resolve();
 
@@ -95,6 +96,8 @@ const commands = {
         verifier = request.verifier ?? (await request.startVerification("m.sas.v1"));
         const shown = new Promise((resolve) => verifier.once("show_sas", resolve));
         verifier.finished = verifier.verify();
+        // Whoever waits for it is told; that nobody does yet must not end us.
+        verifier.finished.catch(() => {});
         compared = verifier.getShowSasCallbacks() ?? (await Promise.race([shown, verifier.finished]));
         return { emoji: compared.sas.emoji };
     },
@@ -103,6 +106,30 @@ const commands = {
         await compared.confirm();
         await verifier.finished;
         return {};
+    },
+
+    /** The emoji are not the same. */
+    async mismatch() {
+        compared.mismatch();
+        await verifier.finished.catch(() => {});
+        return {};
+    },
+
+    /** Waits until the other side has broken it off: with what code. */
+    async is_broken_off() {
+        await verifier.finished.catch(() => {});
+        return { cancelled: verifier.hasBeenCancelled };
+    },
+
+    /** Asks the other devices of our own account to compare emoji. */
+    async verify_own() {
+        own = await client.getCrypto().requestOwnUserVerification();
+        return {};
+    },
+
+    /** How far that is: 2 is asked, 3 is accepted. */
+    async own_phase() {
+        return { phase: own.phase };
     },
 
     /** Whether we have compared emoji with somebody. */

@@ -36,7 +36,10 @@ impl Reader<'_> {
         let proof = look(info, sender);
         let counts = matches!(happening.what, What::Said(_) | What::Edited { .. });
         let Some(session) = info.session_id().filter(|_| counts) else { return proof };
-        if proof.trust == Trust::Violated || proof.trust >= self.account.settings.trust {
+        if proof.trust == Trust::Violated || self.has_new_identity(sender).await {
+            return Proof { trust: Trust::Violated, ..proof };
+        }
+        if proof.trust >= self.account.settings.trust {
             return proof;
         }
         if self.lookup.may_ask_for_keys_of(sender) {
@@ -48,6 +51,19 @@ impl Reader<'_> {
             }
         }
         room.get_encryption_info(session, sender).await.map_or(proof, |info| look(&info, sender))
+    }
+
+    /// Whether somebody whom the operator verified has another identity now. Of a session that is older than that the
+    /// SDK says what it knew then; but nothing can be sent to them until they are verified again, so nothing may be
+    /// done for them either. What cannot be looked up counts against them.
+    async fn has_new_identity(&self, sender: &UserId) -> bool {
+        match self.account.client.encryption().get_user_identity(sender).await {
+            Ok(identity) => identity.is_some_and(|identity| identity.has_verification_violation()),
+            Err(error) => {
+                tracing::warn!(%sender, %error, "the identity of a person cannot be looked up");
+                true
+            }
+        }
     }
 }
 
