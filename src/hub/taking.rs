@@ -66,6 +66,9 @@ impl Taking {
         for (key, value) in &batch.parked {
             tx.park(&self.account, key, value)?;
         }
+        for (key, value) in &batch.notes {
+            tx.set_note(&self.account, key, value)?;
+        }
         if let Some(cursor) = &batch.cursor {
             tx.set_cursor(&self.account, cursor)?;
         }

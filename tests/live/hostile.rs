@@ -141,6 +141,44 @@ async fn nobody_speaks_for_somebody_else_and_nothing_plain_counts_in_an_encrypte
     scene.ends();
 }
 
+/// Whoever has the homeserver can send what somebody encrypted once more, in their name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_encrypted_once_is_answered_once() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    let question = "open the door";
+    scene.upstream.answers(Answer::says(["Opened."]));
+    let first = scene.ann.says(&room, question).await;
+    scene.reads(&room, "Opened.").await;
+
+    let sent = format!("/v3/rooms/{}/event/{}", escaped(&room), escaped(&first));
+    let sealed = scene.ann.asks(Method::GET, &sent, json!({})).await["content"].clone();
+    let mut dressed = sealed.clone();
+    // What a message relates to is in the clear.
+    dressed["m.relates_to"] = json!({ "m.in_reply_to": { "event_id": first } });
+    scene.ann.sends_plain(&room, "m.room.encrypted", sealed.clone()).await;
+    scene.ann.sends_plain(&room, "m.room.encrypted", dressed.clone()).await;
+    scene.settles(&room).await;
+    assert_eq!(scene.upstream.prompts().len(), 2, "once, and whether everything is done");
+
+    // Whoever says the same again is answered again, and neither of the two can be repeated.
+    scene.upstream.answers(Answer::says(["Opened again."]));
+    let second = scene.ann.says(&room, question).await;
+    let answer = scene.reads(&room, "Opened again.").await;
+    assert_eq!(answer.reply_to, Some(second.clone()));
+    let sent = format!("/v3/rooms/{}/event/{}", escaped(&room), escaped(&second));
+    let again = scene.ann.asks(Method::GET, &sent, json!({})).await["content"].clone();
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    for content in [again, sealed, dressed] {
+        scene.ann.sends_plain(&room, "m.room.encrypted", content).await;
+    }
+    let other = scene.direct().await;
+    scene.settles(&other).await;
+    assert_eq!(scene.upstream.prompts().len(), 4);
+    scene.ends();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_clock_changes_nothing() {
     let mut scene = Scene::prepared(crate::support::homeserver::Homeserver::shared().await, With::Nio).await;

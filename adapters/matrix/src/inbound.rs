@@ -9,6 +9,7 @@ mod cursor;
 mod doors;
 mod filter;
 mod gap;
+mod heard;
 mod history;
 mod lookup;
 mod mention;
@@ -49,6 +50,7 @@ pub(crate) async fn read(account: &Account, stop: &CancellationToken) -> Result<
         parked: Parked::new(account.settings.unreadable_after),
         doors: Doors::default(),
         plaintext: Warned::default(),
+        batch: tokio::sync::Mutex::default(),
     };
     // Whatever is dropped here was not committed, and will be read again.
     tokio::select! {
@@ -66,6 +68,8 @@ struct Reader<'a> {
     doors: Doors,
     /// Encrypted rooms where somebody wrote in the clear.
     plaintext: Warned,
+    /// Held while a batch is made and handed over: what one of them remembers, the next has to know.
+    batch: tokio::sync::Mutex<()>,
 }
 
 impl Reader<'_> {
@@ -132,9 +136,10 @@ impl Reader<'_> {
         if !rooms.invited.is_empty() {
             self.doors.invited(rooms.invited.keys().cloned());
         }
+        let _alone = self.batch.lock().await;
         let news = self.news(update::processed(rooms), From { since: Some(since), away }).await?;
         if next_batch != since {
-            let batch = Batch { events: news.events, parked: news.parked, cursor: None, late: away };
+            let batch = Batch { late: away, ..news };
             self.commit(batch, &next_batch).await?;
         }
         Ok(next_batch)

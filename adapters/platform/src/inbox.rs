@@ -10,6 +10,8 @@ pub struct Batch {
     /// What could not be read yet (for example not decrypted), as opaque rows of the adapter's own.
     /// They are kept until the adapter parks the same key with an empty value.
     pub parked: Vec<(String, String)>,
+    /// Small values to keep, as [`set_note`](Inbox::set_note) does.
+    pub notes: Vec<(String, String)>,
     /// The adapter's position after this batch; `None` leaves it where it was.
     pub cursor: Option<String>,
     /// Whether it all happened while we were not reading: before a start, or while the network was away. Nobody could
@@ -25,7 +27,7 @@ pub trait Inbox: Send + Sync {
     /// The position of the last accepted batch; `None` before the first.
     fn cursor(&self) -> BoxFuture<'_, Result<Option<String>, InboxError>>;
 
-    /// Takes a batch over. When this returns `Ok`, events and cursor are on disk in one transaction,
+    /// Takes a batch over. When this returns `Ok`, all of it is on disk in one transaction,
     /// whatever happens to the process. On an error nothing of the batch was taken: stop reading
     /// and return the error from `run`, or offer the same batch again.
     ///

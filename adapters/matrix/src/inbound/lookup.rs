@@ -14,7 +14,9 @@ use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
 };
 use matrix_sdk::ruma::api::client::room::get_room_event::v3::Request;
+use matrix_sdk::ruma::events::AnyTimelineEvent;
 use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
+use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use serde_json::Value;
 use talaria_platform::Quote;
@@ -144,8 +146,13 @@ impl Lookup {
     }
 
     async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
+        Some(unseal(room, self.fetch(room, id).await?.cast()).await)
+    }
+
+    /// An event as the homeserver has it.
+    pub async fn fetch(&self, room: &Room, id: &EventId) -> Option<Raw<AnyTimelineEvent>> {
         if !self.may_ask() {
-            tracing::debug!(room = %room.room_id(), "too many replies at once: not all are looked up");
+            tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
             return None;
         }
         // A homeserver that is away for a moment must not decide whether we are meant.
@@ -153,7 +160,7 @@ impl Lookup {
         let ask =
             || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
         match insist_on_room(&client, "an earlier message", ask).await {
-            Ok(response) => Some(unseal(room, response.event.cast()).await),
+            Ok(response) => Some(response.event),
             Err(error) => {
                 tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
                 None

@@ -214,6 +214,7 @@ impl Reader<'_> {
     }
 
     async fn try_again(&self, keys: Option<&[(OwnedRoomId, String)]>) -> Result<(), Error> {
+        let _alone = self.batch.lock().await;
         let mut batch = Batch::default();
         let chosen = self.parked.choose(keys);
         if chosen.is_empty() {
@@ -229,7 +230,9 @@ impl Reader<'_> {
             let about = self.about(&room, &direct).await.map_err(store_failed)?;
             let event = unseal(&room, waiting.event.clone()).await;
             match self.translate(&room, &about, &event).await {
-                Outcome::Tell(event) => batch.events.push(event),
+                Outcome::Tell(told) => {
+                    batch.events.extend(self.once(&room, &about, &event, told, &mut batch.notes).await?);
+                }
                 Outcome::Drop => {}
                 Outcome::Park(_) if Instant::now() < waiting.until => continue,
                 Outcome::Park(happening) => {

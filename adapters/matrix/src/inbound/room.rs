@@ -6,21 +6,15 @@ use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
 use matrix_sdk::ruma::OwnedRoomId;
 use matrix_sdk::ruma::events::direct::DirectEventContent;
-use talaria_platform::{Error, Event, EventId, EventKind};
+use talaria_platform::{Batch, Error, Event, EventId, EventKind};
 
+use super::heard::Times;
 use super::history::{cut_before_arrival, cut_old, has_arrival};
 use super::translate::{About, Outcome, moved, unreadable};
 use super::update::Update;
 use super::wire::{self, Change, What};
 use super::{Reader, gap, people, store_failed};
 use crate::error::from_sdk;
-
-/// What one response comes to.
-#[derive(Default)]
-pub(super) struct News {
-    pub events: Vec<Event>,
-    pub parked: Vec<(String, String)>,
-}
 
 /// Where a response continues.
 #[derive(Clone, Copy)]
@@ -33,10 +27,10 @@ pub(super) struct From<'a> {
 
 impl Reader<'_> {
     /// Reads the news of all rooms, in the order of the response.
-    pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<News, Error> {
+    pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<Batch, Error> {
         self.lookup.renew();
         let direct = if updates.is_empty() { DirectRooms::default() } else { self.direct_rooms().await? };
-        let mut news = News::default();
+        let mut news = Batch::default();
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };
             let about = self.about(&room, &direct).await.map_err(store_failed)?;
@@ -55,7 +49,7 @@ impl Reader<'_> {
         about: &About,
         update: Update,
         from: From<'_>,
-        news: &mut News,
+        news: &mut Batch,
     ) -> Result<(), Error> {
         let own = &self.account.own;
         let Update { limited, before, mut events, state, .. } = update;
@@ -81,7 +75,10 @@ impl Reader<'_> {
         }
         for event in &events {
             match self.translate(room, about, event).await {
-                Outcome::Tell(event) => {
+                Outcome::Tell(told) => {
+                    let Some(event) = self.once(room, about, event, told, &mut news.notes).await? else {
+                        continue;
+                    };
                     // What is taken back need not be decrypted any more, and must not be answered.
                     if let EventKind::Deleted { of } = &event.kind {
                         news.parked.extend(self.parked.take_out(room, of));
@@ -100,6 +97,26 @@ impl Reader<'_> {
             news.events.extend(state.iter().filter_map(|json| gone(room, about, json)));
         }
         Ok(())
+    }
+
+    /// What the core is told of an event that may have been sent before; see `heard`.
+    pub async fn once(
+        &self,
+        room: &Room,
+        about: &About,
+        event: &TimelineEvent,
+        told: Event,
+        notes: &mut Vec<(String, String)>,
+    ) -> Result<Option<Event>, Error> {
+        match self.times_heard(room, event, &told, notes).await.map_err(store_failed)? {
+            Times::First => Ok(Some(told)),
+            Times::Again => Ok(None),
+            Times::Unknown => {
+                let Some(sender) = event.sender() else { return Ok(None) };
+                let asked = moved(room, about, told.id, &sender, EventKind::Unreadable);
+                Ok(Some(Event { place: told.place, ..asked }))
+            }
+        }
     }
 
     /// That messages of a room cannot be read any more. The id is made from where that was, so that a repetition

@@ -77,7 +77,7 @@ impl Reader<'_> {
         };
         let updates = update::unread(response.rooms, |room| client.get_room(room)).await;
         let news = self.news(updates, From { since: Some(cursor), away: true }).await?;
-        let batch = Batch { events: news.events, parked: news.parked, cursor: None, late: true };
+        let batch = Batch { late: true, ..news };
         self.commit(batch, token).await
     }
 

@@ -111,6 +111,9 @@ impl State {
             put(&mut self.parked, &key, &value);
         }
         self.parked.retain(|(_, value)| !value.is_empty());
+        for (key, value) in batch.notes {
+            put(&mut self.notes, &key, &value);
+        }
         if batch.cursor.is_some() {
             self.cursor = batch.cursor;
         }
