@@ -89,7 +89,7 @@ pub(super) struct Written {
     unreadable_after: Option<Span<1000>>,
     /// The shortest pause between two edits of one message. Default: `1s`.
     pause: Option<Span<100>>,
-    /// What the homeserver is believed to allow. Default: one message a second, ten at once.
+    /// What the homeserver is believed to allow. Default: one message in five seconds, ten at once.
     rate: Option<Keys<WrittenRate>>,
 }
 

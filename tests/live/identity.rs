@@ -1,15 +1,18 @@
 //! The account, its device and its keys: what survives, what is refused, and what is mended.
 
 use std::fs;
+use std::sync::Arc;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::it::upstream::Answer;
 use crate::parts;
-use crate::support::homeserver::Homeserver;
+use crate::support::PATIENCE;
+use crate::support::homeserver::{Homeserver, Limits};
 use crate::support::person::{DIRECT, With};
 use crate::support::scene::Scene;
+use crate::support::shown::Shown;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_is_refused_and_the_first_goes_on() {
@@ -50,6 +53,35 @@ async fn an_access_token_is_enough() {
     scene.gateway.starts();
     scene.settles(&room).await;
 
+    assert_eq!(devices(&scene), 1);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_ends_is_renewed_and_the_new_one_is_kept() {
+    let homeserver = Arc::new(Homeserver::own(Limits::ShortTokens).await);
+    let mut scene = Scene::prepared(homeserver, With::Nio).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    let file = scene.gateway.talaria.home().join("matrix/matrix/session.json");
+    let token = || {
+        let session: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        session["access_token"].as_str().unwrap().to_owned()
+    };
+
+    let first = token();
+    let renewed = async {
+        while token() == first {
+            scene.gateway.talaria.does(["health"]).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("a new token");
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    scene.settles(&room).await;
     assert_eq!(devices(&scene), 1);
     scene.ends();
 }
@@ -142,6 +174,30 @@ async fn what_cannot_be_read_yet_is_answered_when_its_key_comes() {
     let answer = scene.reads(&room, "Now I can read it.").await;
     assert_eq!(answer.reply_to, Some(question));
     assert_eq!(scene.upstream.prompts().len(), 1);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stays_unreadable_is_asked_for_again_in_the_room() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Mautrix).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    // Ten minutes, if nobody says otherwise.
+    scene.gateway.configures("platforms: { matrix: { unreadable_after: 1s } }");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+
+    scene.ann.does("hold_keys", json!({})).await;
+    let question = scene.ann.says(&room, "can you read this?").await;
+    let told = |shown: &[Shown]| shown.iter().find(|message| message.sender == scene.bot.id).cloned();
+    let told = scene.ann.sees(&room, "the notice", told).await;
+    assert_eq!((told.kind.as_str(), &told.reply_to), ("m.notice", &Some(question)), "{told:?}");
+    assert!(told.text().contains("again"), "{told:?}");
+
+    // It was given up: a key that comes after all changes nothing.
+    scene.ann.does("release_keys", json!({})).await;
+    scene.settles(&room).await;
+    assert_eq!(scene.upstream.prompts().len(), 1);
+    assert_eq!(scene.said(&room).len(), 2);
     scene.ends();
 }
 

@@ -137,6 +137,15 @@ async fn a_room_that_is_replaced_goes_on_in_the_new_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thrown_out_in_the_middle_of_an_answer_it_goes_on_elsewhere() {
+    put_out_in_the_middle_of_an_answer("kick").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn banned_in_the_middle_of_an_answer_it_goes_on_elsewhere() {
+    put_out_in_the_middle_of_an_answer("ban").await;
+}
+
+async fn put_out_in_the_middle_of_an_answer(how: &str) {
     let scene = Scene::with(With::Nio).await;
     let (room, other) = (scene.direct().await, scene.direct().await);
     let gate = Gate::new();
@@ -144,12 +153,43 @@ async fn thrown_out_in_the_middle_of_an_answer_it_goes_on_elsewhere() {
 
     scene.ann.says(&room, "tell me everything").await;
     scene.reads(&room, "This is going to be long.").await;
-    scene.ann.acts(&room, "kick", json!({ "user_id": scene.bot.id })).await;
+    scene.ann.acts(&room, how, json!({ "user_id": scene.bot.id })).await;
     gate.open();
     scene.settles(&other).await;
 
     let members = format!("/v3/rooms/{}/joined_members", crate::support::person::escaped(&room));
     let members = scene.ann.asks(Method::GET, &members, json!({})).await;
     assert!(members["joined"].get(&scene.bot.id).is_none());
+    // The answer ends although the agent would go on for ever, and nothing waits to be said there.
+    let open = "SELECT (SELECT count(*) FROM turns WHERE room = ?1
+            AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))
+        + (SELECT count(*) FROM outbox WHERE room = ?1 AND state = 'pending')";
+    let ended = async {
+        while scene.gateway.count(open, &room) > 0 {
+            scene.gateway.talaria.does(["health"]).await;
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, ended).await.expect("its turn has ended");
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invitation_that_was_declined_is_over() {
+    let mut scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    let eve = Person::new(&scene.homeserver, "eve", With::Nio).await;
+    let refused = eve.invites(DIRECT, &[&scene.bot.id]).await;
+    eve.sees_member(&refused, &scene.bot.id, "leave").await;
+    scene.gateway.process().logs("declined an invitation").await;
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+
+    scene.gateway.starts();
+    scene.settles(&room).await;
+    assert!(!scene.gateway.log().contains("an invitation"), "{}", scene.gateway.log());
+    let times = "SELECT count(*) FROM room_memberships WHERE user_id = ?1 AND room_id = ?2";
+    let times: usize =
+        scene.homeserver.stored().query_row(times, [&scene.bot.id, &refused], |row| row.get(0)).unwrap();
+    assert_eq!(times, 2, "invited once, declined once");
     scene.ends();
 }

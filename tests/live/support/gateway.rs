@@ -86,6 +86,14 @@ impl Gateway {
         self.running.take().expect("it runs").ended().await
     }
 
+    /// What a query about something counts in its database. It may be running.
+    pub fn count(&self, query: &str, about: &str) -> usize {
+        let path = self.talaria.home().join("talaria.db");
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let database = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+        database.query_row(query, [about], |row| row.get(0)).unwrap()
+    }
+
     /// What it has logged in this life.
     pub fn log(&self) -> String {
         self.running.as_ref().map(Process::so_far).unwrap_or_default()

@@ -40,6 +40,8 @@ pub enum Limits {
     Wide,
     /// As many messages as Synapse does where nobody has changed it.
     Default,
+    /// Everything, for three seconds: then a token has to be renewed, if its owner can do that.
+    ShortTokens,
 }
 
 impl Homeserver {
@@ -63,8 +65,10 @@ impl Homeserver {
         let folder = tempfile::tempdir().unwrap();
         let mut command = parts::synapse();
         command.arg(folder.path());
-        if limits == Limits::Default {
-            command.arg("--default-limits");
+        match limits {
+            Limits::Wide => {}
+            Limits::Default => drop(command.arg("--default-limits")),
+            Limits::ShortTokens => drop(command.arg("--short-tokens")),
         }
         let process = Lines::start("synapse", &mut command);
         let address = process.until("its address", |lines| lines.first().cloned()).await;
