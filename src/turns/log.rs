@@ -4,9 +4,13 @@
 //! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
 //! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
 
-use std::fmt;
+mod position;
+mod reading;
+mod summary;
+#[cfg(test)]
+mod tests;
+
 use std::mem;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +22,8 @@ use crate::agent::{Answered, Asked, Record, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
 use crate::session::random_hex;
 use crate::words::Phrase;
+pub use position::Position;
+pub use summary::Summary;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
 const ENTRY: usize = 128;
@@ -87,85 +93,6 @@ enum Entry {
     Notice(Option<Phrase>),
     Asked(Asked),
     Answered(Answered),
-}
-
-/// How far a reader has read. It holds for another log of the same turn too, as the next process has one: there the
-/// text before it is known, and with it whatever came between that text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    entry: usize,
-    text: usize,
-    thought: usize,
-    /// The name of the log whose entries are counted.
-    of: u32,
-    /// What comes before this byte of text is known from another log; 0 if nothing is.
-    known: usize,
-}
-
-impl Position {
-    /// Grows with everything that is read.
-    pub fn count(&self) -> usize {
-        self.entry.saturating_add(self.text).saturating_add(self.thought)
-    }
-
-    /// Bytes of text before it.
-    pub fn text(&self) -> usize {
-        self.text
-    }
-
-    /// The same with so much text before it, for text that is in no log.
-    pub fn with_text(self, text: usize) -> Self {
-        Self { text, ..self }
-    }
-
-    /// The same in this log.
-    fn within(self, name: u32) -> Self {
-        if self.of == name { self } else { Self { entry: 0, of: name, known: self.text, ..self } }
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)
-    }
-}
-
-impl FromStr for Position {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.splitn(4, '.');
-        let mut next = || words.next().ok_or(());
-        let number = |word: &str| word.parse().map_err(|_| ());
-        Ok(Self {
-            entry: number(next()?)?,
-            text: number(next()?)?,
-            thought: number(next()?)?,
-            of: u32::from_str_radix(next()?, 16).map_err(|_| ())?,
-            known: 0,
-        })
-    }
-}
-
-/// What a turn has come to when it ends.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// The whole text.
-    pub text: String,
-    /// The names of the tools that were used, each once.
-    pub tools: Vec<String>,
-    /// The files that came in the text, in order.
-    pub files: Vec<Enclosed>,
-    /// How many came beside those.
-    pub more_files: usize,
-    /// How what is attached to the question is remembered; `None` if it was not fetched here.
-    pub attached: Option<String>,
-    /// What it cost.
-    pub usage: Usage,
-    /// Messages that the agent told, in order.
-    pub records: Vec<Record>,
-    /// Bytes of text, from its beginning, that people have been shown.
-    pub shown: usize,
 }
 
 /// The turn has grown beyond its cap.
@@ -300,75 +227,6 @@ impl TurnLog {
         self.lock().attached = Some(lines);
     }
 
-    /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
-    /// came that nobody had read before.
-    pub fn read(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
-        let since = {
-            let mut inner = self.lock();
-            inner.unread_since.take().or(inner.changed_at)
-        };
-        *position = position.within(self.name);
-        let before = *position;
-        self.read_each(position, |event, _| on(event));
-        since.filter(|_| before != *position)
-    }
-
-    /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
-    pub fn read_each(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>, Position)) {
-        let inner = self.lock();
-        *position = position.within(self.name);
-        while let Some(entry) = inner.entries.get(position.entry) {
-            let at = Position { entry: position.entry + 1, ..*position };
-            let last = position.entry + 1 == inner.entries.len();
-            // The last entry of text may still grow, so it is looked at again next time.
-            let grows = last && matches!(entry, Entry::Text(_) | Entry::Thought(_));
-            let new = position.known == 0;
-            match entry {
-                // Without any text here this is a log whose text was taken: the store has it.
-                Entry::Text(end) => {
-                    if let Some(text) = inner.text.get(position.text..*end) {
-                        position.text = *end;
-                        if !text.is_empty() {
-                            on(TurnEvent::Text(text), *position);
-                        }
-                    }
-                    if *end >= position.known {
-                        position.known = 0;
-                    }
-                }
-                Entry::Thought(end) => {
-                    if let Some(text) = inner.thoughts.get(position.thought..*end) {
-                        position.thought = *end;
-                        if new && !text.is_empty() {
-                            on(TurnEvent::Thought(text), *position);
-                        }
-                    }
-                }
-                Entry::Step(step) if new => on(TurnEvent::Step(step.clone()), at),
-                Entry::Notice(words) if new => on(TurnEvent::Notice(words.clone()), at),
-                Entry::Asked(asked) if new => on(TurnEvent::Asked(asked.clone()), at),
-                Entry::Answered(answered) if new => on(TurnEvent::Answered(answered.clone()), at),
-                Entry::Step(_) | Entry::Notice(_) | Entry::Asked(_) | Entry::Answered(_) => {}
-            }
-            if grows {
-                break;
-            }
-            position.entry += 1;
-        }
-    }
-
-    /// Every question that was asked in it.
-    pub fn asked(&self) -> Vec<Asked> {
-        let inner = self.lock();
-        let asked = inner.entries.iter().filter_map(|entry| match entry {
-            Entry::Asked(asked) => Some(asked.clone()),
-            Entry::Text(_) | Entry::Thought(_) | Entry::Step(_) | Entry::Notice(_) | Entry::Answered(_) => {
-                None
-            }
-        });
-        asked.collect()
-    }
-
     /// Waits until there is something after `position`, or the end.
     pub async fn changed(&self, position: &Position) {
         let changed = self.changed.notified();
@@ -491,121 +349,5 @@ impl Inner {
     fn add(&mut self, entry: Entry) {
         self.size += ENTRY;
         self.entries.push(entry);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::StepState;
-
-    fn read(log: &TurnLog, position: &mut Position) -> Vec<String> {
-        let mut seen = Vec::new();
-        log.read(position, |event| seen.push(format!("{event:?}")));
-        seen
-    }
-
-    fn step(id: &str) -> TurnEvent<'static> {
-        TurnEvent::Step(Step { id: id.into(), title: "search".into(), state: StepState::Running })
-    }
-
-    #[test]
-    fn readers_get_what_is_new_once_and_in_order() {
-        let log = TurnLog::new(1000);
-        let mut early = Position::default();
-        log.append(TurnEvent::Text("He")).unwrap();
-        assert_eq!(read(&log, &mut early), [r#"Text("He")"#]);
-        log.append(TurnEvent::Text("llo")).unwrap();
-        log.append(step("1")).unwrap();
-        log.append(TurnEvent::Text("!")).unwrap();
-        assert_eq!(read(&log, &mut early).len(), 3);
-        assert!(read(&log, &mut early).is_empty());
-        log.append(TurnEvent::Text("?")).unwrap();
-        assert_eq!(read(&log, &mut early), [r#"Text("?")"#]);
-        assert_eq!(read(&log, &mut Position::default())[0], r#"Text("Hello")"#);
-    }
-
-    #[test]
-    fn a_position_holds_in_the_log_of_the_next_process() {
-        let mut position = Position::default();
-        let first = TurnLog::for_readers(1000);
-        first.append(TurnEvent::Text("Hel")).unwrap();
-        first.append(step("1")).unwrap();
-        first.append(TurnEvent::Text("lo")).unwrap();
-        read(&first, &mut position);
-        let mut position: Position = position.to_string().parse().unwrap();
-
-        // It is replayed, in other pieces.
-        let second = TurnLog::for_readers(1000);
-        second.append(TurnEvent::Text("He")).unwrap();
-        assert!(read(&second, &mut position).is_empty());
-        second.append(TurnEvent::Text("l")).unwrap();
-        second.append(step("1")).unwrap();
-        second.append(TurnEvent::Text("lo, ")).unwrap();
-        assert_eq!(read(&second, &mut position), [r#"Text(", ")"#]);
-        second.append(step("2")).unwrap();
-        second.append(TurnEvent::Text("you")).unwrap();
-        assert_eq!(read(&second, &mut position).len(), 2);
-    }
-
-    #[test]
-    fn text_that_was_taken_is_not_counted_as_read() {
-        let log = TurnLog::new(1000);
-        log.append(TurnEvent::Text("Hello")).unwrap();
-        let mut position = Position::default();
-        log.take_summary();
-        assert!(read(&log, &mut position).is_empty());
-        assert_eq!(position.text(), 0);
-        // Whoever waits for more must not be told at once that there is some.
-        assert!(!log.is_beyond(&position));
-    }
-
-    #[test]
-    fn a_position_that_nobody_had_reads_nothing_wrong() {
-        let log = TurnLog::for_readers(1000);
-        log.append(TurnEvent::Text("h\u{e9}llo")).unwrap();
-        for id in ["", "x", "1", "1.2.3", "-1.0.0.0", "1.0.0.xyz", "99999999999999999999.0.0.0", "0.0.0.0.0"]
-        {
-            assert!(id.parse::<Position>().is_err(), "{id}");
-        }
-        let own = format!("{:x}", log.name);
-        for id in ["18446744073709551615.18446744073709551615.7.0", "7.2.9.", "0.2.0.", "9.0.0."] {
-            let id = if id.ends_with('.') { format!("{id}{own}") } else { id.to_owned() };
-            let mut position = id.parse().unwrap();
-            log.read(&mut position, |event| panic!("{id}: {event:?}"));
-            log.is_beyond(&position);
-            let _ = position.count();
-        }
-    }
-
-    #[test]
-    fn many_deltas_are_one_entry() {
-        let log = TurnLog::new(1 << 20);
-        for _ in 0..10_000 {
-            log.append(TurnEvent::Text("x")).unwrap();
-        }
-        assert_eq!(log.lock().entries.len(), 1);
-    }
-
-    #[test]
-    fn text_thoughts_and_steps_all_count_towards_the_cap() {
-        for event in [TurnEvent::Text("0123456789"), TurnEvent::Thought("0123456789"), step("1")] {
-            let log = TurnLog::new(1000);
-            assert!((0..1000).any(|_| log.append(event.clone()).is_err()), "{event:?} is unbounded");
-        }
-    }
-
-    #[tokio::test]
-    async fn waiting_ends_with_a_change_or_with_the_end() {
-        let log = TurnLog::new(1000);
-        let position = Position::default();
-        log.append(TurnEvent::Text("x")).unwrap();
-        log.changed(&position).await;
-        let mut position = position;
-        read(&log, &mut position);
-        tokio::join!(log.changed(&position), async { log.append(TurnEvent::Text("y")).unwrap() });
-        read(&log, &mut position);
-        log.end();
-        log.changed(&position).await;
     }
 }

@@ -1,0 +1,62 @@
+//! Where a reader of a log is, and how that is written on the wire.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How far a reader has read. It holds for another log of the same turn too, as the next process has one: there the
+/// text before it is known, and with it whatever came between that text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    pub(super) entry: usize,
+    pub(super) text: usize,
+    pub(super) thought: usize,
+    /// The name of the log whose entries are counted.
+    of: u32,
+    /// What comes before this byte of text is known from another log; 0 if nothing is.
+    pub(super) known: usize,
+}
+
+impl Position {
+    /// Grows with everything that is read.
+    pub fn count(&self) -> usize {
+        self.entry.saturating_add(self.text).saturating_add(self.thought)
+    }
+
+    /// Bytes of text before it.
+    pub fn text(&self) -> usize {
+        self.text
+    }
+
+    /// The same with so much text before it, for text that is in no log.
+    pub fn with_text(self, text: usize) -> Self {
+        Self { text, ..self }
+    }
+
+    /// The same in this log.
+    pub(super) fn within(self, name: u32) -> Self {
+        if self.of == name { self } else { Self { entry: 0, of: name, known: self.text, ..self } }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.splitn(4, '.');
+        let mut next = || words.next().ok_or(());
+        let number = |word: &str| word.parse().map_err(|_| ());
+        Ok(Self {
+            entry: number(next()?)?,
+            text: number(next()?)?,
+            thought: number(next()?)?,
+            of: u32::from_str_radix(next()?, 16).map_err(|_| ())?,
+            known: 0,
+        })
+    }
+}

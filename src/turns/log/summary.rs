@@ -1,0 +1,25 @@
+//! What a log holds in the end.
+
+use crate::agent::{Record, Usage};
+use crate::reply::Enclosed;
+
+/// What a turn has come to when it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The whole text.
+    pub text: String,
+    /// The names of the tools that were used, each once.
+    pub tools: Vec<String>,
+    /// The files that came in the text, in order.
+    pub files: Vec<Enclosed>,
+    /// How many came beside those.
+    pub more_files: usize,
+    /// How what is attached to the question is remembered; `None` if it was not fetched here.
+    pub attached: Option<String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// Messages that the agent told, in order.
+    pub records: Vec<Record>,
+    /// Bytes of text, from its beginning, that people have been shown.
+    pub shown: usize,
+}

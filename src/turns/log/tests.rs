@@ -1,0 +1,113 @@
+//! What readers get of a log, and what it holds.
+
+use super::*;
+use crate::agent::StepState;
+
+fn read(log: &TurnLog, position: &mut Position) -> Vec<String> {
+    let mut seen = Vec::new();
+    log.read(position, |event| seen.push(format!("{event:?}")));
+    seen
+}
+
+fn step(id: &str) -> TurnEvent<'static> {
+    TurnEvent::Step(Step { id: id.into(), title: "search".into(), state: StepState::Running })
+}
+
+#[test]
+fn readers_get_what_is_new_once_and_in_order() {
+    let log = TurnLog::new(1000);
+    let mut early = Position::default();
+    log.append(TurnEvent::Text("He")).unwrap();
+    assert_eq!(read(&log, &mut early), [r#"Text("He")"#]);
+    log.append(TurnEvent::Text("llo")).unwrap();
+    log.append(step("1")).unwrap();
+    log.append(TurnEvent::Text("!")).unwrap();
+    assert_eq!(read(&log, &mut early).len(), 3);
+    assert!(read(&log, &mut early).is_empty());
+    log.append(TurnEvent::Text("?")).unwrap();
+    assert_eq!(read(&log, &mut early), [r#"Text("?")"#]);
+    assert_eq!(read(&log, &mut Position::default())[0], r#"Text("Hello")"#);
+}
+
+#[test]
+fn a_position_holds_in_the_log_of_the_next_process() {
+    let mut position = Position::default();
+    let first = TurnLog::for_readers(1000);
+    first.append(TurnEvent::Text("Hel")).unwrap();
+    first.append(step("1")).unwrap();
+    first.append(TurnEvent::Text("lo")).unwrap();
+    read(&first, &mut position);
+    let mut position: Position = position.to_string().parse().unwrap();
+
+    // It is replayed, in other pieces.
+    let second = TurnLog::for_readers(1000);
+    second.append(TurnEvent::Text("He")).unwrap();
+    assert!(read(&second, &mut position).is_empty());
+    second.append(TurnEvent::Text("l")).unwrap();
+    second.append(step("1")).unwrap();
+    second.append(TurnEvent::Text("lo, ")).unwrap();
+    assert_eq!(read(&second, &mut position), [r#"Text(", ")"#]);
+    second.append(step("2")).unwrap();
+    second.append(TurnEvent::Text("you")).unwrap();
+    assert_eq!(read(&second, &mut position).len(), 2);
+}
+
+#[test]
+fn text_that_was_taken_is_not_counted_as_read() {
+    let log = TurnLog::new(1000);
+    log.append(TurnEvent::Text("Hello")).unwrap();
+    let mut position = Position::default();
+    log.take_summary();
+    assert!(read(&log, &mut position).is_empty());
+    assert_eq!(position.text(), 0);
+    // Whoever waits for more must not be told at once that there is some.
+    assert!(!log.is_beyond(&position));
+}
+
+#[test]
+fn a_position_that_nobody_had_reads_nothing_wrong() {
+    let log = TurnLog::for_readers(1000);
+    log.append(TurnEvent::Text("h\u{e9}llo")).unwrap();
+    for id in ["", "x", "1", "1.2.3", "-1.0.0.0", "1.0.0.xyz", "99999999999999999999.0.0.0", "0.0.0.0.0"] {
+        assert!(id.parse::<Position>().is_err(), "{id}");
+    }
+    let own = format!("{:x}", log.name);
+    for id in ["18446744073709551615.18446744073709551615.7.0", "7.2.9.", "0.2.0.", "9.0.0."] {
+        let id = if id.ends_with('.') { format!("{id}{own}") } else { id.to_owned() };
+        let mut position = id.parse().unwrap();
+        log.read(&mut position, |event| panic!("{id}: {event:?}"));
+        log.is_beyond(&position);
+        let _ = position.count();
+    }
+}
+
+#[test]
+fn many_deltas_are_one_entry() {
+    let log = TurnLog::new(1 << 20);
+    for _ in 0..10_000 {
+        log.append(TurnEvent::Text("x")).unwrap();
+    }
+    assert_eq!(log.lock().entries.len(), 1);
+}
+
+#[test]
+fn text_thoughts_and_steps_all_count_towards_the_cap() {
+    for event in [TurnEvent::Text("0123456789"), TurnEvent::Thought("0123456789"), step("1")] {
+        let log = TurnLog::new(1000);
+        assert!((0..1000).any(|_| log.append(event.clone()).is_err()), "{event:?} is unbounded");
+    }
+}
+
+#[tokio::test]
+async fn waiting_ends_with_a_change_or_with_the_end() {
+    let log = TurnLog::new(1000);
+    let position = Position::default();
+    log.append(TurnEvent::Text("x")).unwrap();
+    log.changed(&position).await;
+    let mut position = position;
+    read(&log, &mut position);
+    tokio::join!(log.changed(&position), async { log.append(TurnEvent::Text("y")).unwrap() });
+    read(&log, &mut position);
+    log.end();
+    log.changed(&position).await;
+}
