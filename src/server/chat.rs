@@ -138,8 +138,8 @@ impl Chunks {
         self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]))
     }
 
-    fn hermes(&self, end: &Ended) -> Value {
-        json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": end.text })
+    fn hermes(&self, end: &Ended, text: Value) -> Value {
+        json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": text })
     }
 
     /// A chunk without choices, so that a client that knows no such events does not stumble; with these fields.
@@ -163,8 +163,8 @@ impl Chunks {
 
     fn whole(self, end: &Ended) -> Completion {
         // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
-        let hermes = (end.status() != "completed").then(|| self.hermes(end));
-        let message = Answer { role: "assistant", content: end.text.clone() };
+        let hermes = (end.status() != "completed").then(|| self.hermes(end, json!(*end.text)));
+        let message = Answer { role: "assistant", content: end.text.to_string() };
         Completion {
             id: self.id,
             object: "chat.completion",
@@ -219,7 +219,7 @@ impl Shape for Chunks {
     fn end(&mut self, end: &Ended, out: &mut Frames) {
         let mut last = self.delta(json!({}), Some(end.finish_reason()));
         last["usage"] = end.usage();
-        last["hermes"] = self.hermes(end);
+        last["hermes"] = self.hermes(end, out.long(&end.text));
         if let Some(error) = end.error() {
             last["error"] = error;
         }

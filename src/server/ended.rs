@@ -1,5 +1,7 @@
 //! How a turn ended, as programs are told.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,13 +17,13 @@ use crate::words::Words;
 /// The stored end of a turn.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// The whole text.
-    pub text: String,
+    /// The whole text. Shared, because it may be long and is told in many places.
+    pub text: Arc<str>,
     /// How it came out.
     pub outcome: Outcome,
     /// What it cost.
     pub usage: Usage,
-    /// What the agent and its tools said in it, in order.
+    /// What the agent and its tools said in it, in order; only where it was asked for.
     pub transcript: Vec<Transcribed>,
     /// Why it failed or was cut short, in words; `None` if it did not.
     pub failure: Option<String>,
@@ -47,22 +49,29 @@ impl Ended {
     /// Reads the end of a turn; `None` while there is none.
     pub async fn read(server: &Server, run: &TurnId) -> store::Result<Option<Self>> {
         let id = run.clone();
-        let read = server.store.read(move |tx| Ok((tx.finished(&id)?, tx.transcript(&id)?)));
-        let (finished, transcript) = read.await?;
+        let finished = server.store.read(move |tx| tx.finished(&id)).await?;
         let words = &server.live.now().words;
         Ok(finished.map(|(_, finish)| Self {
             failure: failure(&finish.outcome, words),
-            text: finish.text,
+            text: finish.text.into(),
             outcome: finish.outcome,
             usage: finish.usage,
-            transcript,
+            transcript: Vec::new(),
         }))
+    }
+
+    /// The same with what the agent and its tools said.
+    pub async fn read_all(server: &Server, run: &TurnId) -> store::Result<Option<Self>> {
+        let Some(ended) = Self::read(server, run).await? else { return Ok(None) };
+        let id = run.clone();
+        let transcript = server.store.read(move |tx| tx.transcript(&id)).await?;
+        Ok(Some(Self { transcript, ..ended }))
     }
 
     /// The end of a turn of which nothing is left: its session was removed, and it was stopped for that.
     pub fn gone() -> Self {
         let (usage, transcript) = (Usage::default(), Vec::new());
-        Self { text: String::new(), outcome: Outcome::Stopped, usage, transcript, failure: None }
+        Self { text: "".into(), outcome: Outcome::Stopped, usage, transcript, failure: None }
     }
 
     /// `completed`, `failed` or `cancelled`.
@@ -126,16 +135,12 @@ impl Ended {
         let Usage { input, output } = self.usage;
         RunTokens { input_tokens: input, output_tokens: output, total_tokens: input.saturating_add(output) }
     }
-
-    /// What the agent and its tools said, in the form of the protocol.
-    pub fn messages(&self) -> Vec<Value> {
-        self.transcript.iter().map(|said| message(&said.record)).collect()
-    }
 }
 
 /// One message of a transcript, in the form of the protocol.
-pub fn message(record: &Record) -> Value {
-    let mut value = json!(record.message);
+/// Its words are handed in, because they may be long.
+pub fn message(record: &Record, content: Value) -> Value {
+    let mut value = json!({ "role": record.message.role, "content": content });
     match &record.tools {
         Some(Tools::Calls { tool_calls }) => value["tool_calls"] = json!(tool_calls),
         Some(Tools::Result { tool_call_id, tool_name }) => {

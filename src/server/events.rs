@@ -101,8 +101,8 @@ impl Shape for Events {
     }
 
     fn end(&mut self, end: &Ended, out: &mut Frames) {
-        let mut data =
-            json!({ "session_id": self.session, "output": end.text, "usage": end.usage_of_a_run() });
+        let output = out.long(&end.text);
+        let mut data = json!({ "session_id": self.session, "output": output, "usage": end.usage_of_a_run() });
         if let Some(failure) = &end.failure {
             data["error"] = json!(failure);
             data["code"] = json!(end.code());

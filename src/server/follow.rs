@@ -18,7 +18,7 @@ use crate::rarely::{Rarely, rarely};
 use crate::session::TurnId;
 use crate::store;
 use crate::turns::Watch;
-use crate::turns::log::Position;
+use crate::turns::log::{Position, slice};
 
 /// A stream says this often that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -46,6 +46,8 @@ pub struct Follow {
     /// A reader that has seen the end wants nothing but to hear that it was the end.
     seen_end: bool,
     revoked: CancellationToken,
+    /// How it ended, while what is missing of its text is told.
+    ended: Option<Box<Ended>>,
 }
 
 /// Breaks a stream off: an end that looks like one would pass for the end of the answer.
@@ -55,6 +57,9 @@ struct CutOff;
 
 /// What a surface makes of what happens.
 pub trait Shape: Send + 'static {
+    /// Whether the end tells what the agent and its tools said.
+    const TRANSCRIPT: bool = false;
+
     /// The first events of a stream that is read from its beginning.
     fn begin(&mut self, out: &mut Frames);
     /// Something happened; a reader that goes on from `at` has seen it.
@@ -90,6 +95,7 @@ impl Follow {
             seen_end: after == Some(END),
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
+            ended: None,
         }
     }
 
@@ -124,7 +130,7 @@ impl Follow {
             follow: self,
             shape,
             frames,
-            over: false,
+            over: None,
             silence: rarely(tokio::time::sleep(KEEPALIVE)),
             said: Instant::now(),
         };
@@ -139,13 +145,17 @@ impl Follow {
     }
 
     /// Hands over what is new, or waits for it.
-    async fn more(&mut self, shape: &mut impl Shape, out: &mut Frames) -> store::Result<More> {
+    async fn more<S: Shape>(&mut self, shape: &mut S, out: &mut Frames) -> store::Result<More> {
         if let Some(watch) = &self.watch {
             let log = &watch.log;
             // Looked at before reading: what comes after the end is nothing.
             let ended = log.is_ended();
-            if !self.seen_end {
-                log.read_each(&mut self.position, |event, at| shape.event(event, &at, out));
+            let on = |event: TurnEvent<'_>, at: Position| {
+                shape.event(event, &at, out);
+                out.flow()
+            };
+            if !(self.seen_end || log.read_each(&mut self.position, on)) {
+                return Ok(More::Yes);
             }
             if !ended {
                 if out.is_empty() {
@@ -158,18 +168,27 @@ impl Follow {
                 return Ok(More::Yes);
             }
         }
-        let Some(ended) = Ended::read(&self.server, &self.run).await? else { return self.look_again().await };
+        let ended = match self.ended.take() {
+            Some(ended) => Some(ended),
+            None if S::TRANSCRIPT => Ended::read_all(&self.server, &self.run).await?.map(Box::new),
+            None => Ended::read(&self.server, &self.run).await?.map(Box::new),
+        };
+        let Some(ended) = ended else { return self.look_again().await };
         // The log is gone, or the text was never in it: an earlier process had it.
         let differs = self.watch.as_ref().is_some_and(|watch| watch.log.differs());
-        if let Some(rest) = ended.text.get(self.position.text()..)
-            && !rest.is_empty()
-            && !(self.seen_end || differs)
-        {
-            let at = self.position.with_text(ended.text.len());
-            shape.event(TurnEvent::Text(rest), &at, out);
-            self.position = at;
+        while !(self.seen_end || differs) {
+            let piece = slice(&ended.text, self.position.text());
+            if piece.is_empty() {
+                break;
+            }
+            self.position = self.position.with_text(self.position.text() + piece.len());
+            shape.event(TurnEvent::Text(piece), &self.position, out);
+            if out.flow().is_break() {
+                self.ended = Some(ended);
+                return Ok(More::Yes);
+            }
         }
-        Ok(More::Ended(Box::new(ended)))
+        Ok(More::Ended(ended))
     }
 
     /// Waits a moment for a turn that has no end and that nobody runs.
@@ -200,18 +219,33 @@ struct Reading<S> {
     follow: Follow,
     shape: S,
     frames: Frames,
-    over: bool,
+    /// Nothing more comes behind what waits.
+    over: Option<Over>,
     /// Fires when nothing was said for long. Not moved with each delta, only when it fires.
     silence: Rarely<Sleep>,
     said: Instant,
 }
 
+/// How a stream is over.
+#[derive(Clone, Copy)]
+enum Over {
+    /// All was said.
+    Whole,
+    /// It is to be broken off.
+    Cut,
+}
+
 impl<S: Shape> Reading<S> {
     async fn next(mut self) -> Option<(Result<Bytes, CutOff>, Self)> {
-        if self.over {
-            return None;
-        }
         while self.frames.is_empty() {
+            match self.over {
+                Some(Over::Whole) => return None,
+                Some(Over::Cut) => {
+                    self.over = Some(Over::Whole);
+                    return Some((Err(CutOff), self));
+                }
+                None => {}
+            }
             let Self { follow, shape, frames, over, silence, said } = &mut self;
             let more = tokio::select! {
                 biased;
@@ -229,19 +263,12 @@ impl<S: Shape> Reading<S> {
                         shape.end(&ended, frames);
                     }
                     shape.close(frames);
-                    *over = true;
-                    if frames.is_empty() {
-                        return None;
-                    }
+                    *over = Some(Over::Whole);
                 }
-                Ok(Ok(More::Cut)) => {
-                    *over = true;
-                    return Some((Err(CutOff), self));
-                }
+                Ok(Ok(More::Cut)) => *over = Some(Over::Cut),
                 Ok(Err(error)) => {
                     tracing::error!(%error, "a stream is cut off: the store failed");
-                    *over = true;
-                    return Some((Err(CutOff), self));
+                    *over = Some(Over::Cut);
                 }
                 Err(()) => {
                     if said.elapsed() >= KEEPALIVE {

@@ -1,12 +1,30 @@
 //! Server-sent events as they go over the wire.
 
+use std::collections::VecDeque;
 use std::io::Write as _;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Bytes;
+use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::turns::log::Position;
+use crate::session::random_hex;
+use crate::turns::log::{Position, slice};
+
+/// Bytes that wait together, about: with as many the rest has to wait until they are sent.
+const FULL: usize = 256 * 1024;
+
+/// Bytes of a text that is written like any other value. A longer one is escaped piece by piece while it is sent.
+const SHORT: usize = 4 * 1024;
+
+/// Stands in JSON for a text that is written later; then its number follows. Nobody knows it, so no text has it.
+static MARK: LazyLock<String> = LazyLock::new(|| random_hex(16));
+
+/// Digits of that number.
+const DIGITS: usize = 8;
 
 /// One event, for the OpenAPI document.
 #[derive(Serialize, JsonSchema)]
@@ -27,48 +45,86 @@ pub struct Event {
 #[derive(Default)]
 pub struct Frames {
     buffer: Vec<u8>,
+    /// What comes behind that.
+    later: VecDeque<Later>,
+    /// The texts that were marked since all was written.
+    long: Vec<Long>,
+}
+
+/// A part of a text that others have too.
+#[derive(Clone)]
+struct Long {
+    text: Arc<str>,
+    range: Range<usize>,
+}
+
+/// A text inside an event, and what stands behind it.
+struct Later {
+    text: Long,
+    after: Vec<u8>,
 }
 
 impl Frames {
     /// One event. `name` is left out where the protocol has none, `id` where nobody could go on from.
     pub fn event(&mut self, name: Option<&str>, id: Option<&str>, data: &impl Serialize) {
-        let start = self.buffer.len();
+        let start = self.tail().len();
         if let Some(id) = id {
             self.line("id: ", id);
         }
         if let Some(name) = name {
             self.line("event: ", name);
         }
-        self.buffer.extend_from_slice(b"data: ");
+        let tail = self.tail();
+        tail.extend_from_slice(b"data: ");
         // JSON has no line breaks of its own, so it is one line of data.
-        if let Err(error) = serde_json::to_writer(&mut self.buffer, data) {
+        if let Err(error) = serde_json::to_writer(&mut *tail, data) {
             tracing::error!(%error, "an event could not be written");
-            self.buffer.truncate(start);
+            tail.truncate(start);
             return;
         }
-        self.buffer.extend_from_slice(b"\n\n");
+        tail.extend_from_slice(b"\n\n");
+        if !self.long.is_empty() {
+            self.hold_back(start);
+        }
+    }
+
+    /// A text as a value in the events that are written next. A long one is never copied: it is escaped while it is
+    /// sent.
+    pub fn long(&mut self, text: &Arc<str>) -> Value {
+        self.long_part(text, 0..text.len())
+    }
+
+    /// The same for a part of it.
+    pub fn long_part(&mut self, text: &Arc<str>, range: Range<usize>) -> Value {
+        if range.len() <= SHORT {
+            return json!(text.get(range).unwrap_or_default());
+        }
+        let number = self.long.len();
+        self.long.push(Long { text: text.clone(), range });
+        json!(format!("{}{number:0DIGITS$}", *MARK))
     }
 
     /// One event for the next piece of an answer: JSON that differs from the one before only in a text. What stands
     /// around it is made once, because every delta of every stream comes by here.
     pub fn text(&mut self, id: &Position, before: &str, text: &str, after: &str) {
+        let tail = self.tail();
         // Writing into memory does not fail.
-        let _ = write!(self.buffer, "id: {id}\ndata: {before}");
-        let _ = serde_json::to_writer(&mut self.buffer, text);
-        self.buffer.extend_from_slice(after.as_bytes());
-        self.buffer.extend_from_slice(b"\n\n");
+        let _ = write!(tail, "id: {id}\ndata: {before}");
+        let _ = serde_json::to_writer(&mut *tail, text);
+        tail.extend_from_slice(after.as_bytes());
+        tail.extend_from_slice(b"\n\n");
     }
 
     /// Data that is no JSON.
     pub fn raw(&mut self, data: &str) {
         self.line("data: ", data);
-        self.buffer.push(b'\n');
+        self.tail().push(b'\n');
     }
 
     /// Something that no client hands on.
     pub fn comment(&mut self, words: &str) {
         self.line(": ", words);
-        self.buffer.push(b'\n');
+        self.tail().push(b'\n');
     }
 
     /// Says that the stream lives.
@@ -78,17 +134,114 @@ impl Frames {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer.is_empty() && self.later.is_empty()
     }
 
-    /// What waits, to be written.
+    /// Whether more may be written before what waits is sent.
+    pub fn flow(&self) -> ControlFlow<()> {
+        match self.buffer.len() >= FULL || !self.later.is_empty() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// What waits, to be written; of much a part.
     pub fn take(&mut self) -> Bytes {
-        std::mem::take(&mut self.buffer).into()
+        let mut taken = std::mem::take(&mut self.buffer);
+        while taken.len() < FULL
+            && let Some(Later { text: Long { text, range }, after }) = self.later.front_mut()
+        {
+            let piece = slice(text.get(..range.end).unwrap_or_default(), range.start);
+            range.start += piece.len();
+            escape(piece, &mut taken);
+            if piece.is_empty() {
+                taken.append(after);
+                self.later.pop_front();
+            }
+        }
+        if self.later.is_empty() {
+            self.long.clear();
+        }
+        taken.into()
+    }
+
+    /// Takes the texts that are marked out of an event, so that they are written in their turn.
+    fn hold_back(&mut self, start: usize) {
+        let written = self.tail().split_off(start);
+        let mut rest = written.as_slice();
+        while let Some((before, number, after)) = marked(rest) {
+            self.tail().extend_from_slice(before);
+            if let Some(text) = self.long.get(number).cloned() {
+                self.later.push_back(Later { text, after: Vec::new() });
+            }
+            rest = after;
+        }
+        self.tail().extend_from_slice(rest);
+    }
+
+    /// The end of all that waits.
+    fn tail(&mut self) -> &mut Vec<u8> {
+        match self.later.back_mut() {
+            Some(later) => &mut later.after,
+            None => &mut self.buffer,
+        }
     }
 
     fn line(&mut self, field: &str, value: &str) {
-        self.buffer.extend_from_slice(field.as_bytes());
-        self.buffer.extend_from_slice(value.as_bytes());
-        self.buffer.push(b'\n');
+        let tail = self.tail();
+        tail.extend_from_slice(field.as_bytes());
+        tail.extend_from_slice(value.as_bytes());
+        tail.push(b'\n');
+    }
+}
+
+/// What stands before the first mark, its number, and what stands behind it.
+fn marked(json: &[u8]) -> Option<(&[u8], usize, &[u8])> {
+    let at = memmem::find(json, MARK.as_bytes())?;
+    let (before, marked) = json.split_at(at);
+    let (number, after) = marked.get(MARK.len()..)?.split_at_checked(DIGITS)?;
+    Some((before, std::str::from_utf8(number).ok()?.parse().ok()?, after))
+}
+
+/// Writes a piece of a text as it stands between the quotes of JSON.
+fn escape(piece: &str, out: &mut Vec<u8>) {
+    let start = out.len();
+    // Writing into memory does not fail.
+    let _ = serde_json::to_writer(&mut *out, piece);
+    out.pop();
+    out.remove(start);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_written_piece_by_piece_wherever_it_stands() {
+        for (first, times) in [("", 10), ("x", 1_000), ("", 50_000), ("xy", 200_000), ("\"", 100_001)] {
+            let text: Arc<str> = (first.to_owned() + "é😀\n".repeat(times).as_str()).into();
+            let mut frames = Frames::default();
+            let long = frames.long(&text);
+            let part = frames.long_part(&text, first.len()..text.len() - 1);
+            let event =
+                |long: &Value, part: &Value| json!({ "a": long, "b": [{ "c": part }], "d": 1, "e": long });
+            frames.event(Some("one"), None, &event(&long, &part));
+            frames.event(None, Some("2"), &event(&json!("short"), &part));
+            frames.raw("[DONE]");
+            let mut written = Vec::new();
+            while !frames.is_empty() {
+                let piece = frames.take();
+                // Escaped, and a few words around it.
+                assert!(piece.len() < FULL + 2 * crate::turns::log::SLICE, "{}", piece.len());
+                written.extend_from_slice(&piece);
+            }
+            let (long, part) = (json!(*text), json!(text[first.len()..text.len() - 1]));
+            let (one, two) = (event(&long, &part), event(&json!("short"), &part));
+            let wanted = format!("event: one\ndata: {one}\n\nid: 2\ndata: {two}\n\ndata: [DONE]\n\n");
+            assert!(written == wanted.as_bytes(), "{times}");
+            // What comes next is as ever.
+            frames.event(None, None, &json!("next"));
+            assert_eq!(frames.take(), "data: \"next\"\n\n");
+        }
     }
 }

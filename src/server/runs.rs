@@ -167,7 +167,7 @@ pub async fn show(
         approvals: asks.into_iter().map(told).collect(),
         usage: ended.as_ref().map(Ended::usage_of_a_run),
         code: ended.as_ref().filter(|_| failure.is_some()).map(Ended::code),
-        output: ended.map(|ended| ended.text),
+        output: ended.map(|ended| ended.text.to_string()),
         error: failure,
         run_id: turn.id.0,
     }))

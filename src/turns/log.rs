@@ -23,6 +23,7 @@ use crate::reply::Enclosed;
 use crate::session::random_hex;
 use crate::words::Phrase;
 pub use position::Position;
+pub use reading::{SLICE, slice};
 pub use summary::Summary;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.

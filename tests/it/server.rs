@@ -10,6 +10,7 @@ mod hostile;
 mod instructions;
 mod isolation;
 mod keys;
+mod long;
 mod metrics;
 mod openapi;
 mod paused;

@@ -10,6 +10,7 @@
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -53,7 +54,17 @@ pub struct Events {
     /// What a person was asked and has not answered.
     asks: Vec<Asking>,
     /// Items that are over, with their places.
-    over: Vec<(usize, Value)>,
+    over: Vec<(usize, Over)>,
+}
+
+/// An item that is over, to be told once more at the end.
+enum Over {
+    Item(Value),
+    /// Reasoning, which may be long.
+    Thought {
+        id: String,
+        text: Arc<str>,
+    },
 }
 
 struct Thinking {
@@ -142,7 +153,7 @@ impl Events {
                     "id": self.answer.message_id(), "type": "message", "role": "assistant",
                     "status": "in_progress", "content": [],
                 });
-                let index = self.open(out, number, item, text_part(""));
+                let index = self.open(out, number, item, text_part(json!("")));
                 *self.message.insert(index)
             }
         };
@@ -165,7 +176,7 @@ impl Events {
             let item = json!({
                 "id": id, "type": "reasoning", "status": "in_progress", "summary": [], "content": [],
             });
-            let index = self.open(out, opens(self.count), item, reasoning_part(""));
+            let index = self.open(out, opens(self.count), item, reasoning_part(json!("")));
             self.thinking = Some(Thinking { index, id, text: String::new() });
         }
         let Some(thinking) = &mut self.thinking else { return };
@@ -183,19 +194,18 @@ impl Events {
     /// Closes the reasoning that goes on, if any does; the next number that is free.
     fn stop_thinking(&mut self, out: &mut Frames, number: u64) -> u64 {
         let Some(Thinking { index, id, text }) = self.thinking.take() else { return number };
-        let part = reasoning_part(&text);
-        let item = json!({
-            "id": id, "type": "reasoning", "status": "completed", "summary": [], "content": [part],
-        });
-        self.over.push((index, item.clone()));
+        let text = Arc::<str>::from(text);
+        let told = out.long(&text);
+        let item = reasoning(&id, told.clone());
+        self.over.push((index, Over::Thought { id: id.clone(), text }));
         let place = |name: &str, value: Value| {
             let mut place = json!({ "item_id": id, "output_index": index, "content_index": 0 });
             place[name] = value;
             place
         };
         let events = vec![
-            ("response.reasoning_text.done", place("text", json!(text))),
-            ("response.content_part.done", place("part", part)),
+            ("response.reasoning_text.done", place("text", told.clone())),
+            ("response.content_part.done", place("part", reasoning_part(told))),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
         ];
         self.write_all(out, number, events)
@@ -258,14 +268,14 @@ impl Events {
         data["type"] = json!("response.output_item.done");
         data["output_index"] = json!(index);
         data["item"] = item.clone();
-        self.over.push((index, item));
+        self.over.push((index, Over::Item(item)));
         self.write_place(out, happens(self.count), approvals::RESPONDED, data);
     }
 
     /// The end of a step.
     fn end_step(&mut self, open: &Stepping, status: &str) -> [Event; 2] {
         let item = open.item(&self.answer, status);
-        self.over.push((open.index, item.clone()));
+        self.over.push((open.index, Over::Item(item.clone())));
         let name =
             if status == "completed" { "response.mcp_call.completed" } else { "response.mcp_call.failed" };
         let done = json!({ "output_index": open.index, "item": item });
@@ -275,12 +285,14 @@ impl Events {
     /// Closes the message, if there is one; the next number that is free.
     fn finish_message(&mut self, end: &Ended, out: &mut Frames, number: u64) -> u64 {
         let Some(index) = self.message else { return number };
-        let item = self.answer.message(end);
-        self.over.push((index, item.clone()));
-        let (id, part) = (self.answer.message_id(), text_part(&end.text));
+        let told = out.long(&end.text);
+        let item = self.answer.message(end, told.clone());
+        self.over.push((index, Over::Item(item.clone())));
+        let id = self.answer.message_id();
         let text = json!({
-            "item_id": id, "output_index": index, "content_index": 0, "text": end.text, "logprobs": [],
+            "item_id": id, "output_index": index, "content_index": 0, "text": told, "logprobs": [],
         });
+        let part = text_part(told);
         let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
         let events = vec![
             ("response.output_text.done", text),
@@ -335,12 +347,16 @@ impl Shape for Events {
         for Asking { index, item, .. } in std::mem::take(&mut self.asks) {
             let data = json!({ "output_index": index, "item": item });
             number = self.write_all(out, number, vec![("response.output_item.done", data)]);
-            self.over.push((index, item));
+            self.over.push((index, Over::Item(item)));
         }
         let number = self.finish_message(end, out, number);
         let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
-        let output: Vec<_> = output.into_iter().map(|(_, item)| item).collect();
+        let item = |(_, over): (usize, Over)| match over {
+            Over::Item(item) => item,
+            Over::Thought { id, text } => reasoning(&id, out.long(&text)),
+        };
+        let output: Vec<_> = output.into_iter().map(item).collect();
         let response = self.answer.ended_with(output, end);
         self.write(out, number, Some(END), last_event(end), json!({ "response": response }));
     }
@@ -349,7 +365,13 @@ impl Shape for Events {
     fn close(&mut self, _: &mut Frames) {}
 }
 
-fn reasoning_part(text: &str) -> Value {
+/// A stretch of reasoning that is over.
+fn reasoning(id: &str, text: Value) -> Value {
+    let part = reasoning_part(text);
+    json!({ "id": id, "type": "reasoning", "status": "completed", "summary": [], "content": [part] })
+}
+
+fn reasoning_part(text: Value) -> Value {
     json!({ "type": "reasoning_text", "text": text })
 }
 

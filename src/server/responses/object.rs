@@ -130,7 +130,7 @@ impl Answer {
 
     /// When its turn is over.
     pub fn ended(&self, end: &Ended) -> Response<'_> {
-        let message = (!end.text.is_empty()).then(|| self.message(end));
+        let message = (!end.text.is_empty()).then(|| self.message(end, json!(*end.text)));
         self.ended_with(message.into_iter().collect(), end)
     }
 
@@ -154,12 +154,12 @@ impl Answer {
         format!("mcp_{}_{index}", self.digits())
     }
 
-    /// Its only message, when it is over.
-    pub fn message(&self, end: &Ended) -> Value {
+    /// Its only message, when it is over, with the whole text.
+    pub fn message(&self, end: &Ended, text: Value) -> Value {
         let whole = matches!(end.outcome, Outcome::Done);
         json!({
             "id": self.message_id(), "type": "message", "role": "assistant",
-            "status": if whole { "completed" } else { "incomplete" }, "content": [text_part(&end.text)],
+            "status": if whole { "completed" } else { "incomplete" }, "content": [text_part(text)],
         })
     }
 
@@ -201,7 +201,7 @@ impl Answer {
 }
 
 /// Text as a part of a message.
-pub fn text_part(text: &str) -> Value {
+pub fn text_part(text: Value) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 

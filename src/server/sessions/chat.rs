@@ -146,7 +146,7 @@ impl Completion {
             completed: end.status() == "completed",
             usage: end.usage_of_a_run(),
             error: end.error(),
-            message: Answer { role: "assistant", content: end.text },
+            message: Answer { role: "assistant", content: end.text.to_string() },
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::agent::{StepState, TurnEvent};
+use crate::agent::{Record, StepState, TurnEvent};
 use crate::reply::Outcome;
 use crate::server::approvals;
-use crate::server::ended::Ended;
+use crate::server::ended::{Ended, message};
 use crate::server::follow::{END, START, Shape};
 use crate::server::frames::Frames;
 use crate::session::TurnId;
@@ -56,6 +56,8 @@ impl Events {
 }
 
 impl Shape for Events {
+    const TRANSCRIPT: bool = true;
+
     fn begin(&mut self, out: &mut Frames) {
         let asked = json!({ "user_message": { "role": "user", "content": self.asked } });
         self.send(out, "run.started", FIRST, 1, asked);
@@ -102,8 +104,9 @@ impl Shape for Events {
             }
             Outcome::Done | Outcome::Limit | Outcome::CutShort { .. } | Outcome::Failed { .. } => false,
         };
+        let content = out.long(&end.text);
         let said = json!({
-            "message_id": self.message, "content": end.text,
+            "message_id": self.message, "content": content,
             "completed": completed, "partial": !completed && !end.text.is_empty(), "interrupted": interrupted,
         });
         // Whoever has seen this one only is told both again: the next is what counts.
@@ -114,8 +117,8 @@ impl Shape for Events {
             _ => "run.failed",
         };
         let mut data = json!({
-            "message_id": self.message, "completed": completed, "content": end.text,
-            "messages": transcript(end), "usage": end.usage_of_a_run(),
+            "message_id": self.message, "completed": completed, "content": content,
+            "messages": transcript(end, out), "usage": end.usage_of_a_run(),
         });
         if let Some(error) = end.error() {
             data["error"] = error;
@@ -130,9 +133,19 @@ impl Shape for Events {
 
 /// What was said in this turn. One of which nothing was recorded, because it said nothing, or because it was taken
 /// back since, still has its text.
-fn transcript(end: &Ended) -> Vec<Value> {
-    match end.messages() {
-        messages if messages.is_empty() => vec![json!({ "role": "assistant", "content": end.text })],
-        messages => messages,
+fn transcript(end: &Ended, out: &mut Frames) -> Vec<Value> {
+    if end.transcript.is_empty() {
+        return vec![json!({ "role": "assistant", "content": out.long(&end.text) })];
     }
+    let said = end.text.trim();
+    let before = end.text.len() - end.text.trim_start().len();
+    let mut told = |record: &Record| {
+        let content = match record.message.content.as_str() {
+            // What is recorded without anything else is the text itself.
+            content if content == said => out.long_part(&end.text, before..before + said.len()),
+            content => out.long(&content.into()),
+        };
+        message(record, content)
+    };
+    end.transcript.iter().map(|said| told(&said.record)).collect()
 }

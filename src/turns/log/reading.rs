@@ -1,9 +1,24 @@
-//! What a reader gets of a log: everything behind its position, in order.
+//! What a reader gets of a log: everything behind its position, in order and in pieces.
+
+use std::ops::ControlFlow;
 
 use tokio::time::Instant;
 
 use super::{Entry, Position, TurnLog};
 use crate::agent::{Asked, TurnEvent};
+
+/// Bytes of text that are handed over at once, at most: whoever comes late to a long turn would otherwise be given all
+/// of it at once, and make several copies of it before the first is sent.
+pub const SLICE: usize = 64 * 1024;
+
+/// The next piece of a text behind this byte; empty at its end, and where no character begins.
+pub fn slice(text: &str, from: usize) -> &str {
+    cut(text.get(from..).unwrap_or_default())
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SLICE)]
+}
 
 impl TurnLog {
     /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
@@ -15,12 +30,20 @@ impl TurnLog {
         };
         *position = position.within(self.name);
         let before = *position;
-        self.read_each(position, |event, _| on(event));
+        self.read_each(position, |event, _| {
+            on(event);
+            ControlFlow::Continue(())
+        });
         since.filter(|_| before != *position)
     }
 
     /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
-    pub fn read_each(&self, position: &mut Position, mut on: impl FnMut(TurnEvent<'_>, Position)) {
+    /// Goes on for as long as the reader does, because the log waits meanwhile; whether that was to the end.
+    pub fn read_each(
+        &self,
+        position: &mut Position,
+        mut on: impl FnMut(TurnEvent<'_>, Position) -> ControlFlow<()>,
+    ) -> bool {
         let inner = self.lock();
         *position = position.within(self.name);
         while let Some(entry) = inner.entries.get(position.entry) {
@@ -29,38 +52,51 @@ impl TurnLog {
             // The last entry of text may still grow, so it is looked at again next time.
             let grows = last && matches!(entry, Entry::Text(_) | Entry::Thought(_));
             let new = position.known == 0;
-            match entry {
+            let mut left = false;
+            let flow = match entry {
                 // Without any text here this is a log whose text was taken: the store has it.
                 Entry::Text(end) => {
-                    if let Some(text) = inner.text.get(position.text..*end) {
-                        position.text = *end;
-                        if !text.is_empty() {
-                            on(TurnEvent::Text(text), *position);
-                        }
-                    }
+                    let text = inner.text.get(position.text..*end).unwrap_or_default();
+                    let piece = cut(text);
+                    position.text += piece.len();
+                    left = piece.len() < text.len();
                     if *end >= position.known {
                         position.known = 0;
                     }
+                    match piece.is_empty() {
+                        true => ControlFlow::Continue(()),
+                        false => on(TurnEvent::Text(piece), *position),
+                    }
                 }
                 Entry::Thought(end) => {
-                    if let Some(text) = inner.thoughts.get(position.thought..*end) {
-                        position.thought = *end;
-                        if new && !text.is_empty() {
-                            on(TurnEvent::Thought(text), *position);
-                        }
+                    let text = inner.thoughts.get(position.thought..*end).unwrap_or_default();
+                    let piece = if new { cut(text) } else { text };
+                    position.thought += piece.len();
+                    left = piece.len() < text.len();
+                    match new && !piece.is_empty() {
+                        true => on(TurnEvent::Thought(piece), *position),
+                        false => ControlFlow::Continue(()),
                     }
                 }
                 Entry::Step(step) if new => on(TurnEvent::Step(step.clone()), at),
                 Entry::Notice(words) if new => on(TurnEvent::Notice(words.clone()), at),
                 Entry::Asked(asked) if new => on(TurnEvent::Asked(asked.clone()), at),
                 Entry::Answered(answered) if new => on(TurnEvent::Answered(answered.clone()), at),
-                Entry::Step(_) | Entry::Notice(_) | Entry::Asked(_) | Entry::Answered(_) => {}
+                Entry::Step(_) | Entry::Notice(_) | Entry::Asked(_) | Entry::Answered(_) => {
+                    ControlFlow::Continue(())
+                }
+            };
+            if grows && !left {
+                return true;
             }
-            if grows {
-                break;
+            if !left {
+                position.entry += 1;
             }
-            position.entry += 1;
+            if flow.is_break() {
+                return false;
+            }
         }
+        true
     }
 
     /// Every question that was asked in it.

@@ -1,5 +1,7 @@
 //! What readers get of a log, and what it holds.
 
+use std::ops::ControlFlow;
+
 use super::*;
 use crate::agent::StepState;
 
@@ -110,4 +112,45 @@ async fn waiting_ends_with_a_change_or_with_the_end() {
     read(&log, &mut position);
     log.end();
     log.changed(&position).await;
+}
+
+#[test]
+fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
+    // A border of a piece falls into the middle of a character, whatever the first byte is.
+    for first in ["", "x", "xy", "xyz"] {
+        let log = TurnLog::for_readers(1 << 20);
+        let text = first.to_owned() + "😀é".repeat(3 * SLICE / 6).as_str();
+        log.append(TurnEvent::Thought(&text)).unwrap();
+        log.append(step("1")).unwrap();
+        log.append(TurnEvent::Text(&text)).unwrap();
+        let (mut position, mut places) = (Position::default(), vec![(0, 0, Position::default())]);
+        let (mut thought, mut said, mut steps) = (String::new(), String::new(), 0);
+        let mut looks = 0;
+        // Whoever has enough is asked again.
+        while !log.read_each(&mut position, |event, at| {
+            match event {
+                TurnEvent::Text(piece) => said.push_str(piece),
+                TurnEvent::Thought(piece) => thought.push_str(piece),
+                _ => steps += 1,
+            }
+            places.push((thought.len(), said.len(), at));
+            ControlFlow::Break(())
+        }) {
+            looks += 1;
+        }
+        assert_eq!((&thought, &said, steps), (&text, &text, 1));
+        assert!(looks >= 7, "{looks}");
+        let longest = places.windows(2).map(|two| two[1].0 + two[1].1 - two[0].0 - two[0].1).max();
+        assert!(longest.unwrap() <= SLICE);
+        for (thought, said, at) in places {
+            let mut position: Position = at.to_string().parse().unwrap();
+            let (mut rest_of_thought, mut rest) = (String::new(), String::new());
+            log.read(&mut position, |event| match event {
+                TurnEvent::Text(piece) => rest.push_str(piece),
+                TurnEvent::Thought(piece) => rest_of_thought.push_str(piece),
+                _ => assert_eq!(said, 0),
+            });
+            assert!(rest_of_thought == text[thought..] && rest == text[said..], "behind {at}");
+        }
+    }
 }

@@ -28,6 +28,17 @@ impl Scene {
         self.ask("GET", path, &[], &Value::Null).await
     }
 
+    /// The same with these headers.
+    pub async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
+        self.ask("GET", path, headers, &Value::Null).await
+    }
+
+    /// Ends and starts again on the same store.
+    pub async fn restart(&mut self) {
+        self.gateway.restart().await;
+        self.gateway.serve(settings()).await;
+    }
+
     /// Asks with these headers besides the owner's key.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response<Body> {
         self.ask("POST", path, headers, body).await
