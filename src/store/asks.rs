@@ -261,6 +261,17 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The questions of turns that go on which the end of a process denied, this time or earlier, oldest first.
+    pub fn asks_denied_by_restart(&self) -> Result<Vec<(TurnId, AskId)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT asks.turn, asks.id FROM asks JOIN turns ON turns.id = asks.turn
+             WHERE asks.state = 'denied' AND rule = 'restart'
+                 AND turns.state IN ('queued', 'dispatched', 'streaming') ORDER BY asks.seq",
+        )?;
+        let rows = query.query_map([], |row| Ok((TurnId(row.get(0)?), AskId(row.get(1)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Forgets what is long over. Also called at each start.
     pub fn prune_asks(&self) -> Result<()> {
         let now = unix_now();

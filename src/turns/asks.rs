@@ -28,6 +28,11 @@ use crate::words::Text;
 pub use answering::{Answer, choice};
 use asking::{Asking, tell};
 
+/// Why a question is denied that the end of a process came before, as the store and programs are told. The log of
+/// that process does not say so: its readers are cut off, and nobody could know which of them had heard of it. The next
+/// one says it to all.
+pub const RESTART: &str = "restart";
+
 /// What agents ask people. One per engine.
 pub(super) struct Asks {
     pub store: Store,
@@ -53,8 +58,8 @@ impl Asks {
         }
     }
 
-    /// Denies whatever an earlier process left, and says so where it was asked. Also what a person had allowed
-    /// and the agent was not told: it is another process that would act.
+    /// Denies whatever an earlier process left, and says so where it was asked and to whoever reads. Also what a
+    /// person had allowed and the agent was not told: it is another process that would act.
     pub async fn deny_left(&self) -> store::Result<()> {
         if broken("ask-restart") {
             return Ok(());
@@ -66,15 +71,16 @@ impl Asks {
             for ask in &left {
                 let Some(turn) = tx.turn(&ask.turn)? else { continue };
                 let max = delivery.max_text(&turn.account);
-                if tx.withdraw_ask(&ask.id, "restart")? {
-                    tx.audit_ask(&turn, &ask.digest, GATEWAY, None, "restart")?;
+                if tx.withdraw_ask(&ask.id, RESTART)? {
+                    tx.audit_ask(&turn, &ask.digest, GATEWAY, None, RESTART)?;
                     let words = Text::AskRestarted.with("title", ask.title.as_str());
                     tell(tx, &rules.words, &turn, max, ask.id.end_key(), &words)?;
                 }
             }
-            Ok(left.len())
+            Ok((left.len(), tx.asks_denied_by_restart()?))
         });
-        let denied = denied.await?;
+        let (denied, told) = denied.await?;
+        self.logs.denied(told);
         if denied > 0 {
             tracing::info!(asks = denied, "questions of the last run are denied");
             self.delivery.accounts().for_each(|account| account.wake());

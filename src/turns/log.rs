@@ -12,15 +12,16 @@ mod tests;
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Answered, Asked, Record, Step, TurnEvent, Usage};
+use super::asks::RESTART;
+use crate::agent::{Answered, Asked, Choice, Record, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
-use crate::session::random_hex;
+use crate::session::{AskId, random_hex};
 use crate::words::Phrase;
 pub use position::Position;
 pub use reading::{SLICE, slice};
@@ -45,6 +46,8 @@ pub struct TurnLog {
     cap: usize,
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
     for_readers: bool,
+    /// Questions of this turn that a restart denied, this one or an earlier one: no log before this one says so.
+    denied: Arc<[AskId]>,
     /// Tells it from every other log, also from those of other processes.
     name: u32,
 }
@@ -108,12 +111,26 @@ impl TurnLog {
             LazyLock::new(|| AtomicU32::new(u32::from_str_radix(&random_hex(4), 16).unwrap_or_default()));
         let (inner, changed, ended) = (Mutex::default(), Notify::new(), CancellationToken::new());
         let name = NAMES.fetch_add(1, Ordering::Relaxed).max(1);
-        Self { inner, changed, ended, full: CancellationToken::new(), cap, for_readers: false, name }
+        Self {
+            inner,
+            changed,
+            ended,
+            full: CancellationToken::new(),
+            cap,
+            for_readers: false,
+            denied: Arc::default(),
+            name,
+        }
     }
 
     /// The same for readers who are told everything, also after the end.
     pub fn for_readers(cap: usize) -> Self {
         Self { for_readers: true, ..Self::new(cap) }
+    }
+
+    /// The same of a turn in which these questions were denied by a restart, oldest first.
+    pub fn after(self, denied: Arc<[AskId]>) -> Self {
+        Self { denied, ..self }
     }
 
     /// Whether readers come who are told everything.
@@ -183,7 +200,12 @@ impl TurnLog {
                 inner.size += asked.ask.detail.len() + asked.ask.title.len();
                 inner.add(Entry::Asked(asked));
             }
-            TurnEvent::Answered(answered) => inner.add(Entry::Answered(answered)),
+            TurnEvent::Answered(answered) => {
+                // The process may have ended it, or nearly, before whoever waited for it heard.
+                if !inner.is_answered(&answered.id) {
+                    inner.add(Entry::Answered(answered));
+                }
+            }
         }
         let full = inner.size > self.cap;
         let awaited = mem::take(&mut inner.awaited);
@@ -192,6 +214,16 @@ impl TurnLog {
             self.changed.notify_waiters();
         }
         if full { Err(Full) } else { Ok(()) }
+    }
+
+    /// Says of every question that nobody has answered that it is denied, because the process ends.
+    pub fn deny_unanswered(&self) {
+        let unanswered = self.lock().unanswered();
+        for id in unanswered {
+            let answered = Answered { id, choice: Choice::Deny, rule: RESTART };
+            // One that is full ends anyway.
+            let _ = self.append(TurnEvent::Answered(answered));
+        }
     }
 
     /// Says what the text is, with the files that are in it. Where it goes on with what was told, readers get the rest;
@@ -347,6 +379,22 @@ fn more(text: &str, from: usize, to: usize) -> bool {
 }
 
 impl Inner {
+    fn is_answered(&self, ask: &AskId) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Answered(answered) if answered.id == *ask))
+    }
+
+    fn unanswered(&self) -> Vec<AskId> {
+        let mut open = Vec::new();
+        for entry in &self.entries {
+            match entry {
+                Entry::Asked(asked) => open.push(asked.id.clone()),
+                Entry::Answered(answered) => open.retain(|id| *id != answered.id),
+                Entry::Text(_) | Entry::Thought(_) | Entry::Step(_) | Entry::Notice(_) => {}
+            }
+        }
+        open
+    }
+
     fn add(&mut self, entry: Entry) {
         self.size += ENTRY;
         self.entries.push(entry);

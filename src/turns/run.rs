@@ -124,6 +124,10 @@ impl Turns {
         };
         match drive {
             Drive::Over(outcome) => {
+                if self.draining.is_cancelled() {
+                    // There is no next process that would say so.
+                    log.deny_unanswered();
+                }
                 failpoint("turn.ended");
                 Box::pin(self.finish(&turn, log, before, outcome)).await?;
                 failpoint("turn.finished");

@@ -14,7 +14,7 @@ use super::log::TurnLog;
 use super::{Brought, Running, STORE_PAUSE, Turns};
 use crate::agent::Message;
 use crate::metrics::Open;
-use crate::session::{SessionId, TurnId};
+use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, TurnRow};
 
 /// How long the log of a turn that a program asked for stays after its end. Whoever comes later gets the stored text.
@@ -40,6 +40,8 @@ struct Inner {
     kept_bytes: usize,
     /// The process ends: nothing that has not ended will.
     suspended: bool,
+    /// What restarts denied in turns whose logs are not open yet.
+    denied: HashMap<TurnId, Vec<AskId>>,
 }
 
 #[derive(Clone)]
@@ -58,6 +60,8 @@ struct Watched {
     readers: usize,
     /// Counts the readers that came, so that a timer sees whether anybody did since it was set.
     came: u64,
+    /// What restarts denied in it.
+    denied: Arc<[AskId]>,
     /// Let go at the end.
     permit: Option<Box<dyn Any + Send>>,
 }
@@ -65,12 +69,13 @@ struct Watched {
 impl Watched {
     /// An empty log of the same kind.
     fn fresh(&self, cap: usize) -> Arc<TurnLog> {
-        new_log(self.patience, cap)
+        new_log(self.patience, cap, self.denied.clone())
     }
 }
 
-fn new_log(patience: Option<Patience>, cap: usize) -> Arc<TurnLog> {
-    Arc::new(if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) })
+fn new_log(patience: Option<Patience>, cap: usize, denied: Arc<[AskId]>) -> Arc<TurnLog> {
+    let log = if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) };
+    Arc::new(log.after(denied))
 }
 
 /// One reader of a turn. Dropping it is leaving.
@@ -88,23 +93,35 @@ impl Logs {
         let patience = row.brought.as_deref().map(|brought: &Brought| brought.patience);
         let mut inner = self.lock();
         inner.forget_old();
-        let suspended = inner.suspended;
-        let watched = inner.open.entry(row.id.clone()).or_insert_with(|| Watched {
-            log: new_log(patience, cap),
-            session: row.session.clone(),
-            patience,
-            readers: 0,
-            came: 0,
-            permit: None,
+        let Inner { open, denied, suspended, .. } = &mut *inner;
+        let watched = open.entry(row.id.clone()).or_insert_with(|| {
+            let denied: Arc<[AskId]> = denied.remove(&row.id).unwrap_or_default().into();
+            Watched {
+                log: new_log(patience, cap, denied.clone()),
+                session: row.session.clone(),
+                patience,
+                readers: 0,
+                came: 0,
+                denied,
+                permit: None,
+            }
         });
         // The store failed it, and it is tried again.
         if watched.log.is_ended() {
             watched.log = watched.fresh(cap);
         }
-        if suspended {
+        if *suspended {
             watched.log.suspend();
         }
         watched.log.clone()
+    }
+
+    /// What restarts denied, oldest first. Called once, before any log is open.
+    pub fn denied(&self, asks: Vec<(TurnId, AskId)>) {
+        let mut inner = self.lock();
+        for (turn, ask) in asks {
+            inner.denied.entry(turn).or_default().push(ask);
+        }
     }
 
     /// The log of a turn, if it is still there.

@@ -3,6 +3,7 @@
 mod abandoned;
 mod approvals;
 mod chat;
+mod denied;
 mod door;
 mod drain;
 mod events;

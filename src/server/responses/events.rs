@@ -19,9 +19,10 @@ use super::super::ended::Ended;
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::object::{Answer, last_event, text_part};
-use super::seen::{START, Seen, ends, happens, id_of, opens};
+use super::seen::{START, Seen, ends, happens, opens};
 use crate::agent::{Answered, Asked, Step, StepState, TurnEvent};
 use crate::session::{AskId, TurnId};
+use crate::turns::RESTART;
 use crate::turns::log::Position;
 
 /// Whose tools they are.
@@ -41,6 +42,11 @@ pub struct Events {
     count: usize,
     /// Bytes of text among that.
     text: usize,
+    /// Questions among that which a restart denied.
+    denied: usize,
+    /// The lowest number that the next event can have. Where the log is another one, or gone, less may have happened
+    /// than the reader saw.
+    next: u64,
     /// Steps that were told.
     told: usize,
     /// How many items there are.
@@ -87,6 +93,16 @@ struct Asking {
 /// An event that waits for its number.
 type Event = (&'static str, Value);
 
+/// Where a reader goes on who has seen an event.
+#[derive(Clone, Copy)]
+enum Id {
+    /// Not behind it.
+    None,
+    Named(&'static str),
+    /// Behind what has happened so far.
+    Place,
+}
+
 impl Events {
     /// The events of a response, without those that its reader has seen.
     pub fn new(answer: Answer, run: &TurnId, seen: Seen) -> Self {
@@ -96,6 +112,8 @@ impl Events {
             seen,
             count: 0,
             text: 0,
+            denied: 0,
+            next: seen.next(),
             told: 0,
             items: 0,
             message: None,
@@ -107,27 +125,37 @@ impl Events {
     }
 
     /// Writes an event, unless it was seen.
-    fn write(&self, out: &mut Frames, number: u64, id: Option<&str>, name: &str, mut data: Value) {
-        if !self.seen.has(number) {
-            if data.get("type").is_none() {
-                data["type"] = json!(name);
+    fn write(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
+        if self.seen.has(number) {
+            return;
+        }
+        let number = number.max(self.next);
+        self.next = number.saturating_add(1);
+        if data.get("type").is_none() {
+            data["type"] = json!(name);
+        }
+        data["sequence_number"] = json!(number);
+        match id {
+            Id::None => out.event(Some(name), None, &data),
+            Id::Named(id) => out.event(Some(name), Some(id), &data),
+            Id::Place => {
+                let id = self.seen.id(number, self.text, self.count, self.denied);
+                out.event(Some(name), id.as_deref(), &data);
             }
-            data["sequence_number"] = json!(number);
-            out.event(Some(name), id, &data);
         }
     }
 
     /// The same for something behind which a reader can go on.
-    fn write_place(&self, out: &mut Frames, number: u64, name: &str, data: Value) {
-        self.write(out, number, Some(&id_of(number, self.text)), name, data);
+    fn write_place(&mut self, out: &mut Frames, number: u64, name: &str, data: Value) {
+        self.write(out, number, Id::Place, name, data);
     }
 
     /// Writes events that belong together. The next number that is free.
-    fn write_all(&self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
+    fn write_all(&mut self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
         let mut number = number;
         for (name, data) in events {
-            self.write(out, number, None, name, data);
-            number += 1;
+            self.write(out, number, Id::None, name, data);
+            number = number.saturating_add(1);
         }
         number
     }
@@ -165,7 +193,7 @@ impl Events {
                 "item_id": self.answer.message_id(), "output_index": index, "content_index": 0,
                 "delta": delta, "logprobs": [],
             });
-            let number = self.seen.beyond(happens(self.count));
+            let number = happens(self.count).max(self.next);
             self.write_place(out, number, "response.output_text.delta", data);
         }
     }
@@ -186,7 +214,7 @@ impl Events {
         if !delta.is_empty() {
             let Thinking { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
-            let number = self.seen.beyond(happens(self.count));
+            let number = happens(self.count).max(self.next);
             self.write_place(out, number, "response.reasoning_text.delta", data);
         }
     }
@@ -247,11 +275,8 @@ impl Events {
         let number = self.stop_thinking(out, happens(self.count));
         let (index, Asked { id, ask, .. }) = (self.items, asked);
         self.items += 1;
-        let arguments = json!({ "command": ask.detail, "cwd": ask.cwd }).to_string();
-        let item = json!({
-            "id": id.0, "type": "mcp_approval_request", "name": ask.title, "server_label": AGENT,
-            "arguments": arguments,
-        });
+        let arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
+        let item = question(id, &ask.title, &arguments);
         let mut data = approvals::requested(&self.run, asked);
         data["type"] = json!("response.output_item.added");
         data["output_index"] = json!(index);
@@ -262,14 +287,38 @@ impl Events {
 
     fn answer(&mut self, answered: &Answered, out: &mut Frames) {
         self.count += 1;
-        let Some(known) = self.asks.iter().position(|open| open.id == answered.id) else { return };
+        let known = self.asks.iter().position(|open| open.id == answered.id);
+        let Some(known) = known else { return self.deny(answered, out) };
         let Asking { index, item, .. } = self.asks.swap_remove(known);
+        let data = self.answered(answered, index, &item);
+        self.over.push((index, Over::Item(item)));
+        self.write_place(out, happens(self.count), approvals::RESPONDED, data);
+    }
+
+    /// An earlier process had asked, and a restart denied it: the question is not known any more.
+    fn deny(&mut self, answered: &Answered, out: &mut Frames) {
+        if answered.rule != RESTART {
+            return;
+        }
+        self.denied += 1;
+        let (index, item) = (self.items, question(&answered.id, "", &json!({})));
+        self.items += 1;
+        if !self.seen.has_denied(self.denied) {
+            let number = happens(self.count).max(self.next);
+            let added = json!({ "output_index": index, "item": item });
+            let number = self.write_all(out, number, vec![("response.output_item.added", added)]);
+            let data = self.answered(answered, index, &item);
+            self.write_place(out, number, approvals::RESPONDED, data);
+        }
+        self.over.push((index, Over::Item(item)));
+    }
+
+    fn answered(&self, answered: &Answered, index: usize, item: &Value) -> Value {
         let mut data = approvals::responded(&self.run, answered);
         data["type"] = json!("response.output_item.done");
         data["output_index"] = json!(index);
         data["item"] = item.clone();
-        self.over.push((index, Over::Item(item)));
-        self.write_place(out, happens(self.count), approvals::RESPONDED, data);
+        data
     }
 
     /// The end of a step.
@@ -321,8 +370,9 @@ impl Stepping {
 impl Shape for Events {
     fn begin(&mut self, out: &mut Frames) {
         let response = self.answer.running();
-        self.write(out, 0, None, "response.created", json!({ "response": response }));
-        self.write(out, 1, Some(START), "response.in_progress", json!({ "response": response }));
+        let data = json!({ "response": response });
+        self.write(out, 0, Id::None, "response.created", data.clone());
+        self.write(out, 1, Id::Named(START), "response.in_progress", data);
     }
 
     fn event(&mut self, event: TurnEvent<'_>, _: &Position, out: &mut Frames) {
@@ -358,11 +408,20 @@ impl Shape for Events {
         };
         let output: Vec<_> = output.into_iter().map(item).collect();
         let response = self.answer.ended_with(output, end);
-        self.write(out, number, Some(END), last_event(end), json!({ "response": response }));
+        let data = json!({ "response": response });
+        self.write(out, number, Id::Named(END), last_event(end), data);
     }
 
     /// This protocol ends with its last event.
     fn close(&mut self, _: &mut Frames) {}
+}
+
+/// What a person is asked.
+fn question(id: &AskId, title: &str, arguments: &Value) -> Value {
+    json!({
+        "id": id.0, "type": "mcp_approval_request", "name": title, "server_label": AGENT,
+        "arguments": arguments.to_string(),
+    })
 }
 
 /// A stretch of reasoning that is over.

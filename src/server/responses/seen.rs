@@ -3,7 +3,8 @@
 //! Such a stream is always made from its beginning, so that whoever makes it knows which items are open, and what was
 //! seen is left out of it. Numbers follow from what was told before and from nothing else: however the text is cut into
 //! pieces for one reader or another, and whichever process tells it, the same place has the same number. An id is the
-//! number and how much text came before it, because in the end the text is all that is kept.
+//! number and how much text came before it, because in the end the text is all that is kept. Behind that stands how many
+//! questions a restart denied before it, if any: whoever comes back is told of that, and once.
 
 use super::super::follow::END;
 
@@ -30,6 +31,8 @@ pub struct Seen {
     number: Option<u64>,
     /// So much of the text, if the reader says it: then it holds also for a text of which only the store knows.
     text: Option<usize>,
+    /// So many of the questions that a restart denied.
+    denied: usize,
 }
 
 /// The numbers of what happens when so much has happened.
@@ -57,15 +60,17 @@ impl Seen {
     /// the beginning: too much is better than a gap.
     pub fn before(id: Option<&str>, number: Option<u64>) -> Self {
         match id {
-            Some(END) => Self { number: Some(u64::MAX), text: None },
-            Some(START) => Self { number: Some(1), text: None },
+            Some(END) => Self { number: Some(u64::MAX), ..Self::default() },
+            Some(START) => Self { number: Some(1), ..Self::default() },
             Some(id) => {
                 let known = id.split_once('.').and_then(|(number, text)| {
-                    Some(Self { number: Some(number.parse().ok()?), text: Some(text.parse().ok()?) })
+                    let (text, denied) = text.split_once('.').unwrap_or((text, "0"));
+                    let (number, text) = (number.parse().ok()?, text.parse().ok()?);
+                    Some(Self { number: Some(number), text: Some(text), denied: denied.parse().ok()? })
                 });
                 known.unwrap_or_default()
             }
-            None => Self { number, text: None },
+            None => Self { number, ..Self::default() },
         }
     }
 
@@ -80,9 +85,28 @@ impl Seen {
         usize::try_from(count).unwrap_or(usize::MAX)
     }
 
-    /// The number of something that was not seen: where the log is gone, less may have happened than the reader saw.
-    pub fn beyond(&self, number: u64) -> u64 {
-        self.number.map_or(number, |seen| number.max(seen.saturating_add(1)))
+    /// The first number that was not seen.
+    pub fn next(&self) -> u64 {
+        self.number.map_or(0, |seen| seen.saturating_add(1))
+    }
+
+    /// Whether so many questions are known to be denied by a restart.
+    pub fn has_denied(&self, count: usize) -> bool {
+        count <= self.denied
+    }
+
+    /// The id of an event, when so much has come; `None` where the reader has more text than that, and did not say how
+    /// much.
+    pub fn id(&self, number: u64, text: usize, count: usize, denied: usize) -> Option<String> {
+        let text = match self.text {
+            Some(seen) => text.max(seen),
+            None if count < self.count() => return None,
+            None => text,
+        };
+        Some(match denied {
+            0 => format!("{number}.{text}"),
+            denied => format!("{number}.{text}.{denied}"),
+        })
     }
 
     /// How much of a piece of text was seen that ends when so much text and so much in all has come.
@@ -99,11 +123,6 @@ impl Seen {
     }
 }
 
-/// The id of an event, when so much text has come.
-pub fn id_of(number: u64, text: usize) -> String {
-    format!("{number}.{text}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +135,7 @@ mod tests {
         assert_eq!(seen.of_text("you", 10, 10), 0);
         assert!(seen.has(opens(4)) && seen.has(happens(5)) && !seen.has(opens(5)) && !seen.has(happens(6)));
         // Three things were told besides the text, of which the store knows nothing.
-        let same = Seen::before(Some(&id_of(happens(8), 5)), None);
+        let same = Seen::before(Seen::default().id(happens(8), 5, 8, 0).as_deref(), None);
         assert_eq!((same.of_text("Hello, you", 10, 13), same.of_text("Hello, you", 10, 10)), (5, 5));
         assert!(Seen::before(Some("end"), None).has(ends(1_000_000)));
         for id in ["what", "1", "7.", "-1.0", "1.2.3.4", "99999999999999999999.0"] {

@@ -95,8 +95,7 @@ pub async fn chat_stream(
 ) -> Result<Response, Problem> {
     let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
     let run = follow.run.clone();
-    let after = heads.last_event.as_deref().and_then(|id| id.parse().ok());
-    let stream = follow.stream(Events::new(&session, &run, asked, after.unwrap_or_default()));
+    let stream = follow.stream(Events::new(&session, &run, asked, heads.last_event.as_deref()));
     Ok(heads.name(Ok(stream), &session, &run))
 }
 

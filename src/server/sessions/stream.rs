@@ -19,6 +19,10 @@ const FIRST: &str = "0";
 /// Numbers before those of what happens in the turn.
 const BEFORE: usize = 2;
 
+/// The number of the last word for whoever has seen the end, who does not say after how much: the largest that every
+/// client reads exactly.
+const LAST: usize = (1 << 53) - 1;
+
 /// The events of one turn.
 pub struct Events {
     session: String,
@@ -27,13 +31,15 @@ pub struct Events {
     message: String,
     /// How the question is remembered.
     asked: String,
-    /// How far the reader is.
-    at: Position,
+    /// How far the reader is; `None` at the end.
+    at: Option<Position>,
 }
 
 impl Events {
-    /// Of a turn that is read from its beginning, or from this position on.
-    pub fn new(session: &str, run: &TurnId, asked: String, at: Position) -> Self {
+    /// Of a turn that is read from its beginning, or from behind the event that was seen last.
+    pub fn new(session: &str, run: &TurnId, asked: String, after: Option<&str>) -> Self {
+        let position = |id: &str| id.parse().unwrap_or_default();
+        let at = (after != Some(END)).then(|| after.map(position).unwrap_or_default());
         // The same for every reader of the turn.
         let message = format!("msg_{}", run.0.trim_start_matches("run_"));
         Self { session: session.to_owned(), run: run.clone(), message, asked, at }
@@ -51,7 +57,7 @@ impl Events {
 
     /// The number of the last event that happened in the turn.
     fn seq(&self) -> usize {
-        BEFORE.saturating_add(self.at.count())
+        self.at.map_or(LAST - 3, |at| BEFORE.saturating_add(at.count()))
     }
 }
 
@@ -66,7 +72,7 @@ impl Shape for Events {
     }
 
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
-        self.at = *at;
+        self.at = Some(*at);
         let message = &self.message;
         let (name, data) = match event {
             TurnEvent::Text(text) => ("assistant.delta", json!({ "message_id": message, "delta": text })),
@@ -110,7 +116,7 @@ impl Shape for Events {
             "completed": completed, "partial": !completed && !end.text.is_empty(), "interrupted": interrupted,
         });
         // Whoever has seen this one only is told both again: the next is what counts.
-        self.send(out, "assistant.completed", &self.at.to_string(), self.seq() + 1, said);
+        self.send(out, "assistant.completed", &self.at.unwrap_or_default().to_string(), self.seq() + 1, said);
         let name = match end.status() {
             "completed" => "run.completed",
             "cancelled" => "run.cancelled",

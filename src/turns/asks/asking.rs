@@ -7,7 +7,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Asks;
+use super::{Asks, RESTART};
 use crate::access::{Action, Grant, Where};
 use crate::agent::{Answered, Ask, Asked, Choice, TurnEvent};
 use crate::notice::Notice;
@@ -75,7 +75,7 @@ impl Why {
         match self {
             Self::Answered | Self::Stopped => "stopped",
             Self::Timeout => "timeout",
-            Self::Restart => "restart",
+            Self::Restart => RESTART,
             Self::Gone => "gone",
         }
     }
@@ -104,10 +104,14 @@ impl Asking {
             Ok(Opened::Waits(row)) => {
                 self.log_asked(&id, ask);
                 let (choice, rule) = self.wait(&row, &answered, &mut reply).await;
-                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                if rule != RESTART {
+                    self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                }
                 choice
             }
             Ok(Opened::Granted(choice)) => choice,
+            // It was never asked, so nobody waits to hear of it.
+            Ok(Opened::Denied(RESTART)) => Choice::Deny,
             Ok(Opened::Denied(rule)) => {
                 // A room was told in its own words; a program reads it here.
                 self.log_asked(&id, ask);
@@ -254,7 +258,7 @@ impl Opening<'_> {
     fn open(&self, id: AskId, within: i64, draining: &CancellationToken) -> Result<Opened> {
         let (tx, turn) = (self.tx, self.turn);
         if draining.is_cancelled() {
-            return self.deny("restart");
+            return self.deny(RESTART);
         }
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny("stopped");

@@ -12,14 +12,19 @@ pub struct Position {
     pub(super) thought: usize,
     /// The name of the log whose entries are counted.
     of: u32,
+    /// How many entries it had read of other logs.
+    before: usize,
+    /// How many of the questions it knows to be denied that a restart denied, in the order of all of them.
+    pub(super) denied: usize,
     /// What comes before this byte of text is known from another log; 0 if nothing is.
     pub(super) known: usize,
 }
 
 impl Position {
-    /// Grows with everything that is read.
+    /// Grows with everything that is read, also from one process to the next.
     pub fn count(&self) -> usize {
-        self.entry.saturating_add(self.text).saturating_add(self.thought)
+        let Self { entry, text, thought, before, denied, .. } = *self;
+        [text, thought, before, denied].into_iter().fold(entry, usize::saturating_add)
     }
 
     /// Bytes of text before it.
@@ -32,15 +37,29 @@ impl Position {
         Self { text, ..self }
     }
 
+    /// The same behind the entry that it is at.
+    pub(super) fn behind(self) -> Self {
+        Self { entry: self.entry + 1, ..self }
+    }
+
     /// The same in this log.
     pub(super) fn within(self, name: u32) -> Self {
-        if self.of == name { self } else { Self { entry: 0, of: name, known: self.text, ..self } }
+        if self.of == name {
+            return self;
+        }
+        let before = self.before.saturating_add(self.entry);
+        Self { entry: 0, of: name, before, known: self.text, ..self }
     }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)
+        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)?;
+        match (self.before, self.denied) {
+            // All that most turns need.
+            (0, 0) => Ok(()),
+            (before, denied) => write!(f, ".{before}.{denied}"),
+        }
     }
 }
 
@@ -48,15 +67,20 @@ impl FromStr for Position {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.splitn(4, '.');
+        let mut words = text.split('.');
         let mut next = || words.next().ok_or(());
         let number = |word: &str| word.parse().map_err(|_| ());
-        Ok(Self {
+        let position = Self {
             entry: number(next()?)?,
             text: number(next()?)?,
             thought: number(next()?)?,
             of: u32::from_str_radix(next()?, 16).map_err(|_| ())?,
-            known: 0,
-        })
+            ..Self::default()
+        };
+        let position = match next() {
+            Err(()) => return Ok(position),
+            Ok(before) => Self { before: number(before)?, denied: number(next()?)?, ..position },
+        };
+        if next().is_ok() { Err(()) } else { Ok(position) }
     }
 }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use tokio::time::Instant;
 
 use super::{Entry, Position, TurnLog};
-use crate::agent::{Asked, TurnEvent};
+use crate::agent::{Answered, Asked, Choice, TurnEvent};
+use crate::turns::asks::RESTART;
 
 /// Bytes of text that are handed over at once, at most: whoever comes late to a long turn would otherwise be given all
 /// of it at once, and make several copies of it before the first is sent.
@@ -44,10 +45,18 @@ impl TurnLog {
         position: &mut Position,
         mut on: impl FnMut(TurnEvent<'_>, Position) -> ControlFlow<()>,
     ) -> bool {
-        let inner = self.lock();
         *position = position.within(self.name);
+        // Whatever else a reader knows from another log, it does not know this.
+        while let Some(id) = self.denied.get(position.denied) {
+            position.denied += 1;
+            let answered = Answered { id: id.clone(), choice: Choice::Deny, rule: RESTART };
+            if on(TurnEvent::Answered(answered), *position).is_break() {
+                return false;
+            }
+        }
+        let inner = self.lock();
         while let Some(entry) = inner.entries.get(position.entry) {
-            let at = Position { entry: position.entry + 1, ..*position };
+            let at = position.behind();
             let last = position.entry + 1 == inner.entries.len();
             // The last entry of text may still grow, so it is looked at again next time.
             let grows = last && matches!(entry, Entry::Text(_) | Entry::Thought(_));
