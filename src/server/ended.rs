@@ -68,10 +68,10 @@ impl Ended {
         Ok(Some(Self { transcript, ..ended }))
     }
 
-    /// The end of a turn of which nothing is left: its session was removed, and it was stopped for that.
-    pub fn gone() -> Self {
+    /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
+    pub fn gone(text: String) -> Self {
         let (usage, transcript) = (Usage::default(), Vec::new());
-        Self { text: "".into(), outcome: Outcome::Stopped, usage, transcript, failure: None }
+        Self { text: text.into(), outcome: Outcome::Stopped, usage, transcript, failure: None }
     }
 
     /// `completed`, `failed` or `cancelled`.

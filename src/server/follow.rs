@@ -191,6 +191,13 @@ impl Follow {
         Ok(More::Ended(ended))
     }
 
+    /// The end of a turn of which nothing is left but its log, if that has all that was read of it. Where it has not, no
+    /// end is told: whoever believes it would throw away what there was.
+    fn gone(&self) -> Option<Ended> {
+        let text = self.watch.as_ref().map(|watch| watch.log.text()).unwrap_or_default();
+        (text.len() >= self.position.text()).then(|| Ended::gone(text))
+    }
+
     /// Waits a moment for a turn that has no end and that nobody runs.
     async fn look_again(&mut self) -> store::Result<More> {
         let draining = self.server.turns.draining();
@@ -252,23 +259,14 @@ impl<S: Shape> Reading<S> {
                 more = follow.more(shape, frames) => Ok(more),
                 () = &mut *silence => Err(()),
             };
-            match more {
-                Ok(Ok(More::Yes)) => {}
-                Ok(Ok(ended @ (More::Ended(_) | More::Gone))) => {
-                    let ended = match ended {
-                        More::Ended(ended) => *ended,
-                        More::Gone | More::Yes | More::Cut => Ended::gone(),
-                    };
-                    if !follow.seen_end {
-                        shape.end(&ended, frames);
-                    }
-                    shape.close(frames);
-                    *over = Some(Over::Whole);
-                }
-                Ok(Ok(More::Cut)) => *over = Some(Over::Cut),
+            let ended = match more {
+                Ok(Ok(More::Yes)) => continue,
+                Ok(Ok(More::Ended(ended))) => Some(*ended),
+                Ok(Ok(More::Gone)) => follow.gone(),
+                Ok(Ok(More::Cut)) => None,
                 Ok(Err(error)) => {
                     tracing::error!(%error, "a stream is cut off: the store failed");
-                    *over = Some(Over::Cut);
+                    None
                 }
                 Err(()) => {
                     if said.elapsed() >= KEEPALIVE {
@@ -276,8 +274,18 @@ impl<S: Shape> Reading<S> {
                         *said = Instant::now();
                     }
                     silence.change().reset(*said + KEEPALIVE);
+                    continue;
                 }
+            };
+            let Some(ended) = ended else {
+                *over = Some(Over::Cut);
+                continue;
+            };
+            if !follow.seen_end {
+                shape.end(&ended, frames);
             }
+            shape.close(frames);
+            *over = Some(Over::Whole);
         }
         self.said = Instant::now();
         let bytes = self.frames.take();

@@ -300,6 +300,11 @@ impl TurnLog {
         self.lock().suspended
     }
 
+    /// The text that was told; nothing where it was taken.
+    pub fn text(&self) -> String {
+        self.lock().text.clone()
+    }
+
     /// Whether the text came out as another one than what was read of it.
     pub fn differs(&self) -> bool {
         self.lock().differs

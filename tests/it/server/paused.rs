@@ -33,6 +33,10 @@ impl Scene {
         self.ask("GET", path, headers, &Value::Null).await
     }
 
+    pub async fn delete(&self, path: &str) -> Response<Body> {
+        self.ask("DELETE", path, &[], &Value::Null).await
+    }
+
     /// Ends and starts again on the same store.
     pub async fn restart(&mut self) {
         self.gateway.restart().await;

@@ -2,11 +2,13 @@
 
 use futures_util::future::join_all;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::events::events;
+use super::paused::Scene;
 use super::sessions::begin;
 use crate::support::served::{Served, json};
+use crate::support::stream::Stream;
 
 #[tokio::test]
 async fn what_runs_in_a_removed_session_is_stopped_first() {
@@ -43,6 +45,31 @@ async fn whoever_waits_for_a_whole_answer_is_told_that_the_session_is_gone() {
     assert_eq!(removed.status(), 200);
     // Either it had read the end of its turn, or there was nothing left to read.
     assert!([200, 404].contains(&chat.status().as_u16()), "{}", chat.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_read_something_is_not_told_that_there_was_nothing() {
+    let chat = json!({ "messages": [{ "role": "user", "content": "go" }], "stream": true });
+    for (path, body, pointer) in [
+        ("/api/sessions/s/chat/stream", json!({ "message": "go" }), "/content"),
+        ("/v1/chat/completions", chat, "/hermes/text"),
+        ("/v1/responses", json!({ "input": "go", "stream": true }), "/response/output/0/content/0/text"),
+    ] {
+        let scene = Scene::start().await;
+        assert_eq!(scene.post("/api/sessions", &[], &json!({ "id": "s" })).await.status(), 201);
+        let script = scene.gateway.agent().says(["It begins"]).then_hangs();
+        let answer = scene.post(path, &[("x-hermes-session-id", "s")], &body).await;
+        let mut stream = Stream::of(answer.into_body().into_data_stream());
+        stream.until_text("It begins").await;
+        script.is_hanging().await;
+        // It looks again only when nothing is left.
+        assert_eq!(scene.delete("/api/sessions/s").await.status(), 200);
+        let rest = stream.rest().await;
+        let told: Vec<_> =
+            rest.iter().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok()).collect();
+        let end = told.iter().rev().find_map(|data| data.pointer(pointer)).unwrap();
+        assert_eq!(end, "It begins", "{path}: {rest:?}");
+    }
 }
 
 #[tokio::test]
