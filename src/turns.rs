@@ -50,7 +50,7 @@ pub(crate) use permitted::permitted;
 use run::Before;
 use trouble::Trouble;
 use watch::Logs;
-pub use watch::Watch;
+pub use watch::{TooLate, Watch};
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);

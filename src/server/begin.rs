@@ -222,7 +222,7 @@ async fn begin_here(
         }
         Taken::Refused(problem) => return Err(problem),
     };
-    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
+    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref())?;
     Ok(Begun { follow, session: caller.name_of(&session) })
 }
 

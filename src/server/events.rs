@@ -50,7 +50,7 @@ pub async fn read(
     // What a client says by itself on coming back is newer than the address it was given.
     let after = heads.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
-    let follow = Follow::open(&server, &caller, &turn.id, after.as_deref());
+    let follow = Follow::open(&server, &caller, &turn.id, after.as_deref())?;
     let events = Events { run: turn.id.clone(), session: session.clone() };
     Ok(heads.name(Ok(follow.stream(events)), &session, &turn.id))
 }

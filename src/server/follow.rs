@@ -17,8 +17,8 @@ use crate::agent::TurnEvent;
 use crate::rarely::{Rarely, rarely};
 use crate::session::TurnId;
 use crate::store;
-use crate::turns::Watch;
 use crate::turns::log::{Position, slice};
+use crate::turns::{TooLate, Watch};
 
 /// A stream says this often that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -85,10 +85,15 @@ enum More {
 impl Follow {
     /// Reads a turn from its beginning, or from behind the event that was seen last. An id that is none of ours means
     /// the beginning: too much is better than a gap.
-    pub fn open(server: &Arc<Server>, caller: &Caller, run: &TurnId, after: Option<&str>) -> Self {
+    pub fn open(
+        server: &Arc<Server>,
+        caller: &Caller,
+        run: &TurnId,
+        after: Option<&str>,
+    ) -> Result<Self, TooLate> {
         let position = after.and_then(|id| id.parse().ok());
-        Self {
-            watch: server.turns.watch(run),
+        Ok(Self {
+            watch: server.turns.watch(run)?,
             server: server.clone(),
             run: run.clone(),
             seen_start: position.is_some() || after == Some(START),
@@ -96,7 +101,7 @@ impl Follow {
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
             ended: None,
-        }
+        })
     }
 
     /// Waits for the end. Dropping it before is leaving.
@@ -214,7 +219,7 @@ impl Follow {
             () = draining.cancelled() => return Ok(More::Cut),
             () = self.revoked.cancelled() => return Ok(More::Cut),
         }
-        if let Some(watch) = self.server.turns.watch(&self.run) {
+        if let Ok(Some(watch)) = self.server.turns.watch(&self.run) {
             self.watch = Some(watch);
         }
         Ok(More::Yes)

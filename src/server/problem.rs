@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::store::StoreError;
+use crate::turns::TooLate;
 
 /// Why a request is not answered as it wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,14 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
     }
 
+    /// Nobody read a run for too long, and it is about to end.
+    pub fn too_late() -> Self {
+        let message = "Nobody read this run for too long, so it is being stopped; ask again in a moment for its end, \
+                       or with a new Idempotency-Key to run it anew";
+        let retry_after = Some(Duration::from_secs(1));
+        Self { retry_after, ..Self::new(StatusCode::CONFLICT, "run_stopping", message) }
+    }
+
     /// A relay is pointed at itself, or at one that is pointed at it.
     pub fn circle() -> Self {
         let message = "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";
@@ -140,6 +149,12 @@ impl Problem {
             status if status < 500 => "invalid_request_error",
             _ => "server_error",
         }
+    }
+}
+
+impl From<TooLate> for Problem {
+    fn from(TooLate: TooLate) -> Self {
+        Self::too_late()
     }
 }
 

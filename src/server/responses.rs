@@ -91,7 +91,7 @@ pub async fn retrieve(
     }
     let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let seen = Seen::before(last_event, wanted.starting_after);
-    Ok(Follow::open(&server, &caller, &run, None).stream(Events::new(answer, &run, seen)))
+    Ok(Follow::open(&server, &caller, &run, None)?.stream(Events::new(answer, &run, seen)))
 }
 
 /// `DELETE /v1/responses/{response_id}`

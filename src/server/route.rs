@@ -129,12 +129,12 @@ impl Route {
 
     /// It is answered with events as they happen, always or if the request asks for it.
     pub fn streams(self) -> Self {
-        Self { reads: true, ..self }.answers_as::<Event>(200, EVENTS)
+        Self { reads: true, ..self }.answers_as::<Event>(200, EVENTS).fails([409])
     }
 
     /// It runs a turn.
     pub fn runs(self) -> Self {
-        Self { runs: true, ..self }.fails([422, 429, 503, 508])
+        Self { runs: true, ..self }.fails([409, 422, 429, 503, 508])
     }
 
     /// It may also be refused for these reasons, besides those for which anything may be.

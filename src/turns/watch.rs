@@ -60,6 +60,8 @@ struct Watched {
     readers: usize,
     /// Counts the readers that came, so that a timer sees whether anybody did since it was set.
     came: u64,
+    /// It is being stopped because nobody reads it: from now on nobody may.
+    stopping: bool,
     /// What restarts denied in it.
     denied: Arc<[AskId]>,
     /// Let go at the end.
@@ -77,6 +79,10 @@ fn new_log(patience: Option<Patience>, cap: usize, denied: Arc<[AskId]>) -> Arc<
     let log = if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) };
     Arc::new(log.after(denied))
 }
+
+/// Nobody read the turn for too long, and it is being stopped: whoever comes now comes too late.
+#[derive(Debug)]
+pub struct TooLate;
 
 /// One reader of a turn. Dropping it is leaving.
 pub struct Watch {
@@ -102,6 +108,7 @@ impl Logs {
                 patience,
                 readers: 0,
                 came: 0,
+                stopping: false,
                 denied,
                 permit: None,
             }
@@ -142,6 +149,21 @@ impl Logs {
         inner.kept.push_back(Ended { id: id.clone(), log, at: Instant::now(), size });
         inner.kept_bytes += size;
         inner.forget_old();
+    }
+
+    /// Decides that a turn is stopped because nobody has come to read it since, and says in which session it is.
+    fn give_up(&self, id: &TurnId, came: u64) -> Option<SessionId> {
+        let mut inner = self.lock();
+        let watched = inner.open.get_mut(id).filter(|watched| watched.came == came)?;
+        watched.stopping = true;
+        Some(watched.session.clone())
+    }
+
+    /// It could not be stopped after all.
+    fn take_up(&self, id: &TurnId) {
+        if let Some(watched) = self.lock().open.get_mut(id) {
+            watched.stopping = false;
+        }
     }
 
     /// The process ends: whatever has not ended goes on in the next one.
@@ -215,13 +237,18 @@ impl Turns {
     }
 
     /// Reads a turn, if this process knows it: it waits, runs, or ended a short while ago.
-    pub fn watch(self: &Arc<Self>, id: &TurnId) -> Option<Watch> {
+    pub fn watch(self: &Arc<Self>, id: &TurnId) -> Result<Option<Watch>, TooLate> {
         let mut inner = self.logs.lock();
-        let watched = inner.open.get_mut(id)?;
+        let Some(watched) = inner.open.get_mut(id) else { return Ok(None) };
+        // One that has ended is what it is, for everybody.
+        if watched.stopping && !watched.log.is_ended() {
+            return Err(TooLate);
+        }
         watched.readers += 1;
         watched.came += 1;
         let counted = Open::new(&self.metrics.readers);
-        Some(Watch { turns: self.clone(), id: id.clone(), log: watched.log.clone(), _counted: counted })
+        let log = watched.log.clone();
+        Ok(Some(Watch { turns: self.clone(), id: id.clone(), log, _counted: counted }))
     }
 
     /// What happens in a turn, for a look that makes nobody a reader.
@@ -267,6 +294,29 @@ impl Turns {
         self.tasks.spawn(ending.instrument(span));
     }
 
+    /// Stops a turn, unless somebody has come to read it since. That is decided where the stop is stored: whoever comes
+    /// before that keeps the turn, and whoever comes after it is not given what is about to end.
+    async fn stop_unread(self: &Arc<Self>, id: &TurnId, came: u64) -> store::Result<()> {
+        let (logs, turn) = (self.logs.clone(), id.clone());
+        let stopped = self.store.write(move |tx| {
+            let Some(session) = logs.give_up(&turn, came) else { return Ok(None) };
+            tx.ask_to_stop(&turn)?;
+            Ok(Some(session))
+        });
+        match stopped.await {
+            Ok(Some(session)) => {
+                self.stop_turn(&session, id);
+                self.end_waiting(&session, id);
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.logs.take_up(id);
+                Err(error)
+            }
+        }
+    }
+
     /// A turn that was begun before this process: nobody reads it yet.
     pub(super) fn taken_up(self: &Arc<Self>, row: &TurnRow) {
         self.logs.open(row, self.settings.turn_bytes);
@@ -301,11 +351,7 @@ impl Turns {
                 () = log.ended() => return,
                 () = turns.draining.cancelled() => return,
             }
-            let alone = |watched: &&Watched| watched.came == came;
-            let session =
-                turns.logs.lock().open.get(&id).filter(alone).map(|watched| watched.session.clone());
-            let Some(session) = session else { return };
-            while let Err(error) = turns.stop(&session, &id).await {
+            while let Err(error) = turns.stop_unread(&id, came).await {
                 tracing::error!(%error, turn = id.short(), "a turn that nobody reads could not be stopped");
                 tokio::select! {
                     () = tokio::time::sleep(STORE_PAUSE) => {}

@@ -170,6 +170,65 @@ async fn with_a_key_a_run_waits_two_minutes_for_its_reader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_comes_back_at_the_last_moment_keeps_the_run() {
+    let scene = Scene::start().await;
+    let script = scene.gateway.agent().says(["Hel"]).then_hangs().says(["lo"]);
+    let answer = scene.post(CHAT, &[("idempotency-key", "k")], &asks(true)).await;
+    let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let mut stream = Stream::of(answer.into_body().into_data_stream());
+    stream.until_text("Hel").await;
+    drop(stream);
+    sleep(Duration::from_secs(119)).await;
+    // The two minutes are over, and nothing is decided yet: that waits for the store.
+    let busy = scene.gateway.store_is_busy().await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    busy.holds_everybody_up().await;
+    let answer = scene.get(&format!("/v1/runs/{run}/events")).await;
+    assert_eq!(answer.status(), 200);
+    let mut stream = Stream::of(answer.into_body().into_data_stream());
+    stream.until_text("Hel").await;
+    busy.goes_on().await;
+    sleep(Duration::from_secs(300)).await;
+    assert!(!script.was_told_to_stop());
+    script.goes_on();
+    assert_eq!(text_of(&stream.rest().await), "lo");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_a_moment_too_late_is_not_given_what_is_being_stopped() {
+    let scene = Scene::start().await;
+    // Being asked to stop takes it four seconds.
+    let script = scene.gateway.agent().says(["Hel"]).then_ignores_everything();
+    let body = asks(true);
+    let ask = || scene.post(CHAT, &[("idempotency-key", "k")], &body);
+    let answer = ask().await;
+    let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
+    let events = format!("/v1/runs/{run}/events");
+    let mut stream = Stream::of(answer.into_body().into_data_stream());
+    stream.until_text("Hel").await;
+    drop(stream);
+    sleep(Duration::from_secs(122)).await;
+    for refused in [ask().await, scene.get(&events).await] {
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["retry-after"]),
+            (409, &"1".parse().unwrap())
+        );
+        let body = axum::body::to_bytes(refused.into_body(), 10_000).await.unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["error"]["code"], "run_stopping");
+    }
+    // Looking at it is still possible, and in the end it is what it is.
+    assert_eq!(scene.get(&format!("/v1/runs/{run}")).await.status(), 200);
+    scene.gateway.server().turns.idle().await;
+    let mut stream = Stream::of(ask().await.into_body().into_data_stream());
+    let rest = stream.rest().await;
+    assert_eq!(
+        (text_of(&rest).as_str(), &rest[rest.len() - 2].json()["hermes"]["status"]),
+        ("Hel", &json!("cancelled"))
+    );
+    drop(script);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_was_started_to_be_looked_after_later_goes_on_unread() {
     let scene = Scene::start().await;
     let script = scene.gateway.agent().then_hangs().says(["done"]);
