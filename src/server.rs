@@ -28,6 +28,7 @@ mod host;
 mod limits;
 pub mod listen;
 mod metrics;
+mod notices;
 mod openapi;
 mod path;
 mod problem;

@@ -16,7 +16,7 @@ use super::ended::{Ended, Tokens};
 use super::follow::{END, START, Shape};
 use super::frames::Frames;
 use super::heads::Heads;
-use super::{Caller, Problem, Server, approvals};
+use super::{Caller, Problem, Server, approvals, notices};
 use crate::agent::{StepState, TurnEvent};
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
 use crate::session::TurnId;
@@ -212,7 +212,8 @@ impl Shape for Chunks {
                 data["approval"] = answered;
                 out.event(Some(approvals::RESPONDED), Some(&id()), &data);
             }
-            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+            TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
     }
 

@@ -13,10 +13,12 @@ use super::ended::Ended;
 use super::follow::{END, Follow, Shape};
 use super::frames::Frames;
 use super::heads::Heads;
+use super::notices::{self, NOTICE};
 use super::path::RunName;
 use super::runs::own_run;
 use super::{Caller, Problem, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
+use crate::rules::Live;
 use crate::session::TurnId;
 use crate::turns::log::Position;
 
@@ -51,7 +53,7 @@ pub async fn read(
     let after = heads.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
     let follow = Follow::open(&server, &caller, &turn.id, after.as_deref())?;
-    let events = Events { run: turn.id.clone(), session: session.clone() };
+    let events = Events { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
     Ok(heads.name(Ok(follow.stream(events)), &session, &turn.id))
 }
 
@@ -60,6 +62,8 @@ pub async fn read(
 struct Events {
     run: TurnId,
     session: String,
+    /// What notices are called.
+    live: Arc<Live>,
 }
 
 impl Events {
@@ -96,7 +100,12 @@ impl Shape for Events {
             TurnEvent::Answered(answered) => {
                 self.tell(approvals::RESPONDED, &id, approvals::responded(&self.run, &answered), out);
             }
-            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+            TurnEvent::Notice(notice) => {
+                if let Some(data) = notices::told(&self.live, notice.as_ref()) {
+                    self.tell(NOTICE, &id, data, out);
+                }
+            }
+            TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
     }
 

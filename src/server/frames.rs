@@ -34,7 +34,8 @@ pub struct Event {
     /// Where a reader goes on that says it as `Last-Event-ID`.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// What kind it is.
+    /// What kind it is; where a run is read, its data says so. While the agent is away and asked again, that is
+    /// `run.notice` with a `message`, which is null when it is over; chat completions and responses have a comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<String>,
     /// JSON, or `[DONE]`.

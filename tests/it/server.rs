@@ -13,6 +13,7 @@ mod isolation;
 mod keys;
 mod long;
 mod metrics;
+mod notices;
 mod openapi;
 mod paused;
 mod readers;

@@ -18,6 +18,7 @@ use super::super::approvals;
 use super::super::ended::Ended;
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
+use super::super::notices;
 use super::object::{Answer, last_event, text_part};
 use super::seen::{START, Seen, ends, happens, opens};
 use crate::agent::{Answered, Asked, Step, StepState, TurnEvent};
@@ -382,7 +383,8 @@ impl Shape for Events {
             TurnEvent::Step(step) => self.step(step, out),
             TurnEvent::Asked(asked) => self.ask(&asked, out),
             TurnEvent::Answered(answered) => self.answer(&answered, out),
-            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+            TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
     }
 

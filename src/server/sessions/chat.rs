@@ -95,8 +95,8 @@ pub async fn chat_stream(
 ) -> Result<Response, Problem> {
     let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
     let run = follow.run.clone();
-    let stream = follow.stream(Events::new(&session, &run, asked, heads.last_event.as_deref()));
-    Ok(heads.name(Ok(stream), &session, &run))
+    let events = Events::new(&session, &run, asked, server.live.clone(), heads.last_event.as_deref());
+    Ok(heads.name(Ok(follow.stream(events)), &session, &run))
 }
 
 /// Begins the turn. Returns with it how the question is remembered.

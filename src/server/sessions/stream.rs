@@ -1,15 +1,18 @@
 //! A session's turn as a stream of events, in the order and the form that clients of the reference know.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::agent::{Record, StepState, TurnEvent};
 use crate::reply::Outcome;
+use crate::rules::Live;
 use crate::server::approvals;
 use crate::server::ended::{Ended, message};
 use crate::server::follow::{END, START, Shape};
 use crate::server::frames::Frames;
+use crate::server::notices::{self, NOTICE};
 use crate::session::TurnId;
 use crate::turns::log::Position;
 
@@ -31,18 +34,20 @@ pub struct Events {
     message: String,
     /// How the question is remembered.
     asked: String,
+    /// What notices are called.
+    live: Arc<Live>,
     /// How far the reader is; `None` at the end.
     at: Option<Position>,
 }
 
 impl Events {
     /// Of a turn that is read from its beginning, or from behind the event that was seen last.
-    pub fn new(session: &str, run: &TurnId, asked: String, after: Option<&str>) -> Self {
+    pub fn new(session: &str, run: &TurnId, asked: String, live: Arc<Live>, after: Option<&str>) -> Self {
         let position = |id: &str| id.parse().unwrap_or_default();
         let at = (after != Some(END)).then(|| after.map(position).unwrap_or_default());
         // The same for every reader of the turn.
         let message = format!("msg_{}", run.0.trim_start_matches("run_"));
-        Self { session: session.to_owned(), run: run.clone(), message, asked, at }
+        Self { session: session.to_owned(), run: run.clone(), message, asked, live, at }
     }
 
     /// Adds what every event says. `seq` grows from event to event, also for a reader that comes back.
@@ -97,7 +102,11 @@ impl Shape for Events {
             TurnEvent::Answered(answered) => {
                 (approvals::RESPONDED, approvals::responded(&self.run, &answered))
             }
-            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Record(_) => return,
+            TurnEvent::Notice(notice) => match notices::told(&self.live, notice.as_ref()) {
+                Some(data) => (NOTICE, data),
+                None => return,
+            },
+            TurnEvent::Usage(_) | TurnEvent::Record(_) => return,
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
     }
