@@ -19,6 +19,8 @@ use crate::words::Words;
 pub struct Ended {
     /// The whole text. Shared, because it may be long and is told in many places.
     pub text: Arc<str>,
+    /// Whether that is another one than what was told while it grew, and not only longer.
+    pub retold: bool,
     /// How it came out.
     pub outcome: Outcome,
     /// What it cost.
@@ -54,6 +56,7 @@ impl Ended {
         Ok(finished.map(|(_, finish)| Self {
             failure: failure(&finish.outcome, words),
             text: finish.text.into(),
+            retold: finish.retold,
             outcome: finish.outcome,
             usage: finish.usage,
             transcript: Vec::new(),
@@ -71,7 +74,7 @@ impl Ended {
     /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
     pub fn gone(text: String) -> Self {
         let (usage, transcript) = (Usage::default(), Vec::new());
-        Self { text: text.into(), outcome: Outcome::Stopped, usage, transcript, failure: None }
+        Self { text: text.into(), retold: false, outcome: Outcome::Stopped, usage, transcript, failure: None }
     }
 
     /// `completed`, `failed` or `cancelled`.

@@ -64,6 +64,8 @@ pub trait Shape: Send + 'static {
     fn begin(&mut self, out: &mut Frames);
     /// Something happened; a reader that goes on from `at` has seen it.
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames);
+    /// Whatever the reader has of the text, it came out as another one: nothing can be added to that.
+    fn retold(&mut self) {}
     /// The turn is over.
     fn end(&mut self, end: &Ended, out: &mut Frames);
     /// The last words, which also a reader is told who has seen the end.
@@ -173,15 +175,23 @@ impl Follow {
                 return Ok(More::Yes);
             }
         }
-        let ended = match self.ended.take() {
+        let going_on = self.ended.take();
+        let begins = going_on.is_none();
+        let ended = match going_on {
             Some(ended) => Some(ended),
             None if S::TRANSCRIPT => Ended::read_all(&self.server, &self.run).await?.map(Box::new),
             None => Ended::read(&self.server, &self.run).await?.map(Box::new),
         };
         let Some(ended) = ended else { return self.look_again().await };
+        if begins && ended.retold {
+            // What was read cannot be taken back: only the end says what it is.
+            if self.position.text() > 0 {
+                return Ok(More::Ended(ended));
+            }
+            shape.retold();
+        }
         // The log is gone, or the text was never in it: an earlier process had it.
-        let differs = self.watch.as_ref().is_some_and(|watch| watch.log.differs());
-        while !(self.seen_end || differs) {
+        while !self.seen_end {
             let piece = slice(&ended.text, self.position.text());
             if piece.is_empty() {
                 break;

@@ -238,4 +238,9 @@ CREATE TABLE responses (
 ) WITHOUT ROWID;
 CREATE INDEX responses_session ON responses (session);
 ",
+    r"
+-- Whether `text` is another one than what was told while it grew, and not only longer: then nobody who has read some of
+-- that can be told the rest.
+ALTER TABLE turns ADD COLUMN retold INTEGER NOT NULL DEFAULT 0;
+",
 ];

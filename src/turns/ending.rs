@@ -33,14 +33,16 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
-        let Summary { text, tools, files, more_files, attached, usage, records, shown } = log.take_summary();
+        let Summary { text, differs, tools, files, more_files, attached, usage, records, shown } =
+            log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let now = self.now(turn).await?;
+        let retold = differs || !goes_on(&text, &before.floor, &outcome);
         let (text, outcome) = match now.permitted {
             true => (longer(text, before.floor, &outcome), outcome),
             false => only_seen(text, shown, before, now.anchored),
         };
-        let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
+        let whole = is_whole(&outcome);
         let blank = text.trim().is_empty();
         let account = self.delivery.account(&turn.account);
         let max = self.delivery.max_text(&turn.account);
@@ -81,6 +83,7 @@ impl Turns {
             history_offset: history,
             usage,
             text,
+            retold,
             outcome,
             said,
             records,
@@ -125,7 +128,7 @@ impl Turns {
             let agent = self.agent_of(&turn).about();
             // An agent that cannot be told another history keeps the one it has; the room is told so.
             let diverges = agent.rewind && finish.said.is_some();
-            let whole = matches!(finish.outcome, Outcome::Done | Outcome::Limit);
+            let whole = is_whole(&finish.outcome);
             let max = self.delivery.max_text(&turn.account);
             let back = changeover::back(&turn, max, &agent, &self.live.now().words);
             let written = self.store.write(move |tx| {
@@ -166,10 +169,18 @@ fn mark(outcome: &Outcome) -> Option<&'static str> {
     }
 }
 
+/// Whether the text that stays begins with what people could already read.
+fn goes_on(text: &str, floor: &str, outcome: &Outcome) -> bool {
+    text.starts_with(floor) || (!is_whole(outcome) && floor.starts_with(text))
+}
+
+fn is_whole(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done | Outcome::Limit)
+}
+
 /// The text that stays. Only a whole answer may be shorter than what people could already read.
 fn longer(text: String, floor: String, outcome: &Outcome) -> String {
-    let whole = matches!(outcome, Outcome::Done | Outcome::Limit);
-    if !whole && text.len() < floor.len() { floor } else { text }
+    if !is_whole(outcome) && text.len() < floor.len() { floor } else { text }
 }
 
 /// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and

@@ -86,6 +86,8 @@ struct Inner {
     settled: Option<String>,
     /// It is not what was told, and more.
     differs: bool,
+    /// What an earlier process told, as far as it is kept.
+    before: String,
 }
 
 enum Entry {
@@ -131,6 +133,11 @@ impl TurnLog {
     /// The same of a turn in which these questions were denied by a restart, oldest first.
     pub fn after(self, denied: Arc<[AskId]>) -> Self {
         Self { denied, ..self }
+    }
+
+    /// An earlier process told this.
+    pub fn told_before(&self, text: String) {
+        self.lock().before = text;
     }
 
     /// Whether readers come who are told everything.
@@ -234,7 +241,8 @@ impl TurnLog {
             return Err(Full);
         }
         (inner.files, inner.more_files) = (files, more_files);
-        let Some(rest) = text.strip_prefix(&inner.text).map(str::to_owned) else {
+        let rest = text.strip_prefix(&inner.text).filter(|_| text.starts_with(&inner.before));
+        let Some(rest) = rest.map(str::to_owned) else {
             inner.settled = Some(text);
             inner.differs = true;
             return Ok(());
@@ -305,11 +313,6 @@ impl TurnLog {
         self.lock().text.clone()
     }
 
-    /// Whether the text came out as another one than what was read of it.
-    pub fn differs(&self) -> bool {
-        self.lock().differs
-    }
-
     /// When the newest event came.
     pub fn changed_at(&self) -> Option<Instant> {
         self.lock().changed_at
@@ -345,6 +348,7 @@ impl TurnLog {
         let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
         Summary {
             text: settled.unwrap_or_else(told),
+            differs: inner.differs,
             records: mem::take(&mut inner.records),
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),

@@ -83,6 +83,7 @@ impl Turns {
             account.mark(&turn.place, &turn.event, TAKEN_UP);
         }
         let log = self.logs.open(&turn, self.settings.turn_bytes);
+        log.told_before(before.floor.clone());
         // A task of its own, so that a delta does not wake it; it ends with the log.
         let shown = match account.clone() {
             Some(account) => {

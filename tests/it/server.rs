@@ -19,6 +19,7 @@ mod paused;
 mod readers;
 mod responses;
 mod resume;
+mod retold;
 mod revoking;
 mod runs;
 mod secrets;

@@ -388,6 +388,10 @@ impl Shape for Events {
         }
     }
 
+    fn retold(&mut self) {
+        self.seen = self.seen.of_another_text();
+    }
+
     fn end(&mut self, end: &Ended, out: &mut Frames) {
         let mut number = self.stop_thinking(out, ends(self.count.max(self.seen.count())));
         let mut open: Vec<_> = std::mem::take(&mut self.steps).into_values().collect();

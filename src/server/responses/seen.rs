@@ -74,6 +74,12 @@ impl Seen {
         }
     }
 
+    /// The same of a text that is another one than the reader has read some of: there is nothing that could be added.
+    pub fn of_another_text(self) -> Self {
+        let nothing = self.text.unwrap_or_else(|| self.count()) == 0;
+        if nothing { self } else { Self { text: Some(usize::MAX), ..self } }
+    }
+
     /// Whether an event of this number was seen.
     pub fn has(&self, number: u64) -> bool {
         self.number.is_some_and(|seen| number <= seen)

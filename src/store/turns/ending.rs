@@ -14,6 +14,8 @@ use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct Finish {
     pub text: String,
+    /// Whether that is another one than what was told while it grew, and not only longer.
+    pub retold: bool,
     pub outcome: Outcome,
     pub api_calls: u32,
     pub tools: Vec<String>,
@@ -66,7 +68,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
-                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11,
+                     retold = ?12
                  WHERE id = ?1",
             )?
             .execute(params![
@@ -82,6 +85,7 @@ impl Tx<'_> {
                 unix_now(),
                 // Pictures and what was said to the system are for the run, and nobody asks for them any more.
                 turn.brought.as_ref().map(|brought| serde_json::to_string(&brought.remains())).transpose()?,
+                finish.retold,
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if withdrawn {
@@ -120,7 +124,8 @@ impl Tx<'_> {
     /// The stored end of a turn, without what was said and parts.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens
+            "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens,
+                 retold
              FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
         )?;
         let found = query
@@ -133,14 +138,16 @@ impl Tx<'_> {
                     row.get::<_, String>(4)?,
                     row.get::<_, i64>(5)?,
                     Usage { input: row.get(6)?, output: row.get(7)? },
+                    row.get::<_, bool>(8)?,
                 ))
             })
             .optional()?;
-        let Some((state, text, outcome, api_calls, tools, history_offset, usage)) = found else {
+        let Some((state, text, outcome, api_calls, tools, history_offset, usage, retold)) = found else {
             return Ok(None);
         };
         let finish = Finish {
             text,
+            retold,
             outcome: serde_json::from_str(&outcome)?,
             api_calls,
             tools: serde_json::from_str(&tools)?,

@@ -8,6 +8,8 @@ use crate::reply::Enclosed;
 pub struct Summary {
     /// The whole text.
     pub text: String,
+    /// Whether that is another one than what was told, and not only longer.
+    pub differs: bool,
     /// The names of the tools that were used, each once.
     pub tools: Vec<String>,
     /// The files that came in the text, in order.

@@ -115,6 +115,7 @@ enum Does {
     Notes(Option<String>),
     Uses(Usage),
     Records(Record),
+    Whole(String),
     Waits(Duration),
     Hangs,
     /// Hangs, and when it is asked to stop says that nothing ran.
@@ -267,6 +268,11 @@ impl Script {
         self.does(Does::Notes(words.map(ToOwned::to_owned)))
     }
 
+    /// Says what the whole text is, whatever was said.
+    pub fn whole(self, text: &str) -> Self {
+        self.does(Does::Whole(text.to_owned()))
+    }
+
     /// Says what the turn cost.
     pub fn uses(self, input: u64, output: u64) -> Self {
         self.does(Does::Uses(Usage { input, output }))
@@ -358,6 +364,7 @@ impl Script {
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Records(record) => out.emit(TurnEvent::Record(record)),
+                Does::Whole(text) => out.whole(&text),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = stop.cancelled() => return Ok(TurnEnd::Stopped),
