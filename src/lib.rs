@@ -13,11 +13,11 @@
 //!    arrive until it has.
 //!
 //! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
-//! may change while we run, the [`server`] asks for the same turns over HTTP, [`words`] is the catalogue of all that rooms are told and [`notice`] tells them,
-//! the [`store`] holds all that is durable and is the only place with SQL, [`session`] makes ids, [`media`]
-//! judges attached files, and the [`gateway`] builds, supervises ([`tasks`]) and drains it all. The operator's
-//! commands reach a running process through [`control`]; programs that may ask have a [`token`], and what others watch
-//! from outside is in [`metrics`]. What waits for something that nearly never happens waits
+//! may change while we run, the [`server`] asks for the same turns over HTTP, [`words`] is the catalogue of all that
+//! rooms are told and [`notice`] tells them, the [`store`] holds all that is durable and is the only place with SQL,
+//! [`session`] makes ids, [`media`] judges attached files, and the [`gateway`] builds, supervises ([`tasks`]) and drains
+//! it all. The operator's commands reach a running process through [`control`]; programs that may ask have a [`token`],
+//! and what others watch from outside is in [`metrics`]. What waits for something that nearly never happens waits
 //! [`rarely`].
 
 pub mod access;
