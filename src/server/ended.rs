@@ -39,7 +39,7 @@ pub struct Tokens {
     total_tokens: u64,
 }
 
-/// The same as runs count it.
+/// The same as runs and sessions count it.
 #[derive(Serialize, JsonSchema)]
 pub struct RunTokens {
     input_tokens: u64,

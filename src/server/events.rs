@@ -25,12 +25,12 @@ use crate::turns::log::Position;
 /// From where a run is to be read.
 #[derive(Default, JsonSchema)]
 #[schemars(default)]
-pub struct Wanted {
+pub struct RunQuery {
     /// The id of the last event that was seen; `Last-Event-ID` says the same.
     after: Option<String>,
 }
 
-impl Wanted {
+impl RunQuery {
     /// Ids have no characters that an address would have to hide.
     fn read(query: &str) -> Self {
         let after = query.split('&').find_map(|pair| pair.strip_prefix("after="));
@@ -48,25 +48,25 @@ pub async fn read(
 ) -> Result<Response, Problem> {
     let turn = own_run(&server, &caller, run).await?;
     let query = query.unwrap_or_default();
-    let Wanted { after } = Wanted::read(&query);
+    let RunQuery { after } = RunQuery::read(&query);
     // What a client says by itself on coming back is newer than the address it was given.
     let after = heads.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
     let follow = Follow::open(&server, &caller, &turn.id, after.as_deref())?;
-    let events = Events { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
+    let events = RunEvents { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
     Ok(heads.name(Ok(follow.stream(events)), &session, &turn.id))
 }
 
 /// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and
 /// those in browsers would not be given events that have a type of their own.
-struct Events {
+struct RunEvents {
     run: TurnId,
     session: String,
     /// What notices are called.
     live: Arc<Live>,
 }
 
-impl Events {
+impl RunEvents {
     fn tell(&self, name: &str, id: &str, mut data: Value, out: &mut Frames) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         data["event"] = json!(name);
@@ -76,7 +76,7 @@ impl Events {
     }
 }
 
-impl Shape for Events {
+impl Shape for RunEvents {
     fn begin(&mut self, _out: &mut Frames) {}
 
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 
-use self::events::Events;
+use self::events::ResponseEvents;
 use self::object::Answer;
 pub use self::object::{Deleted, Response as ResponseObject};
 use self::request::Asked;
@@ -66,7 +66,7 @@ pub async fn create(
     let run = follow.run.clone();
     let answer = Answer { id: id_of(&run), created, store, echo };
     let answer = match (stream, background) {
-        (true, _) => Ok(follow.stream(Events::new(answer, &run, seen))),
+        (true, _) => Ok(follow.stream(ResponseEvents::new(answer, &run, seen))),
         (false, true) => answer.so_far(&server, &run).await.map(|object| Json(object).into_response()),
         (false, false) => follow.until_the_end().await.map(|end| Json(answer.ended(&end)).into_response()),
     };
@@ -81,7 +81,7 @@ pub async fn retrieve(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted::read(query.as_deref().unwrap_or_default())?;
+    let wanted = ResponseQuery::read(query.as_deref().unwrap_or_default())?;
     let app = caller.app().to_owned();
     let kept = server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(Problem::no_response)?;
     let run = kept.turn.clone();
@@ -91,7 +91,7 @@ pub async fn retrieve(
     }
     let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let seen = Seen::before(last_event, wanted.starting_after);
-    Ok(Follow::open(&server, &caller, &run, None)?.stream(Events::new(answer, &run, seen)))
+    Ok(Follow::open(&server, &caller, &run, None)?.stream(ResponseEvents::new(answer, &run, seen)))
 }
 
 /// `DELETE /v1/responses/{response_id}`
@@ -110,12 +110,12 @@ pub async fn remove(
 /// How a response is to be shown.
 #[derive(Default, JsonSchema)]
 #[schemars(default)]
-pub struct Wanted {
+pub struct ResponseQuery {
     stream: bool,
     starting_after: Option<u64>,
 }
 
-impl Wanted {
+impl ResponseQuery {
     /// Reads the part of the address behind the question mark. What is not known there is for others.
     fn read(query: &str) -> Result<Self, Problem> {
         let mut wanted = Self::default();

@@ -63,7 +63,7 @@ pub fn all() -> Vec<Route> {
             .answers::<runs::Run>(200)
             .fails([404]),
         get("run_events", "/v1/runs/{run_id}/events", "A run as it happens, or as it was", events::read)
-            .asks::<events::Wanted>()
+            .asks::<events::RunQuery>()
             .streams()
             .fails([404]),
         post(
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Route> {
             "A response that was kept, as it is now or as a stream",
             responses::retrieve,
         )
-        .asks::<responses::Wanted>()
+        .asks::<responses::ResponseQuery>()
         .answers::<responses::ResponseObject<'static>>(200)
         .streams()
         .fails([404]),

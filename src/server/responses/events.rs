@@ -34,7 +34,7 @@ const AGENT: &str = "agent";
 const STEPS: usize = 256;
 
 /// The events of one response for one reader.
-pub struct Events {
+pub struct ResponseEvents {
     answer: Answer,
     run: TurnId,
     seen: Seen,
@@ -104,7 +104,7 @@ enum Id {
     Place,
 }
 
-impl Events {
+impl ResponseEvents {
     /// The events of a response, without those that its reader has seen.
     pub fn new(answer: Answer, run: &TurnId, seen: Seen) -> Self {
         Self {
@@ -368,7 +368,7 @@ impl Stepping {
     }
 }
 
-impl Shape for Events {
+impl Shape for ResponseEvents {
     fn begin(&mut self, out: &mut Frames) {
         let response = self.answer.running();
         let data = json!({ "response": response });

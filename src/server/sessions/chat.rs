@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::request::system_text;
-use super::stream::Events;
+use super::stream::SessionEvents;
 use crate::server::begin::{Asking, Begun, Which, begin, fingerprint};
 use crate::server::body::Body;
 use crate::server::content::{Content, Said, Spoken};
@@ -95,7 +95,7 @@ pub async fn chat_stream(
 ) -> Result<Response, Problem> {
     let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
     let run = follow.run.clone();
-    let events = Events::new(&session, &run, asked, server.live.clone(), heads.last_event.as_deref());
+    let events = SessionEvents::new(&session, &run, asked, server.live.clone(), heads.last_event.as_deref());
     Ok(heads.name(Ok(follow.stream(events)), &session, &run))
 }
 

@@ -27,7 +27,7 @@ const BEFORE: usize = 2;
 const LAST: usize = (1 << 53) - 1;
 
 /// The events of one turn.
-pub struct Events {
+pub struct SessionEvents {
     session: String,
     run: TurnId,
     /// Of the one message that grows.
@@ -40,7 +40,7 @@ pub struct Events {
     at: Option<Position>,
 }
 
-impl Events {
+impl SessionEvents {
     /// Of a turn that is read from its beginning, or from behind the event that was seen last.
     pub fn new(session: &str, run: &TurnId, asked: String, live: Arc<Live>, after: Option<&str>) -> Self {
         let position = |id: &str| id.parse().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Events {
     }
 }
 
-impl Shape for Events {
+impl Shape for SessionEvents {
     const TRANSCRIPT: bool = true;
 
     fn begin(&mut self, out: &mut Frames) {
