@@ -110,6 +110,12 @@ fn asked(events: &[Event]) -> String {
     events.last().unwrap().json()["approval_id"].as_str().unwrap().to_owned()
 }
 
+/// The number of an event, on the surfaces that count them.
+fn number(event: &Event) -> Option<u64> {
+    let data: Value = serde_json::from_str(&event.data).ok()?;
+    data["seq"].as_u64().or_else(|| data["sequence_number"].as_u64())
+}
+
 /// Ids of these events and of the beginning.
 fn ids(events: &[Event]) -> impl Iterator<Item = Option<&str>> {
     [None].into_iter().chain(events.iter().filter_map(|event| event.id.as_deref()).map(Some))
@@ -124,6 +130,11 @@ async fn each_is_told_once(scene: &mut Scene, seen: &[Event], asks: &[String], t
         let known = seen.iter().take_while(|event| Some(event.id.as_deref()) != after.map(Some)).count() + 1;
         let known = if after.is_none() { 0 } else { known };
         assert_eq!(text_of(&seen[..known]) + text_of(&rest).as_str(), text, "{surface:?} behind {after:?}");
+        // Numbers go on from one process to the next.
+        // Behind the very first event of a session everything is told again.
+        let last = known.checked_sub(1).map(|last| &seen[last]).filter(|_| after != Some("0"));
+        let order: Vec<_> = last.into_iter().chain(&rest).filter_map(number).collect();
+        assert!(order.is_sorted_by(|one, next| one < next), "{surface:?} behind {after:?}: {order:?}");
         for (at, event) in rest.iter().enumerate().filter(|(_, event)| event.id.is_some()) {
             let again = scene.reads(event.id.as_deref()).await.rest().await;
             let all = [denied(&rest[..=at]), denied(&again)].concat();

@@ -141,7 +141,10 @@ async fn a_stream_goes_on_from_every_event() {
             // It is told again: what counts comes after it.
             "assistant.completed" => assert_eq!(rest, whole[index..]),
             // All that is left to say is that it is over.
-            "run.completed" | "done" => assert_eq!(names(&rest), ["done"]),
+            "run.completed" | "done" => {
+                assert_eq!(names(&rest), ["done"]);
+                assert!(rest[0].data["seq"].as_u64() > seen.data["seq"].as_u64());
+            }
             _ => assert_eq!(rest, whole[index + 1..], "after {seen:?}"),
         }
     }
