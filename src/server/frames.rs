@@ -1,7 +1,6 @@
 //! Server-sent events as they go over the wire.
 
 use std::collections::VecDeque;
-use std::io::Write as _;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, LazyLock};
 
@@ -19,6 +18,9 @@ const FULL: usize = 256 * 1024;
 
 /// Bytes of a text that is written like any other value. A longer one is escaped piece by piece while it is sent.
 const SHORT: usize = 4 * 1024;
+
+/// Bytes of an event beside its text and what is made once: its id, names of fields, a few escapes.
+const AROUND: usize = 96;
 
 /// Stands in JSON for a text that is written later; then its number follows. Nobody knows it, so no text has it.
 static MARK: LazyLock<String> = LazyLock::new(|| random_hex(16));
@@ -109,8 +111,13 @@ impl Frames {
     /// around it is made once, because every delta of every stream comes by here.
     pub fn text(&mut self, id: &Position, before: &str, text: &str, after: &str) {
         let tail = self.tail();
+        // At once: it would grow several times for each delta.
+        tail.reserve(before.len() + text.len() + after.len() + AROUND);
+        tail.extend_from_slice(b"id: ");
+        id.write(tail);
+        tail.extend_from_slice(b"\ndata: ");
+        tail.extend_from_slice(before.as_bytes());
         // Writing into memory does not fail.
-        let _ = write!(tail, "id: {id}\ndata: {before}");
         let _ = serde_json::to_writer(&mut *tail, text);
         tail.extend_from_slice(after.as_bytes());
         tail.extend_from_slice(b"\n\n");

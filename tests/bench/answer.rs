@@ -65,7 +65,7 @@ pub fn role_of(words: &[String]) -> anyhow::Result<()> {
         let (clock, held) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || held.recv());
         let agent = |store: &Store| anyhow::Ok(Arc::new(Talker { deltas, store: store.clone() }) as _);
-        let (mut gateway, _) = room::gateway(folder.path(), rooms.clone(), agent).await?;
+        let (mut gateway, _) = room::gateway(folder.path(), Some(rooms.clone()), agent).await?;
         gateway.finished().await?;
         drop(clock);
         anyhow::Ok(())

@@ -1,4 +1,4 @@
-//! This program in another process, asked and answering line by line.
+//! Another process, mostly this program again, asked and answering line by line.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,12 +15,14 @@ pub struct Child {
 impl Child {
     /// Starts this program in a role; its first answer says that it is ready.
     pub fn start(role: &[String]) -> anyhow::Result<(Self, String)> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg(crate::ROLE)
-            .args(role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(crate::ROLE).args(role);
+        Self::of(command)
+    }
+
+    /// Starts any program that answers in the same way.
+    pub fn of(mut command: Command) -> anyhow::Result<(Self, String)> {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = process.stdin.take().context("no pipe")?;
         let answers = BufReader::new(process.stdout.take().context("no pipe")?);
         let mut child = Self { process, questions, answers };

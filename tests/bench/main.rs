@@ -126,7 +126,7 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "M1" => matrix::growth(),
         "M2" => matrix::size(),
         "C1" => serving::crowd(scale),
-        "R6" => serving::beside_nginx(scale),
+        "R6" => serving::beside_nginx(),
         "A1" => serving::beside_python(),
         _ => Ok(edits::run(gate)),
     }
@@ -139,6 +139,7 @@ fn role(words: &[String]) -> anyhow::Result<()> {
         "matrix" => matrix::role_of(words),
         "server" => relay::server(words),
         "reader" => serving::reader(words),
+        "ticking" => serving::ticking(),
         "raw" => relay::raw(words),
         "relay" => relay::relay(words),
         _ => reading::role_of(words),

@@ -115,10 +115,10 @@ fn question(room: usize) -> Event {
     }
 }
 
-/// Starts the real core around the rooms, with its database in `folder`.
+/// Starts the real core around the rooms, if there are any, with its database in `folder`.
 pub async fn gateway(
     folder: &Path,
-    rooms: Arc<Rooms>,
+    rooms: Option<Arc<Rooms>>,
     agent: impl FnOnce(&Store) -> anyhow::Result<SharedAgent>,
 ) -> anyhow::Result<(Gateway, StoreThreads)> {
     let (store, threads) = Store::open(&folder.join("talaria.db"))?;
@@ -126,7 +126,7 @@ pub async fn gateway(
     let parts = Parts {
         agents: Agents { main: agent(&store)?, local: None },
         store,
-        platforms: vec![(AccountId::new("rooms"), rooms)],
+        platforms: rooms.map(|rooms| (AccountId::new("rooms"), rooms as _)).into_iter().collect(),
         settings: Settings {
             context: String::new(),
             names: false,

@@ -12,6 +12,8 @@ const MOVED: f64 = 0.2;
 pub struct Ratio {
     /// Not a number, which holds no limit, if the machine never was quiet enough.
     pub median: f64,
+    /// The median of the floors, in their own unit.
+    pub floor: f64,
     /// For the row: the floor, and the rounds that were discarded.
     pub noise: String,
 }
@@ -38,10 +40,11 @@ pub fn ratio(
     let quiet = ratios.len() == ROUNDS;
     if !quiet {
         let noise = format!("too noisy: {discarded} rounds discarded");
-        return Ok(Ratio { median: f64::NAN, noise });
+        return Ok(Ratio { median: f64::NAN, floor: f64::NAN, noise });
     }
-    let noise = format!("floor {:.1} {unit}, {discarded} rounds discarded", median(floors));
-    Ok(Ratio { median: median(ratios), noise })
+    let floor = median(floors);
+    let noise = format!("floor {floor:.1} {unit}, {discarded} rounds discarded");
+    Ok(Ratio { median: median(ratios), floor, noise })
 }
 
 /// The one in the middle; not a number if there is none.

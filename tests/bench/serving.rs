@@ -1,12 +1,14 @@
-//! The agent server as a relay: gates R6 (beside nginx), A1 (beside Python) and C1 (a crowd of streams).
+//! The agent server as a relay: gates R6 (beside nginx) and C1 (a crowd of streams); and with an agent of its own: A1
+//! (beside servers in Python).
 //!
 //! A model streams ten deltas a second to everybody who asks, each with the time at which it was sent; a reader opens
-//! N streams and sees how late they come. Between the two stands the real program, or nginx, or a server in Python that
-//! does the same, or nothing. Each chain has a model and a reader of its own and stays open for all rounds; only the one
+//! N streams and sees how late they come. Between the two stands the real program, or nginx, or nothing; for A1 the server
+//! makes the deltas itself. Each chain has a model and a reader of its own and stays open for all rounds; only the one
 //! that is measured is sent anything.
 
 mod others;
 mod reader;
+mod ticking;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,8 +19,10 @@ use crate::count::role;
 use crate::rounds::ratio;
 use crate::table::Row;
 use others::{Other, Relay};
+use ticking::Kind;
 
 pub use reader::reader;
+pub use ticking::ticking;
 
 /// How long a chain runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(1500);
@@ -43,12 +47,7 @@ impl Chain {
         let (mut model, port) = Child::start(&role(&[&"server"]))?;
         let relay = other.map(|other| Relay::start(other, port.parse()?)).transpose()?;
         let port = relay.as_ref().map_or(port, |relay| relay.port.to_string());
-        let (reader, _) = Child::start(&role(&[&"reader", &port, &streams]))?;
-        let deadline = Instant::now() + PATIENCE;
-        while model.number("open")? < streams as f64 {
-            anyhow::ensure!(Instant::now() < deadline, "not all streams could be opened");
-            sleep(Duration::from_millis(50));
-        }
+        let reader = read(&port, streams, &mut model)?;
         Ok(Self { reader, relay, model })
     }
 
@@ -73,12 +72,23 @@ impl Chain {
     }
 }
 
+/// Opens streams there, and waits until whoever makes the deltas has seen them all.
+fn read(port: &str, streams: usize, source: &mut Child) -> anyhow::Result<Child> {
+    let (reader, _) = Child::start(&role(&[&"reader", &port, &streams]))?;
+    let deadline = Instant::now() + PATIENCE;
+    while source.number("open")? < streams as f64 {
+        anyhow::ensure!(Instant::now() < deadline, "not all streams could be opened");
+        sleep(Duration::from_millis(50));
+    }
+    Ok(reader)
+}
+
 /// R6: what the server adds to a delta's way, and what it costs, beside nginx.
-pub fn beside_nginx(scale: Scale) -> anyhow::Result<Vec<Row>> {
-    let streams = if scale == Scale::Full { 1000 } else { 500 };
-    let mut direct = Chain::open(None, streams)?;
-    let mut nginx = Chain::open(Some(Other::Nginx), streams)?;
-    let mut ours = Chain::open(Some(Other::Talaria), streams)?;
+pub fn beside_nginx() -> anyhow::Result<Vec<Row>> {
+    const STREAMS: usize = 1000;
+    let mut direct = Chain::open(None, STREAMS)?;
+    let mut nginx = Chain::open(Some(Other::Nginx), STREAMS)?;
+    let mut ours = Chain::open(Some(Other::Talaria), STREAMS)?;
     let cost = ratio("µs", || Ok(nginx.measure()?.0), || Ok(ours.measure()?.0))?;
     // Each beside the direct way of the same moment.
     let mut added = |chain: &mut Chain| -> anyhow::Result<f64> {
@@ -92,23 +102,50 @@ pub fn beside_nginx(scale: Scale) -> anyhow::Result<Vec<Row>> {
         added_by_us.push(added(&mut ours)?);
     }
     let (theirs, us) = (crate::rounds::median(added_by_nginx), crate::rounds::median(added_by_us));
-    let late = format!("added p50, server / nginx, {streams} streams ({us:.0} µs / {theirs:.0} µs)");
-    let work = format!("CPU per delta, server / nginx, {streams} streams ({})", cost.noise);
+    let late = format!("added p50, server / nginx, {STREAMS} streams ({us:.0} µs / {theirs:.0} µs)");
+    let work = format!("CPU per delta, server / nginx, {STREAMS} streams ({})", cost.noise);
     Ok(vec![Row::at_most("R6", late, us / theirs, 1.5), Row::at_most("R6", work, cost.median, 1.3)])
 }
 
-/// A1: what a delta costs, beside servers in Python that read the same stream and write it again.
+/// A1: what a delta costs that the server's own agent makes, beside servers in Python.
 pub fn beside_python() -> anyhow::Result<Vec<Row>> {
-    const STREAMS: usize = 100;
+    /// Half of what the others can do at most: one that is never idle writes several deltas at once.
+    const STREAMS: usize = 500;
     let mut rows = Vec::new();
-    for (other, limit) in [(Other::Aiohttp, 0.35), (Other::FastApi, 0.25)] {
-        let mut python = Chain::open(Some(other), STREAMS)?;
-        let mut ours = Chain::open(Some(Other::Talaria), STREAMS)?;
-        let ratio = ratio("µs", || Ok(python.measure()?.0), || Ok(ours.measure()?.0))?;
-        let what = format!("CPU per delta, server / {other:?}, {STREAMS} streams ({})", ratio.noise);
+    for (kind, limit) in [(Kind::Aiohttp, 0.35), (Kind::FastApi, 0.25)] {
+        let mut python = Alone::open(kind, STREAMS)?;
+        let mut ours = Alone::open(Kind::Talaria, STREAMS)?;
+        let ratio = ratio("µs", || python.cpu_per_delta(), || ours.cpu_per_delta())?;
+        let what = format!("CPU per delta, server / {kind:?}, {STREAMS} streams ({})", ratio.noise);
         rows.push(Row::at_most("A1", what, ratio.median, limit));
     }
     Ok(rows)
+}
+
+/// A server that makes the deltas itself, and who reads.
+struct Alone {
+    reader: Child,
+    server: Child,
+}
+
+impl Alone {
+    fn open(kind: Kind, streams: usize) -> anyhow::Result<Self> {
+        let (mut server, port) = ticking::start(kind)?;
+        Ok(Self { reader: read(&port, streams, &mut server)?, server })
+    }
+
+    /// Lets all streams run for a while; CPU time of the server for each delta, in µs.
+    fn cpu_per_delta(&mut self) -> anyhow::Result<f64> {
+        self.server.ask("go")?;
+        sleep(WARM_UP);
+        self.reader.number("median")?;
+        let before = (self.server.number("cpu")?, self.server.number("sent")?);
+        sleep(WINDOW);
+        let after = (self.server.number("cpu")?, self.server.number("sent")?);
+        self.server.ask("pause")?;
+        anyhow::ensure!(self.reader.number("median")?.is_finite(), "nothing arrived");
+        Ok((after.0 - before.0) / (after.1 - before.1) * 1e6)
+    }
 }
 
 /// C1: a thousand streams of a hundred deltas each, all at once.

@@ -76,9 +76,17 @@ pub fn delta(number: usize) -> Vec<u8> {
 
 /// One delta, as long, that says when it was sent.
 pub fn stamped(micros: u64) -> Vec<u8> {
+    format!("{HEAD}{}{TAIL}", digits(micros)).into_bytes()
+}
+
+/// The text of such a delta.
+pub fn stamp(micros: u64) -> String {
+    format!(" w{}", digits(micros))
+}
+
+fn digits(micros: u64) -> String {
     let digit = |place: u32| char::from_digit(((micros / u64::from(RADIX).pow(place)) % 36) as u32, RADIX);
-    let stamp: String = (0..DIGITS as u32).rev().filter_map(digit).collect();
-    format!("{HEAD}{stamp}{TAIL}").into_bytes()
+    (0..DIGITS as u32).rev().filter_map(digit).collect()
 }
 
 /// The stamps in some text, each with where it ends. Times are counted within [`DAY`].

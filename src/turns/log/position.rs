@@ -37,6 +37,24 @@ impl Position {
         Self { text, ..self }
     }
 
+    /// Writes it as the id of an event. Not by `core::fmt`: every delta of every stream has one, and there it took more
+    /// work than all the rest of its event.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let Self { entry, text, thought, of, before, denied, .. } = *self;
+        for number in [entry, text, thought] {
+            write_number(number, 10, out);
+            out.push(b'.');
+        }
+        write_number(of as usize, 16, out);
+        // All that most turns need.
+        if (before, denied) != (0, 0) {
+            for number in [before, denied] {
+                out.push(b'.');
+                write_number(number, 10, out);
+            }
+        }
+    }
+
     /// The same behind the entry that it is at.
     pub(super) fn behind(self) -> Self {
         Self { entry: self.entry + 1, ..self }
@@ -54,13 +72,25 @@ impl Position {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{:x}", self.entry, self.text, self.thought, self.of)?;
-        match (self.before, self.denied) {
-            // All that most turns need.
-            (0, 0) => Ok(()),
-            (before, denied) => write!(f, ".{before}.{denied}"),
+        let mut id = Vec::new();
+        self.write(&mut id);
+        f.write_str(&String::from_utf8_lossy(&id))
+    }
+}
+
+fn write_number(mut number: usize, radix: usize, out: &mut Vec<u8>) {
+    // As many digits as the largest has.
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b"0123456789abcdef"[number % radix];
+        number /= radix;
+        if number == 0 {
+            break;
         }
     }
+    out.extend_from_slice(&digits[first..]);
 }
 
 impl FromStr for Position {
@@ -82,5 +112,17 @@ impl FromStr for Position {
             Ok(before) => Self { before: number(before)?, denied: number(next()?)?, ..position },
         };
         if next().is_ok() { Err(()) } else { Ok(position) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_as_it_was_written() {
+        for id in ["0.0.0.0", "1.20.300.a0f", "18446744073709551615.9.10.ffffffff.0.7", "0.1.0.10.99.100"] {
+            assert_eq!(id.parse::<Position>().unwrap().to_string(), id);
+        }
     }
 }

@@ -49,7 +49,8 @@ pub fn relay(words: &[String]) -> anyhow::Result<()> {
     let (folder, runtime) = (crate::scratch()?, Runtime::new()?);
     let rooms = Rooms::new(streams, Show::Edit { pause: Duration::from_secs(1) });
     let agent = proxy(port)?;
-    let running = runtime.block_on(room::gateway(folder.path(), rooms.clone(), |_| Ok(Arc::new(agent))))?;
+    let running =
+        runtime.block_on(room::gateway(folder.path(), Some(rooms.clone()), |_| Ok(Arc::new(agent))))?;
     child::serve("ready", |question| match question {
         "begin" => {
             rooms.ask.cancel();

@@ -13,7 +13,7 @@ use crate::rounds::monotonic_micros;
 use crate::{child, sse};
 
 /// Between two deltas of one stream.
-const INTERVAL: Duration = Duration::from_millis(100);
+pub const INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Counts {
@@ -75,8 +75,7 @@ async fn answer(
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     let number = counts.open.fetch_add(1, Ordering::Relaxed);
-    // Streams do not tick all at one moment: 37 is prime to the milliseconds of an interval.
-    let phase = Duration::from_millis(number as u64 * 37 % 100);
+    let phase = phase(number);
     while deltas > 0 {
         run.wait_for(|&running| running).await?;
         tokio::time::sleep(phase).await;
@@ -92,6 +91,11 @@ async fn answer(
     stream.write_all(&chunk(format!("{end}\n\ndata: [DONE]\n\n").as_bytes())).await?;
     stream.write_all(b"0\r\n\r\n").await?;
     Ok(())
+}
+
+/// Streams do not tick all at one moment: 37 is prime to the milliseconds of an interval.
+pub fn phase(number: usize) -> Duration {
+    Duration::from_millis(number as u64 * 37 % 100)
 }
 
 /// One chunk of the transfer encoding, as servers flush each delta.

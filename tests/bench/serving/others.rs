@@ -23,10 +23,6 @@ pub enum Other {
     Talaria,
     /// A plain `proxy_pass` that buffers nothing. It understands nothing of what it passes on.
     Nginx,
-    /// Reads every event and writes it again, by aiohttp alone.
-    Aiohttp,
-    /// The same under FastAPI and uvicorn, with uvloop.
-    FastApi,
 }
 
 /// One that runs. It ends with this.
@@ -115,15 +111,6 @@ fn command(other: Other, folder: &Path, port: u16, model: u16) -> anyhow::Result
             let mut command = Command::new("nginx");
             command.arg("-p").arg(folder).arg("-c").arg(folder.join("nginx.conf"));
             command.arg("-e").arg(folder.join("error.log"));
-            command
-        }
-        Other::Aiohttp | Other::FastApi => {
-            let python = std::env::var("TALARIA_BENCH_PYTHON");
-            let python = python.context("no Python with aiohttp and FastAPI; tests/bench/run makes one")?;
-            let kind = if other == Other::Aiohttp { "aiohttp" } else { "fastapi" };
-            let mut command = Command::new(python);
-            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/serving/again.py"));
-            command.args([kind, &port.to_string(), &model.to_string()]);
             command
         }
     })

@@ -1,0 +1,127 @@
+//! Servers that make their own answers, for gate A1: ours with an agent that ticks, and the same in Python. All are asked
+//! and answer line by line.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context as _;
+use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use talaria::server::Settings;
+use talaria_platform::{BoxFuture, CancellationToken};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::others::KEY;
+use crate::child::{self, Child};
+use crate::count::role;
+use crate::relay::{INTERVAL, allow_many_files, phase};
+use crate::rounds::{monotonic_micros, process_cpu};
+use crate::{room, sse};
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Talaria,
+    Aiohttp,
+    /// Under uvicorn, with uvloop.
+    FastApi,
+}
+
+/// Starts one; the second is its port.
+pub fn start(kind: Kind) -> anyhow::Result<(Child, String)> {
+    let name = match kind {
+        Kind::Talaria => return Child::start(&role(&[&"ticking"])),
+        Kind::Aiohttp => "aiohttp",
+        Kind::FastApi => "fastapi",
+    };
+    let python = std::env::var("TALARIA_BENCH_PYTHON");
+    let python = python.context("no Python with aiohttp and FastAPI; tests/bench/run makes one")?;
+    let mut command = Command::new(python);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/serving/ticking.py")).arg(name);
+    Child::of(command)
+}
+
+/// What ours does: the whole core with its database and its server, and only the agent is made up.
+pub fn ticking() -> anyhow::Result<()> {
+    allow_many_files();
+    let (folder, runtime) = (crate::scratch()?, Runtime::new()?);
+    let (running, run) = watch::channel(false);
+    let ticker = Arc::new(Ticker { run, open: AtomicUsize::new(0), sent: AtomicUsize::new(0) });
+    let agent = ticker.clone();
+    let (_gateway, port) = runtime.block_on(async {
+        let (mut gateway, threads) = room::gateway(folder.path(), None, |_| Ok(agent)).await?;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        gateway.serve(settings(), listener)?;
+        anyhow::Ok(((gateway, threads), port))
+    })?;
+    child::serve(&port.to_string(), |question| match question {
+        "open" => ticker.open.load(Ordering::Relaxed).to_string(),
+        "sent" => ticker.sent.load(Ordering::Relaxed).to_string(),
+        "cpu" => process_cpu().to_string(),
+        other => {
+            running.send_replace(other == "go");
+            String::from("yes")
+        }
+    })
+}
+
+fn settings() -> Settings {
+    Settings {
+        key: Some(KEY.to_owned().into()),
+        hosts: Vec::new(),
+        origins: Vec::new(),
+        model: "m".to_owned(),
+        runs: (5000, 5000),
+    }
+}
+
+/// Says something ten times a second while it is told to, without an end.
+struct Ticker {
+    run: watch::Receiver<bool>,
+    open: AtomicUsize,
+    sent: AtomicUsize,
+}
+
+impl Ticker {
+    async fn tick(&self, out: &dyn Out) {
+        let mut run = self.run.clone();
+        let phase = phase(self.open.fetch_add(1, Ordering::Relaxed));
+        while run.wait_for(|&running| running).await.is_ok() {
+            tokio::time::sleep(phase).await;
+            let mut ticks = tokio::time::interval(INTERVAL);
+            while *run.borrow() {
+                ticks.tick().await;
+                out.emit(TurnEvent::Text(&sse::stamp(monotonic_micros())));
+                self.sent.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Agent for Ticker {
+    fn about(&self) -> AgentInfo {
+        AgentInfo { name: "ticker".into(), rewind: true, resume: false, stand_in: None }
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+        Box::pin(async { Ok(Prepared::default()) })
+    }
+
+    fn run_turn<'a>(
+        &'a self,
+        _: &'a Turn,
+        _: &'a Prepared,
+        out: &'a dyn Out,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
+        Box::pin(async move {
+            tokio::select! {
+                () = self.tick(out) => Ok(TurnEnd::Done),
+                () = stop.cancelled() => Ok(TurnEnd::Stopped),
+            }
+        })
+    }
+}
