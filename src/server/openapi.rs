@@ -11,7 +11,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::problem::Shown;
-use super::route::{Answer, JSON, Route, Takes};
+use super::route::{Answer, JSON, Route};
 use super::routes;
 
 /// An OpenAPI document.
@@ -23,25 +23,36 @@ pub struct Document;
 const KEY: &str = "key";
 
 /// Problems that anything may have, and why.
-const ALWAYS: [(u16, &str); 3] = [
+const ALWAYS: [(u16, &str); 6] = [
     (400, "The request is not understood"),
-    (403, "The server is not called that, or pages of this origin may not ask"),
+    (403, "The server is not called that, or this page or app may not ask"),
+    (408, "The request took too long to come"),
+    (431, "The head of the request is too large"),
     (500, "The server made a mistake, or its store does not answer"),
+    (503, "The server is about to end, is not ready, or has too many connections; ask again"),
 ];
 
-/// Problems of some, and why.
-const SOMETIMES: [(u16, &str); 10] = [
+/// Problems of everything that wants a key.
+const KEYED: [(u16, &str); 2] = [
     (401, "There is no key, or it is not the right one"),
+    (429, "Too much goes on, or too many keys were wrong; ask again when Retry-After has passed"),
+];
+
+/// Problems of everything that takes JSON.
+const READ: [(u16, &str); 2] = [(413, "The request is too large"), (415, "The request is no JSON")];
+
+/// Problems of some, and why.
+const SOMETIMES: [(u16, &str); 5] = [
     (404, "There is no such thing, for whoever asks"),
-    (408, "The request took too long to come"),
     (409, "It is not in a state for that"),
-    (413, "The request is too large"),
     (422, "The idempotency key was used for another request"),
-    (429, "Too much goes on; ask again when Retry-After has passed"),
     (502, "The agent failed before it said anything"),
-    (503, "The server is about to end, or is not ready; ask again"),
     (508, "The request goes in circles: a relay is pointed at itself"),
 ];
+
+/// Problems of what is in no table: no operation has them.
+const ELSEWHERE: [(u16, &str); 2] =
+    [(405, "The address does not take that method"), (414, "The address is too long")];
 
 /// What a request that runs a turn may say in its headers, and what is said back.
 const ASKED: [(&str, &str); 4] = [
@@ -72,13 +83,14 @@ fn describe(routes: &[Route]) -> Value {
     }
     let problem = schemas.written.subschema_for::<Shown>();
     let problems: Map<String, Value> =
-        ALWAYS.iter().chain(&SOMETIMES).map(|&(status, why)| (name(status), shared(why, &problem))).collect();
+        known().map(|&(status, why)| (name(status), shared(why, &problem))).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Talaria",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "The agent server: turns of an AI agent, asked for over HTTP.",
+            "description": "The agent server: turns of an AI agent, asked for over HTTP. An address that is not listed \
+                            answers 404, and a method that is not listed for it 405.",
         },
         "servers": [{ "url": "/" }],
         "security": [{ KEY: [] }],
@@ -101,7 +113,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }
-    if let Takes::Json(shape) = route.takes {
+    if let Some(shape) = route.takes {
         // Whatever is required is said by the shape: nothing at all is read as an object without anything in it.
         let schema = shape(&mut schemas.read);
         operation["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
@@ -154,14 +166,19 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     }
     let mut fails = route.fails.clone();
     fails.extend(ALWAYS.map(|(status, _)| status));
-    fails.extend((!route.open).then_some(401));
-    fails.extend(matches!(route.takes, Takes::Json(_)).then_some(413));
+    fails.extend(KEYED.iter().filter(|_| !route.open).map(|(status, _)| status));
+    fails.extend(READ.iter().filter(|_| route.takes.is_some()).map(|(status, _)| status));
     for status in fails {
         // Some answers carry their own body also when all is not well.
         let shared = json!({ "$ref": format!("#/components/responses/{}", name(status)) });
         responses.entry(status.to_string()).or_insert(shared);
     }
     Value::Object(responses)
+}
+
+/// Every problem there is.
+fn known() -> impl Iterator<Item = &'static (u16, &'static str)> {
+    ALWAYS.iter().chain(&KEYED).chain(&READ).chain(&SOMETIMES).chain(&ELSEWHERE)
 }
 
 /// What the shared answer of a status is called.
@@ -203,7 +220,7 @@ impl Schemas {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::Method;
+    use axum::http::{Method, StatusCode};
 
     use super::super::route::EVENTS;
     use super::*;
@@ -214,13 +231,61 @@ mod tests {
             let Route { name, about, answers, takes, method, .. } = &route;
             assert!(about.len() > 10, "{name} is not described");
             assert!(answers.iter().any(|answer| answer.status < 300), "{name} has no answer");
-            let has_body = ![Method::GET, Method::DELETE].contains(method);
-            assert_eq!(has_body, !matches!(takes, Takes::Unsaid), "{name}: what is in its body?");
+            let has_body = ![Method::GET, Method::DELETE].contains(method) && *name != "run_stop";
+            assert_eq!(has_body, takes.is_some(), "{name}: what is in its body?");
             for status in &route.fails {
-                let known = ALWAYS.iter().chain(&SOMETIMES).any(|(known, _)| known == status);
+                let known = SOMETIMES.iter().any(|(known, _)| known == status);
                 assert!(known, "{name} may fail with {status}, which nobody described");
             }
         }
+    }
+
+    /// Whatever status stands in a handler is described, and nothing is described that none has.
+    #[test]
+    fn every_status_of_a_problem_is_described() {
+        fn sources(folder: &std::path::Path, found: &mut Vec<String>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    sources(&path, found);
+                } else if path.file_name() != Some("tests.rs".as_ref()) {
+                    let text = std::fs::read_to_string(path).unwrap();
+                    found.extend(text.split("#[cfg(test)]").next().map(str::to_owned));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server"), &mut found);
+        let used = |status: &StatusCode| {
+            let Some(reason) = status.canonical_reason() else { return false };
+            let named = format!("StatusCode::{}", reason.to_uppercase().replace([' ', '-'], "_"));
+            let is_name =
+                |text: &str| !text.starts_with(|next: char| next.is_ascii_uppercase() || next == '_');
+            found.iter().any(|text| text.split(named.as_str()).skip(1).any(is_name))
+        };
+        let errors = (400..600).filter_map(|status| StatusCode::from_u16(status).ok());
+        let used: Vec<u16> = errors.filter(used).map(|status| status.as_u16()).collect();
+        let mut described: Vec<u16> = known().map(|(status, _)| *status).collect();
+        described.sort_unstable();
+        assert_eq!(used, described);
+    }
+
+    #[test]
+    fn an_operation_names_what_may_come_of_its_key_and_its_body() {
+        let statuses = |method: &str, path: &str| {
+            let responses = &DOCUMENT["paths"][path][method]["responses"];
+            responses.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
+        };
+        let anything = "400 403 408 431 500 503";
+        let sorted = |text: &str| {
+            let mut all: Vec<_> = format!("{text} {anything}").split(' ').map(str::to_owned).collect();
+            all.sort_unstable();
+            all.join(" ")
+        };
+        assert_eq!(statuses("get", "/health"), sorted("200"));
+        assert_eq!(statuses("get", "/v1/models"), sorted("200 401 429"));
+        assert_eq!(statuses("post", "/v1/runs/{run_id}/stop"), sorted("200 401 404 429"));
+        assert_eq!(statuses("post", "/v1/chat/completions"), sorted("200 401 409 413 415 422 429 502 508"));
     }
 
     #[test]

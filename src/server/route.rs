@@ -33,8 +33,8 @@ pub struct Route {
     pub about: &'static str,
     /// Whether anybody may ask.
     pub open: bool,
-    /// What is sent.
-    pub takes: Takes,
+    /// What is sent, as JSON; if nothing is, what is sent all the same does not matter.
+    pub takes: Option<Describe>,
     /// What may be said in the address, after the question mark.
     pub query: Option<Describe>,
     /// What comes back if all is well.
@@ -48,18 +48,6 @@ pub struct Route {
     pub(super) handler: MethodRouter<Arc<Server>>,
 }
 
-/// What a request has in its body.
-#[allow(dead_code, reason = "the table need not use all of it")]
-#[derive(Clone, Copy)]
-pub enum Takes {
-    /// Nobody has said yet. Only right where a method has no body.
-    Unsaid,
-    /// Nothing.
-    Nothing,
-    /// JSON of this shape.
-    Json(Describe),
-}
-
 /// One way to be answered.
 #[derive(Clone, Copy)]
 pub struct Answer {
@@ -71,7 +59,6 @@ pub struct Answer {
     pub shape: Describe,
 }
 
-#[allow(dead_code, reason = "the table need not use all of it")]
 impl Route {
     fn new<H: Handler<T, Arc<Server>>, T: 'static>(
         (method, filter): (Method, MethodFilter),
@@ -86,7 +73,7 @@ impl Route {
             path,
             about,
             open: false,
-            takes: Takes::Unsaid,
+            takes: None,
             query: None,
             answers: Vec::new(),
             fails: Vec::new(),
@@ -103,12 +90,7 @@ impl Route {
 
     /// The body is JSON that is read as this.
     pub fn takes<T: JsonSchema>(self) -> Self {
-        Self { takes: Takes::Json(SchemaGenerator::subschema_for::<T>), ..self }
-    }
-
-    /// There is nothing to be said in the body, and what is said there does not matter.
-    pub fn takes_nothing(self) -> Self {
-        Self { takes: Takes::Nothing, ..self }
+        Self { takes: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
     /// The part after the question mark is read as this.
@@ -134,7 +116,7 @@ impl Route {
 
     /// It runs a turn.
     pub fn runs(self) -> Self {
-        Self { runs: true, ..self }.fails([409, 422, 429, 503, 508])
+        Self { runs: true, ..self }.fails([409, 422, 508])
     }
 
     /// It may also be refused for these reasons, besides those for which anything may be.
@@ -147,7 +129,6 @@ impl Route {
 macro_rules! methods {
     ($($name:ident $method:ident),*) => {$(
         /// Something that is asked with this method.
-        #[allow(dead_code, reason = "the table need not use every method")]
         pub fn $name<H: Handler<T, Arc<Server>>, T: 'static>(
             name: &'static str,
             path: &'static str,

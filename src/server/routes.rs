@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 
 use super::route::{Route, delete, get, patch, post};
 use super::{
-    Problem, Server, about, approvals, body, caller, chat, events, guard, health, metrics, openapi,
-    responses, runs, sessions,
+    Problem, Server, about, approvals, caller, chat, events, guard, health, metrics, openapi, responses,
+    runs, sessions,
 };
 
 /// Sessions.
@@ -76,7 +75,6 @@ pub fn all() -> Vec<Route> {
         .answers::<approvals::Responded>(200)
         .fails([404, 409]),
         post("run_stop", "/v1/runs/{run_id}/stop", "Ends a run, whether it runs or waits", runs::stop)
-            .takes_nothing()
             .answers::<runs::Stopping>(200)
             .fails([404]),
         post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create)
@@ -124,7 +122,7 @@ pub fn all() -> Vec<Route> {
             sessions::remove,
         )
         .answers::<sessions::Deleted>(200)
-        .fails([404, 409, 503]),
+        .fails([404, 409]),
         get(
             "session_messages",
             "/api/sessions/{session_id}/messages",
@@ -181,7 +179,6 @@ pub fn router(server: Arc<Server>) -> Router {
     router
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(body::LARGEST))
         .layer(from_fn_with_state(server.clone(), guard::guard))
         .with_state(server)
 }
