@@ -347,12 +347,16 @@ impl Gateway {
             }
             self.turns.drain().await;
             if let Some(serving) = &self.serving {
-                serving.ended().await;
+                serving.let_go();
             }
             for account in &self.accounts {
                 if let Err(error) = account.flushed().await {
                     tracing::error!(%error, "the store failed at the end");
                 }
+            }
+            // Last: what somebody else takes his time with must not cost a room its answer.
+            if let Some(serving) = &self.serving {
+                serving.ended().await;
             }
         };
         if tokio::time::timeout(GRACE, orderly).await.is_err() {

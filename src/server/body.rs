@@ -1,5 +1,6 @@
 //! A request's JSON, read within its bounds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -9,12 +10,13 @@ use axum::http::{HeaderMap, StatusCode};
 use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-use super::Problem;
+use super::{Problem, Server};
 use crate::reply::one_line;
 
 /// Bytes of a request.
-pub const LARGEST: usize = 10_000_000;
+const LARGEST: usize = 10_000_000;
 
 /// How long a request may take in all: ten megabytes over a poor line.
 const WHOLE: Duration = Duration::from_secs(120);
@@ -45,13 +47,25 @@ pub struct Body<T> {
     pub value: T,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<Server>> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, Problem> {
+        Self::whole(request, &server.draining).await
+    }
+}
+
+impl<T: DeserializeOwned> Body<T> {
+    /// Reads a request, unless the process ends first.
+    async fn whole(request: Request, draining: &CancellationToken) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let collecting = collect(&parts.headers, body.into_data_stream(), &READING);
-        let collected = tokio::time::timeout(WHOLE, collecting).await;
+        let collected = tokio::select! {
+            biased;
+            collected = tokio::time::timeout(WHOLE, collecting) => collected,
+            // Whoever has sent only half of it is not waited for.
+            () = draining.cancelled() => return Err(Problem::draining()),
+        };
         let bytes = collected.map_err(|_| too_slow())??;
         check_kind(&parts.headers, &bytes)?;
         let value = read(&bytes)?;
@@ -217,8 +231,13 @@ mod tests {
             StatusCode::REQUEST_TIMEOUT
         );
         let request = Request::new(axum::body::Body::from_stream(slow(10, 20)));
-        let whole = Body::<serde_json::Value>::from_request(request, &()).await;
+        let (going, ending) = (CancellationToken::new(), CancellationToken::new());
+        let whole = Body::<serde_json::Value>::whole(request, &going).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("request_timeout"));
+        ending.cancel();
+        let request = Request::new(axum::body::Body::from_stream(slow(1, 20)));
+        let whole = Body::<serde_json::Value>::whole(request, &ending).await;
+        assert_eq!(whole.err().map(|problem| problem.code), Some("gateway_draining"));
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use super::host::Entrance;
 use super::seats::Seats;
 use super::wire::{Answer, Course, Wire};
 use super::{Server, canned, router};
+use crate::rarely::rarely;
 
 /// Bytes of a request's head, and of what is read at once.
 const BUFFER: usize = 16 * 1024;
@@ -32,6 +33,9 @@ const LOST: Duration = Duration::from_secs(60);
 
 /// How soon to try again when no connection can be taken, as when there are no more files.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection may take to end if it is answered nothing: enough for a last word to be read.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How soon the log is told again of what goes on and on.
 const SAID: Duration = Duration::from_secs(60);
@@ -75,10 +79,15 @@ impl Serving {
         self.server.draining.cancel();
     }
 
-    /// Lets every connection end after what it is answering, and waits for that.
-    pub async fn ended(&self) {
+    /// Lets every connection end after what it is answered. One that has sent half a request is cut off soon.
+    pub fn let_go(&self) {
         self.stop.cancel();
         self.connections.close();
+    }
+
+    /// Does that, and waits for it.
+    pub async fn ended(&self) {
+        self.let_go();
         self.connections.wait().await;
     }
 }
@@ -141,6 +150,7 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
     }
     let course = Course::begin();
     let wire = Wire::new(stream, course.clone());
+    let stage = course.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let lasts = course.answers();
         let mut request = request.map(Body::new);
@@ -157,15 +167,30 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(wire), service);
     tokio::pin!(connection);
+    let mut stopped = rarely(stop.cancelled());
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+        () = &mut stopped => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = unasked(&stage) => return,
+            }
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// Waits until a connection that should end is answered nothing, and has had its time.
+async fn unasked(course: &Course) {
+    loop {
+        tokio::time::sleep(LAST).await;
+        if !course.is_answering() {
+            return;
+        }
     }
 }
 

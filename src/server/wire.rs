@@ -61,6 +61,11 @@ impl Course {
         Answering(self.clone())
     }
 
+    /// Whether an answer is under way.
+    pub fn is_answering(&self) -> bool {
+        self.stage() == Stage::Answering
+    }
+
     fn set(&self, stage: Stage) {
         // One task does all of it; the order is its own.
         self.0.store(stage as u8, Ordering::Relaxed);

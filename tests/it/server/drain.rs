@@ -8,6 +8,7 @@ use talaria::store::NewSession;
 
 use crate::support::binary::Talaria;
 use crate::support::gateway::Setup;
+use crate::support::raw::Raw;
 use crate::support::served::{Served, json, settings};
 use crate::support::stream::{Stream, text_of};
 use crate::support::upstream::{Answer, Upstream, delta};
@@ -157,4 +158,32 @@ async fn a_signal_leaves_a_run_with_a_key_to_the_next_process() {
     assert_eq!(prompts[0].header("idempotency-key"), prompts[1].header("idempotency-key"));
     process.signal(Signal::TERM);
     assert_eq!(process.ended().await.code, 0);
+}
+
+/// A connection is no request: whoever has sent a part of one at the end is not waited for.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_half_a_request() {
+    const OWNER: &str = "a key of the owner, long enough";
+    let mut talaria = Talaria::new().args(["serve"]);
+    talaria.sets("API_SERVER_KEY", Some(OWNER));
+    talaria.sets("API_SERVER_PORT", Some("0"));
+    let mut process = talaria.starts();
+    let address = process.serves().await.strip_prefix("http://").unwrap().parse().unwrap();
+    let mut head = Raw::to(address).await;
+    head.sends("GET /health HTTP/1.1\r\nhost: local").await;
+    let mut body = Raw::to(address).await;
+    body.sends(format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {OWNER}\r\ncontent-length: 100\r\n\
+         expect: 100-continue\r\n\r\n"
+    ))
+    .await;
+    assert_eq!(body.answer().await.unwrap().status, 100, "it is read");
+    body.sends("{\"messages\"").await;
+    process.signal(Signal::TERM);
+    let told = body.answer().await.unwrap();
+    assert_eq!(told.status, 503);
+    assert!(told.body.contains("gateway_draining"), "{}", told.body);
+    let ended = process.ended().await;
+    assert!(!ended.err.contains("not everything ended in time"), "{}", ended.err);
+    assert!(head.is_closed().await);
 }
