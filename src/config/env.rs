@@ -48,14 +48,14 @@ impl Category {
 }
 
 /// Every variable that is read, in the order in which people look for them.
-pub fn table() -> &'static [Var] {
-    TABLE
+pub fn table() -> impl Iterator<Item = &'static Var> {
+    AGENT.iter().chain(API_SERVER).chain(MATRIX).chain(AROUND)
 }
 
 /// The table as `talaria env` prints it. Holds no values.
 pub fn render() -> String {
     let header = ["NAME", "CATEGORY", "SECRET", "DEFAULT", "MEANING"];
-    let rows = TABLE.iter().map(|var| {
+    let rows = table().map(|var| {
         let secret = if var.secret { "yes" } else { "no" };
         let default = if var.default.is_empty() { "-" } else { var.default };
         [var.name, var.category.as_str(), secret, default, var.meaning]
@@ -72,7 +72,7 @@ pub fn render() -> String {
 
 /// Warnings about variables that are set and not read, and look like one that is: a slip that nobody would notice.
 pub fn misspelt(set: impl IntoIterator<Item = String>) -> Vec<String> {
-    let known = || TABLE.iter().map(|var| var.name);
+    let known = || table().map(|var| var.name);
     let slip = |name: String| {
         if known().any(|known| known == name) {
             return None;
@@ -110,39 +110,11 @@ impl<'a> Env<'a> {
     }
 }
 
-const TABLE: &[Var] = &[
-    PROXY_URL,
-    PROXY_KEY,
-    PROXY_KEY_FILE,
-    BASE_URL,
-    API_KEY,
-    API_KEY_FILE,
-    MODEL,
-    API_SERVER_HOST,
-    API_SERVER_PORT,
-    API_SERVER_KEY,
-    API_SERVER_KEY_FILE,
-    API_SERVER_CORS_ORIGINS,
-    API_SERVER_MODEL_NAME,
-    MATRIX_HOMESERVER,
-    MATRIX_USER_ID,
-    MATRIX_PASSWORD,
-    MATRIX_PASSWORD_FILE,
-    MATRIX_ACCESS_TOKEN,
-    MATRIX_ACCESS_TOKEN_FILE,
-    MATRIX_RECOVERY_KEY,
-    MATRIX_RECOVERY_KEY_FILE,
-    MATRIX_STORE_KEY,
-    MATRIX_STORE_KEY_FILE,
-    MATRIX_ALLOWED_USERS,
-    MATRIX_TRUST,
-    MATRIX_E2EE,
-    TALARIA_HOME,
-    TALARIA_CONFIG,
-    XDG_STATE_HOME,
-    HOME,
-    TALARIA_LOG,
-];
+/// Who answers.
+const AGENT: &[Var] = &[PROXY_URL, PROXY_KEY, PROXY_KEY_FILE, BASE_URL, API_KEY, API_KEY_FILE, MODEL];
+
+/// Where things are kept, and what is logged.
+const AROUND: &[Var] = &[TALARIA_HOME, TALARIA_CONFIG, XDG_STATE_HOME, HOME, TALARIA_LOG];
 
 pub(super) const PROXY_URL: Var = Var {
     name: "GATEWAY_PROXY_URL",
@@ -429,7 +401,7 @@ mod tests {
     use super::*;
 
     fn var(name: &str) -> Var {
-        *table().iter().find(|var| var.name == name).unwrap()
+        *table().find(|var| var.name == name).unwrap()
     }
 
     #[test]
@@ -448,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_secret_can_come_from_a_file() {
-        for var in table().iter().filter(|var| var.secret) {
+        for var in table().filter(|var| var.secret) {
             let file = self::var(&format!("{}_FILE", var.name));
             assert_eq!((file.category, file.secret), (var.category, false));
         }
@@ -457,7 +429,7 @@ mod tests {
     #[test]
     fn the_table_is_aligned_and_complete() {
         let text = render();
-        assert_eq!(text.lines().count(), table().len() + 1);
+        assert_eq!(text.lines().count(), table().count() + 1);
         let column = text.find("MEANING").unwrap();
         for (line, var) in text.lines().skip(1).zip(table()) {
             assert!(line.starts_with(var.name), "{line}");

@@ -126,6 +126,7 @@ fn read(path: &Path) -> Result<String, String> {
         Ok(_) if text.trim().is_empty() => Err("is empty".to_owned()),
         Ok(_) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err("is not text".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err("is not there".to_owned()),
         Err(error) => Err(format!("cannot be read: {}", error.kind())),
     }
 }

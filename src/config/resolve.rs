@@ -176,13 +176,9 @@ impl Resolver<'_> {
                 }
                 file::Fallback::Local => self.stand_in(model_server).map(Box::new),
             };
-            let Some(url) = self.url(&given) else { return AgentChoice::Guide };
+            // People copy the address of a model server, and there is only one thing it can mean.
+            let Some(url) = self.url(&given).map(BaseUrl::without_version) else { return AgentChoice::Guide };
             self.guard_key(&url, proxy_key.as_ref(), allow_cleartext, &given);
-            if url.as_str().ends_with("/v1") {
-                let name = &given.name;
-                self.warnings
-                    .push(format!("{name} ends in `/v1`, which Talaria appends itself; leave it out"));
-            }
             let proxy = ProxyConfig {
                 url,
                 key: proxy_key,

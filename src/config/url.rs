@@ -87,6 +87,14 @@ impl BaseUrl {
         }
     }
 
+    /// Without `/v1` at its end, for whoever appends that himself.
+    pub(super) fn without_version(mut self) -> Self {
+        if let Some(base) = self.text.strip_suffix("/v1") {
+            self.text = base.trim_end_matches('/').to_owned();
+        }
+        self
+    }
+
     /// Takes an address as a person wrote it. The error is a phrase that follows its name; it does not
     /// repeat the address, which may hold a password.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
@@ -143,6 +151,21 @@ pub(super) fn is_near_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_at_the_end_may_be_left_out() {
+        for (text, without) in [
+            ("http://host:8642/v1", "http://host:8642"),
+            ("http://host:8642/v1/", "http://host:8642"),
+            ("http://host:8642//v1", "http://host:8642"),
+            ("https://host/agent/v1", "https://host/agent"),
+            ("https://host/agentv1", "https://host/agentv1"),
+            ("https://host/v1/agent", "https://host/v1/agent"),
+            ("http://v1", "http://v1"),
+        ] {
+            assert_eq!(BaseUrl::parse(text).unwrap().without_version().as_str(), without, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_are_brought_into_their_normal_form() {

@@ -42,7 +42,7 @@ fn both_ways_at_once_are_refused() {
 fn a_key_file_must_hold_a_key() {
     let scene = relay().var("GATEWAY_PROXY_KEY_FILE", "/nowhere/key");
     insta::assert_snapshot!(scene.errors(), @"
-    error: the file `/nowhere/key`, which `GATEWAY_PROXY_KEY_FILE` names, cannot be read: entity not found
+    error: the file `/nowhere/key`, which `GATEWAY_PROXY_KEY_FILE` names, is not there
 
     hint: put the key into that file, readable for this user, or correct the path
     ");

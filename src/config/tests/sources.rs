@@ -160,7 +160,7 @@ fn only_listed_variables_are_read() {
     };
     Config::load(&sources, &lookup).unwrap();
     for name in asked.borrow().iter() {
-        assert!(env::table().iter().any(|var| var.name == name), "{name}");
+        assert!(env::table().any(|var| var.name == name), "{name}");
     }
     for var in env::table() {
         assert!(asked.borrow().iter().any(|name| name == var.name), "{} is listed but not read", var.name);
@@ -198,10 +198,8 @@ fn check_says_what_would_run() {
     insta::assert_snapshot!(described(&scene), @"
     configuration  HOME/talaria.yaml
     state folder   HOME
-    agent          remote agent server at http://host:8642/v1, model hermes-agent, with a key
+    agent          remote agent server at http://host:8642, model hermes-agent, with a key
     platforms      console
     log            info,talaria=debug
-
-    warning: `GATEWAY_PROXY_URL` ends in `/v1`, which Talaria appends itself; leave it out
     ");
 }
