@@ -25,9 +25,9 @@ pub const EX_CONFIG: u8 = 78;
 
 /// Talk to your AI agent from the chat rooms you already live in.
 ///
-/// Without any configuration this is a chat in the terminal, and an agent server on port 8642. With GATEWAY_PROXY_URL it relays to an
-/// agent server; with OPENAI_BASE_URL and OPENAI_MODEL it talks to a model directly. Chat networks are
-/// configured in talaria.yaml.
+/// Without any configuration this is a chat in the terminal, and an agent server on port 8642. With
+/// GATEWAY_PROXY_URL it relays to an agent server; with OPENAI_BASE_URL and OPENAI_MODEL it talks to a model
+/// directly. Chat networks are configured in talaria.yaml.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
@@ -66,7 +66,14 @@ pub enum Command {
     )]
     Serve,
     /// Check the configuration and say what would run, without starting anything
-    Check,
+    #[command(
+        after_help = "Exit code 0 if it would run, if only with warnings; 1 if it could not start, or would leave every message\nunanswered; 78 if the configuration is wrong.\n\nExamples:\n  talaria check\n  talaria check --serve && talaria serve"
+    )]
+    Check {
+        /// What talaria serve would run
+        #[arg(long)]
+        serve: bool,
+    },
     /// List every environment variable: category, meaning, default, and whether it is secret
     Env,
     /// List every text that rooms are told, ready to be changed under `words:` in the configuration

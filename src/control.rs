@@ -8,6 +8,7 @@
 mod acts;
 pub mod api;
 pub mod desk;
+mod health;
 #[cfg(feature = "matrix")]
 pub mod matrix;
 mod problem;
@@ -41,6 +42,7 @@ use crate::server::Server;
 use crate::store::Store;
 use crate::turns::Turns;
 
+pub use acts::KEY;
 pub use problem::{Complaint, Problem};
 pub use routes::{refused_list, router};
 

@@ -3,12 +3,17 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::{PoisonError, RwLock};
 
 #[cfg(feature = "matrix")]
 use base64::Engine as _;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{AgentChoice, Config, PlatformConfig};
+use crate::config::{AgentChoice, Config, PlatformConfig, Secret};
+
+/// What must not appear, longest first. There is one log, so there is one list: an agent server that runs may be given
+/// another key.
+static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
@@ -25,17 +30,31 @@ const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk
 /// shares the screen with the conversation, which says itself what a person should know.
 pub fn start(config: &Config, terminal: bool) {
     let level = if terminal && config.log == "info" { "error" } else { &config.log };
-    let secrets = secrets(config);
-    let writer = move || Redacting { secrets: secrets.clone() };
+    secrets(config).into_iter().for_each(add);
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter(level)))
-        .with_writer(writer)
+        .with_writer(|| Redacting)
         .with_ansi(ansi)
         .with_target(false)
         .init();
     for warning in &config.warnings {
         tracing::warn!("{warning}");
+    }
+}
+
+/// Keeps another secret out of the log from now on: one that was not in the configuration, or has changed.
+pub fn hide(secret: &Secret) {
+    add(secret.expose().to_owned());
+}
+
+fn add(secret: String) {
+    // Every change under this lock is complete in itself.
+    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    if !secrets.contains(&secret) {
+        secrets.push(secret);
+        // One may begin with the other: the longer goes first, or its rest would stay.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 }
 
@@ -59,8 +78,6 @@ fn secrets(config: &Config) -> Vec<String> {
     let keys = keys.chain([config.server.as_ref().and_then(|server| server.key.as_ref())]);
     let mut secrets: Vec<_> = keys.flatten().map(|key| key.expose().to_owned()).collect();
     secrets.extend(config.platforms.values().flat_map(of_platform));
-    // One may begin with the other: the longer goes first, or its rest would stay.
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets
 }
 
@@ -93,13 +110,12 @@ fn as_written(key: &[u8]) -> [String; 3] {
 }
 
 /// Writes one log line at a time, as the formatter hands it over.
-struct Redacting {
-    secrets: Vec<String>,
-}
+struct Redacting;
 
 impl Write for Redacting {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(&redact(line, &self.secrets))?;
+        let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+        io::stderr().lock().write_all(&redact(line, &secrets))?;
         Ok(line.len())
     }
 

@@ -10,7 +10,7 @@ use talaria::{gateway, logging, platforms};
 
 fn main() -> ExitCode {
     let cli = Cli::parse_or_explain();
-    let serve = cli.command == Some(Command::Serve);
+    let serve = matches!(cli.command, Some(Command::Serve | Command::Check { serve: true }));
     let sources = Sources { config: cli.config, serve, ..Sources::default() };
     match &cli.command {
         Some(Command::Env) => return talaria::cli::print(&env::render()),
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             Command::Run
             | Command::Chat
             | Command::Serve
-            | Command::Check
+            | Command::Check { .. }
             | Command::Words { language: None },
         )
         | None => {}
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         }
     };
     let mode = match cli.command {
-        Some(Command::Check) => return check::run(&config, &sources),
+        Some(Command::Check { .. }) => return check::run(&config, &sources),
         Some(Command::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
         Some(Command::Chat) => Mode::Chat,
         Some(Command::Serve) => Mode::Serve,

@@ -25,6 +25,7 @@ mod heads;
 mod health;
 mod held;
 mod host;
+mod keys;
 mod limits;
 pub mod listen;
 mod metrics;
@@ -32,6 +33,7 @@ mod notices;
 mod openapi;
 mod path;
 mod problem;
+mod refusals;
 mod responses;
 mod route;
 mod routes;
@@ -47,7 +49,8 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 pub use apps::Apps;
-pub use caller::{Caller, Keys};
+pub use caller::Caller;
+pub use keys::Keys;
 pub use limits::Limits;
 pub use problem::Problem;
 pub use route::Route;
@@ -61,7 +64,7 @@ use crate::turns::Turns;
 /// What the server is told about itself.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who may ask everything; `None` for a server without a key, which only this machine reaches.
+    /// Who may ask everything at first, see [`Keys`]; `None` for a server without a key, which only this machine reaches.
     pub key: Option<Secret>,
     /// Names by which it may be called, besides those of this machine.
     pub hosts: Vec<String>,
@@ -87,6 +90,8 @@ pub struct Server {
     pub keys: Keys,
     /// The apps that are asking now.
     pub apps: Apps,
+    /// Who was turned away, as far as it was told.
+    refusals: refusals::Refusals,
     /// Who guesses keys.
     wrong_keys: wrong_keys::WrongKeys,
     /// What it is called, and which pages may ask.
@@ -105,6 +110,7 @@ impl Server {
         Arc::new(Self {
             keys: Keys::new(settings.key.as_ref()),
             apps: Apps::default(),
+            refusals: refusals::Refusals::default(),
             wrong_keys: wrong_keys::WrongKeys::default(),
             rules: guard::Rules::new(&settings),
             limits: Limits::new(settings.runs),

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey, UserId};
 
 use crate::rules::SessionRules;
+use crate::token;
 
 /// What an agent remembers: `YYYYMMDD_HHMMSS_<8 hex>` in UTC, perhaps with `.<n>` for the nth time
 /// that its history was changed after the fact.
@@ -147,13 +148,11 @@ pub fn hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     hex(&digest.finalize())
 }
 
-/// `bytes` random bytes as hex, from the operating system.
+/// `bytes` random bytes as hex, for ids: what must be secret is made by [`token::random_hex`] itself.
 pub fn random_hex(bytes: usize) -> String {
-    let mut buffer = vec![0_u8; bytes];
-    // Blocks only before the kernel's generator is seeded, and cannot fail for such short buffers.
-    let filled = rustix::rand::getrandom(&mut buffer, rustix::rand::GetRandomFlags::empty());
-    debug_assert_eq!(filled, Ok(bytes));
-    hex(&buffer)
+    let random = token::random_hex(bytes);
+    debug_assert!(random.is_ok(), "it cannot fail for so few");
+    random.unwrap_or_else(|_| "0".repeat(2 * bytes))
 }
 
 /// Random characters for people to type: no vowels, so that they spell no words (and none of ours), and

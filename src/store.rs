@@ -42,7 +42,7 @@ use crate::testing::with_lead;
 
 pub use anchors::Anchor;
 pub use asks::{AskRow, AskState, OpenAsk};
-pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, Operated, Refused, room_hash};
+pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, OPERATOR, Operated, Refused, room_hash};
 pub use grants::{GRANT_DAYS, GrantRow};
 pub use http_sessions::{Change, Page, SeenSession, Whose};
 pub use look::look;

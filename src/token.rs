@@ -7,6 +7,8 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
+use crate::session::hex;
+
 /// How every token begins, so that people and the log recognise one.
 pub const PREFIX: &str = "tlr_";
 
@@ -29,27 +31,42 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What is kept of a token; `None` if it is none. How long that takes says nothing about the secret.
+    /// What is kept of a token; `None` if it is none.
     pub fn of(token: &str) -> Option<Self> {
-        let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
-        let fits = |text: &str, digits: usize| {
-            text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        (fits(id, ID) && fits(secret, SECRET))
-            .then(|| Self { id: id.to_owned(), digest: Sha256::digest(token.as_bytes()).into() })
+        Some(Self { id: id(token)?.to_owned(), digest: digest(token.as_bytes()) })
     }
+}
+
+/// Which token it is; `None` if it is none. How long that takes says nothing about the secret.
+pub fn id(token: &str) -> Option<&str> {
+    let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+    let fits = |text: &str, digits: usize| {
+        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    (fits(id, ID) && fits(secret, SECRET)).then_some(id)
+}
+
+/// What is kept and compared of a token or a key.
+pub fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
 }
 
 /// A new token. Whoever asked for it is shown it, and nobody ever again.
 pub fn make() -> io::Result<String> {
-    let mut bytes = [0_u8; (ID + SECRET) / 2];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if filled != bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = random_hex((ID + SECRET) / 2)?;
     let (id, secret) = hex.split_at(ID);
     Ok(format!("{PREFIX}{id}_{secret}"))
+}
+
+/// `bytes` random bytes as hex, from the operating system. Nothing is made of fewer.
+pub fn random_hex(bytes: usize) -> io::Result<String> {
+    let mut buffer = vec![0_u8; bytes];
+    // Blocks only before the kernel's generator is seeded, and cannot fail for buffers as short as ours.
+    let filled = rustix::rand::getrandom(&mut buffer, rustix::rand::GetRandomFlags::empty())?;
+    if filled != bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(hex(&buffer))
 }
 
 /// Whether an app may be called so: it stands in ids of sessions, before a `/`.

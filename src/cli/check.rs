@@ -22,58 +22,68 @@ use crate::control::{Problem, refused_list};
 use crate::gateway::Home;
 use crate::store::{Refused, look};
 
-/// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read.
+/// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read. Fails
+/// if it would not start, or would leave every message unanswered.
 pub fn run(config: &Config, sources: &Sources) -> ExitCode {
-    let mut text = config.describe();
-    text.push_str(&look_around(config));
-    let looked = look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?)));
-    let (note, found) = match looked {
-        Ok(looked) => looked,
-        Err((message, hint)) => {
-            print(&text);
-            complain(&message, Some(hint));
-            return ExitCode::FAILURE;
+    let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
+    let mut wrong = look_around(config, sources.serve, &mut text);
+    match look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?))) {
+        Ok((note, found)) => {
+            if let Some(note) = note {
+                let _ = write!(text, "\nnote: {note}\n");
+            }
+            match found {
+                Ok(found) => text.push_str(&found),
+                Err(why) => {
+                    let _ = write!(text, "\nnote: who was turned away is not known: {why}\n");
+                }
+            }
         }
-    };
-    if let Some(note) = note {
-        let _ = write!(text, "\nnote: {note}\n");
+        Err((message, hint)) => wrong.push((message, hint.to_owned())),
     }
-    match found {
-        Ok(found) => text.push_str(&found),
-        Err(why) => {
-            let _ = write!(text, "\nnote: who was turned away is not known: {why}\n");
-        }
+    let printed = print(&text);
+    for (message, hint) in &wrong {
+        complain(message, Some(hint));
     }
-    print(&text)
+    if wrong.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
 /// What is wrong, and what to do about it.
 type Wrong = (String, &'static str);
 
-/// Whether the remote agent server is there, and whether our own could be served.
-fn look_around(config: &Config) -> String {
+/// Whether the remote agent server is there, and whether our own could be served. What would certainly fail is returned,
+/// what may be otherwise by then is only said.
+fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let Ok(runtime) = runtime else { return String::new() };
-    let mut text = String::new();
+    let Ok(runtime) = runtime else { return Vec::new() };
+    let mut wrong = Vec::new();
     runtime.block_on(async {
         if let AgentChoice::Proxy(proxy, _) = &config.agent {
             match upstream::look(proxy).await {
                 Finding::Well(words) => _ = write!(text, "\nremote agent server: {words}\n"),
                 Finding::Trouble(words) => _ = write!(text, "\nwarning: remote agent server: {words}\n"),
+                Finding::Refused { message, hint } => {
+                    wrong.push((format!("remote agent server: {message}"), hint));
+                }
             }
         }
         // What runs has its port already.
         if let Some(server) = &config.server
             && Home::holder(&config.home).is_none()
         {
-            for trouble in serving::troubles(server, &config.home).await {
-                let _ = write!(text, "\nwarning: {trouble}\n");
+            // A chat in the terminal goes on without the server that nobody asked for.
+            let needed = serve || server.explicit || !config.platforms.is_empty();
+            for (message, hint) in serving::troubles(server, &config.home).await {
+                match needed {
+                    true => wrong.push((message, hint.to_owned())),
+                    false => _ = write!(text, "\nwarning: {message}; {hint}\n"),
+                }
             }
         }
     });
     // A name that is still being looked up must not hold us.
     runtime.shutdown_background();
-    text
+    wrong
 }
 
 /// Whether the state folder can be used, and what is worth knowing about it.

@@ -57,7 +57,7 @@ pub enum Operate {
     },
     /// Have the configuration read again; if it is wrong, the old one stays
     #[command(
-        after_help = "Access, sessions, busy, places, limits and words hold from the next message on;\nthe answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
+        after_help = "Access, sessions, busy, places, limits and words hold from the next message on, and so does another key\nof the agent server; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
     )]
     Reload(Output),
     /// Let strangers in who asked in a direct chat, or take that back

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::table::{length, moment, now, table};
+use crate::control;
 use crate::control::api::{
     Approved, Grants, Pairings, Reloaded, Revoked, RevokedGrant, Sessions, Status, Stopped,
 };
@@ -15,7 +16,7 @@ const SHORT: usize = 6;
 
 pub(super) fn status(status: &Status) -> String {
     let mut text = String::new();
-    let Status { version, pid, uptime_seconds, home, agent, platforms, server, turns, .. } = status;
+    let Status { version, pid, uptime_seconds, home, agent, health, platforms, server, turns, .. } = status;
     let _ = writeln!(text, "talaria {version}, process {pid}, running for {}", length(*uptime_seconds));
     let _ = writeln!(text, "state folder  {home}");
     let _ = writeln!(text, "agent         {agent}");
@@ -27,6 +28,8 @@ pub(super) fn status(status: &Status) -> String {
         };
         let _ = writeln!(text, "agent server  {}{readers}", server.address);
     }
+    let not = if health.healthy { "" } else { "people are not served: " };
+    let _ = writeln!(text, "health        {not}{}", health.words);
     text.push('\n');
     let rows: Vec<_> = platforms
         .iter()
@@ -116,6 +119,9 @@ pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     }
     if !restart.is_empty() {
         let _ = writeln!(text, "Needs a restart: {}.", restart.join(", "));
+    }
+    if now.iter().any(|key| key == control::KEY) {
+        text.push_str("Whatever was read with the old key has ended.\n");
     }
     if *stopped > 0 {
         let _ = writeln!(text, "Stopped, because whoever asked may no longer: {stopped}.");

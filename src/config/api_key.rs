@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::Secret;
 use super::secret::Form;
+use super::{ConfigError, Secret};
+use crate::token;
 
 /// The file's name in the state folder.
 const NAME: &str = "api.key";
@@ -21,6 +22,9 @@ const NEW: &str = "api.key.new";
 
 /// How a key begins that we made, so that people and the log recognise one.
 pub const PREFIX: &str = "tlk_";
+
+/// Random bytes of a key: 256 bits.
+const BYTES: usize = 32;
 
 /// The longest file that is read; a key has 68 characters.
 const LARGEST: u64 = 4096;
@@ -36,6 +40,12 @@ pub struct KeyError {
     pub message: String,
     /// What to do.
     pub hint: &'static str,
+}
+
+impl From<KeyError> for ConfigError {
+    fn from(error: KeyError) -> Self {
+        Self::new(error.message).hint(error.hint)
+    }
 }
 
 /// Where the key of a state folder is.
@@ -112,20 +122,10 @@ fn make(home: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(file, "{PREFIX}{}", random_hex()?)?;
+    writeln!(file, "{PREFIX}{}", token::random_hex(BYTES)?)?;
     file.sync_all()?;
     fs::rename(&new, path(home))?;
     File::open(home)?.sync_all()
-}
-
-/// 256 random bits. Nothing is made of fewer.
-fn random_hex() -> io::Result<String> {
-    let mut bytes = [0_u8; 32];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if filled != bytes.len() {
-        return Err(io::Error::other("the operating system gives no random numbers"));
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -8,6 +8,15 @@ use crate::words::DEFAULT_LANGUAGE;
 impl Config {
     /// A few aligned lines, then the warnings. Holds no key, only whether there is one.
     pub fn describe(&self) -> String {
+        self.describe_with(&self.describe_platforms(), &self.describe_accounts())
+    }
+
+    /// The same of `talaria serve`, which leaves the platforms alone.
+    pub fn describe_serving(&self) -> String {
+        self.describe_with("left alone: `talaria serve` is the agent server and nothing else", "")
+    }
+
+    fn describe_with(&self, platforms: &str, accounts: &str) -> String {
         let file = match &self.file {
             Some(path) => path.display().to_string(),
             None => "no file, embedded defaults".to_owned(),
@@ -17,11 +26,11 @@ impl Config {
             ("configuration", file),
             ("state folder", self.home.display().to_string()),
             ("agent", self.agent.to_string()),
-            ("platforms", self.describe_platforms()),
+            ("platforms", platforms.to_owned()),
         ] {
             text.push_str(&format!("{name:13}  {value}\n"));
         }
-        text.push_str(&self.describe_accounts());
+        text.push_str(accounts);
         if let Some(server) = &self.server {
             text.push_str(&format!("{:13}  {}\n", "agent server", self.describe_server(server)));
         }

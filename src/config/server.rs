@@ -8,7 +8,9 @@ mod origin;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
+use super::api_key::{self, KeyError};
 use super::env;
 use super::file::{self, Auth};
 use super::keys::KeySetting;
@@ -91,6 +93,22 @@ impl ServerConfig {
             Host::Name(name) if is_near_name(name) => Reach::Private,
             Host::Name(_) => Reach::Public,
         }
+    }
+
+    /// The owner's key: the one that is configured, or the one that was made, or is made now; `None` if it is open. The
+    /// caller has the state folder to itself.
+    pub fn owner_key(&self, home: &Path) -> Result<Option<Secret>, KeyError> {
+        match (&self.key, self.open) {
+            (_, true) => Ok(None),
+            (Some(key), false) => Ok(Some(key.clone())),
+            (None, false) => api_key::load_or_make(home).map(Some),
+        }
+    }
+
+    /// Whether a server that runs may take over the key of another configuration: it was judged by who can reach that
+    /// one, and by which names.
+    pub fn may_take_key_of(&self, new: &Self) -> bool {
+        !self.open && !new.open && (&self.host, &self.hosts) == (&new.host, &new.hosts)
     }
 
     /// Whether a request to this address comes to us, as far as the addresses tell.

@@ -17,12 +17,16 @@ use super::routes::{Answer, Asked, read};
 use super::{Office, Running};
 use crate::access::{Action, Actor, Where};
 use crate::command::After;
-use crate::config::{Config, env};
+use crate::config::{Config, Secret, env};
 use crate::hub::pairing::{self, Approval};
+use crate::logging;
 use crate::rules::Rules;
 use crate::session::{RUN, SessionId, TurnId, Utc};
-use crate::store::{self, Operated, TurnOverview, Tx};
+use crate::store::{self, OPERATOR, Operated, TurnOverview, Tx};
 use crate::turns;
+
+/// What a reload calls the owner's key of the agent server, wherever it is written.
+pub const KEY: &str = "server.key";
 
 /// The longest message that every chat network takes; for when no platform is there to be asked.
 const SHORT: usize = 2000;
@@ -229,21 +233,30 @@ pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded
     let ids = running.accounts.iter().map(|account| account.id());
     let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
     let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
+    let key = new_key(&office, running, &config).await?;
+    let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
     // In the store first: if that fails, nothing has changed.
     let rules = next.clone();
     let recorded = office.store.write(move |tx| {
-        tx.audit_operator(&Operated {
-            account: "",
-            actor: "",
-            room: None,
-            action: "reload",
-            allowed: true,
-            rule: "operator",
-        })?;
+        for action in done {
+            tx.audit_operator(&Operated {
+                account: "",
+                actor: OPERATOR,
+                room: None,
+                action,
+                allowed: true,
+                rule: "operator",
+            })?;
+        }
         stop_the_unwanted(tx, &rules)
     });
     let unwanted = recorded.await?;
     live.replace(Rules::clone(&next));
+    if let (Some(key), Some(served)) = (key, &running.served) {
+        logging::hide(&key);
+        served.server.replace_key(&key);
+        reloaded.now.push(KEY.to_owned());
+    }
     running.stop(&unwanted);
     // Once more for what began in between, by the rules from before. What comes from now on is judged by the new
     // ones before it runs.
@@ -262,6 +275,23 @@ pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded
     reloaded.stopped = unwanted.len() + in_between.len();
     tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
     Ok(Json(reloaded))
+}
+
+/// The owner's key of the agent server that is written now, if it is another than the one that holds. One that was
+/// removed is made anew.
+async fn new_key(office: &Office, running: &Running, config: &Config) -> Result<Option<Secret>, Problem> {
+    let (Some(served), Some(old), Some(new)) = (&running.served, &running.config.server, &config.server)
+    else {
+        return Ok(None);
+    };
+    if !old.may_take_key_of(new) {
+        return Ok(None);
+    }
+    let (new, home) = (new.clone(), office.home.clone());
+    let read = tokio::task::spawn_blocking(move || new.owner_key(&home)).await;
+    let key = read.map_err(|error| Problem::store(&error))?;
+    let key = key.map_err(|error| Problem::config(vec![error.into()]))?;
+    Ok(key.filter(|key| !served.server.keys.is(key)))
 }
 
 /// Asks everything to stop that people asked for who may no longer ask.

@@ -16,6 +16,8 @@ pub struct Status {
     pub agent: String,
     /// Who stands in while the agent is away, if anybody does.
     pub stand_in: Option<StandInStatus>,
+    /// Whether people are served.
+    pub health: Health,
     pub platforms: Vec<PlatformStatus>,
     /// The agent server, if it serves.
     pub server: Option<ServerStatus>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use talaria_platform::AccountId;
 
 use super::api::Reloaded;
-use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, TurnConfig};
+use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, ServerConfig, TurnConfig};
 use crate::rules::{AccountRules, Rules};
 
 /// The rules of a new configuration, as far as they are about what runs. An account that runs goes on being what it
@@ -61,6 +61,10 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
     let server = match (&started.server, &new.server) {
         // It comes and goes with the platforms, which are named.
         (Some(one), None) | (None, Some(one)) => one.explicit,
+        // A new key holds at once; who reads the file sees to it.
+        (Some(old), Some(new)) if old.may_take_key_of(new) => {
+            *old != ServerConfig { key: old.key.clone(), ..new.clone() }
+        }
         (old, new) => old != new,
     };
     keys.restart("server", server);

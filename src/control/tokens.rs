@@ -7,12 +7,13 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use talaria_platform::RoomId;
 
 use super::Office;
 use super::problem::Problem;
 use super::routes::{Answer, Asked, read};
 use crate::session::{HTTP, SessionId, TurnId};
-use crate::store::{self, App, Operated, Tx};
+use crate::store::{self, App, OPERATOR, Operated, Tx};
 use crate::token::{self, Kept};
 
 /// Tokens that are made until one has an id of its own. A second one is needed once in four billion.
@@ -98,8 +99,9 @@ async fn add_whole(office: &Office, app: String, again: bool) -> Answer<AddedTok
             return Ok(Err(used_before(known)));
         }
         let Some(token) = new_token(tx, &name)? else { return Ok(Err(no_randomness())) };
-        audit(tx, &name, "add token")?;
-        Ok(Ok((token, known.is_some_and(|known| known.revoked.is_none()))))
+        let replaced = known.is_some_and(|known| known.revoked.is_none());
+        audit(tx, &name, if replaced { "replace token" } else { "add token" })?;
+        Ok(Ok((token, replaced)))
     });
     let (token, replaced) = added.await??;
     if replaced {
@@ -177,12 +179,12 @@ fn new_token(tx: &Tx<'_>, app: &str) -> store::Result<Option<String>> {
     Ok(None)
 }
 
-fn audit(tx: &Tx<'_>, app: &str, action: &str) -> store::Result<()> {
+fn audit(tx: &Tx<'_>, app: &str, what: &str) -> store::Result<()> {
     tx.audit_operator(&Operated {
         account: HTTP,
-        actor: app,
-        room: None,
-        action,
+        actor: OPERATOR,
+        room: Some(&RoomId::from(app)),
+        action: &format!("{what} of {app}"),
         allowed: true,
         rule: "operator",
     })

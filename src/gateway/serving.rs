@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::StartError;
 use crate::config::{Config, Reach, ServerConfig, api_key};
+use crate::logging;
 use crate::platforms::Serve;
 use crate::server::Settings;
 
@@ -44,14 +45,10 @@ async fn open(config: &Config, server: &ServerConfig, serve: Serve) -> Result<Bo
     let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
     let bound = bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let listener = bound.map_err(|error| server.cannot_listen(&error))?;
-    let key = match (&server.key, server.open) {
-        (_, true) => None,
-        (Some(key), false) => Some(key.clone()),
-        (None, false) => {
-            let made = api_key::load_or_make(&config.home);
-            Some(made.map_err(|error| (error.message, error.hint))?)
-        }
-    };
+    let key = server.owner_key(&config.home).map_err(|error| (error.message, error.hint))?;
+    if let Some(key) = &key {
+        logging::hide(key);
+    }
     let settings = Settings {
         key,
         hosts: hosts(server, listener.local_addr().ok()),

@@ -2,17 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Problem;
 use crate::store::Store;
-use crate::token::Kept;
 
 /// Tokens that are looked up at once. Anybody can make us look, without any key; the store has other things to do.
 const LOOKUPS: usize = 32;
+
+/// How long a use of a token is not written down again: it would be a write for every request.
+const NOTED: Duration = Duration::from_secs(60);
 
 /// The apps that ask.
 pub struct Apps {
@@ -24,8 +28,16 @@ pub struct Apps {
 struct Revocations {
     /// Counts them, so that whoever was looked up during one is looked up again.
     count: u64,
-    /// Fired when a token is revoked. Only apps that have one are here, so there are never more than those.
-    readers: HashMap<String, CancellationToken>,
+    /// Only apps that have a token are here, so there are never more than those.
+    known: HashMap<String, Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Fired when its token is revoked.
+    revoked: CancellationToken,
+    /// When its use was last written down.
+    noted: Option<Instant>,
 }
 
 impl Default for Apps {
@@ -35,24 +47,31 @@ impl Default for Apps {
 }
 
 impl Apps {
-    /// The app that a token belongs to, if it holds, and what fires when it no longer does.
+    /// The app that a token belongs to, if it holds, and what fires when it no longer does. `given` is its digest.
     pub(super) async fn find(
         &self,
         store: &Store,
-        given: &Kept,
+        id: &str,
+        given: &[u8; 32],
     ) -> Result<Option<(String, CancellationToken)>, Problem> {
         let Ok(_turn) = self.lookups.acquire().await else { return Ok(None) };
         loop {
-            let (id, before) = (given.id.clone(), self.lock().count);
-            let Some((app, expected)) = store.read(move |tx| tx.token(&id)).await? else { return Ok(None) };
+            let (asked, before) = (id.to_owned(), self.lock().count);
+            let Some((app, expected)) = store.read(move |tx| tx.token(&asked)).await? else {
+                return Ok(None);
+            };
             // That there is a token with this id is no secret; what it is compared with is always as long.
-            if !bool::from(expected.as_slice().ct_eq(&given.digest)) {
+            if !bool::from(expected.as_slice().ct_eq(given)) {
                 return Ok(None);
             }
             let mut revocations = self.lock();
             if revocations.count == before {
-                let revoked = revocations.readers.entry(app.clone()).or_default().clone();
-                return Ok(Some((app, revoked)));
+                let known = revocations.known.entry(app.clone()).or_default();
+                if known.noted.is_none_or(|noted| noted.elapsed() >= NOTED) {
+                    known.noted = Some(Instant::now());
+                    note(store.clone(), id.to_owned());
+                }
+                return Ok(Some((app, known.revoked.clone())));
             }
         }
     }
@@ -61,8 +80,8 @@ impl Apps {
     pub fn revoked(&self, app: &str) {
         let mut revocations = self.lock();
         revocations.count += 1;
-        if let Some(readers) = revocations.readers.remove(app) {
-            readers.cancel();
+        if let Some(known) = revocations.known.remove(app) {
+            known.revoked.cancel();
         }
     }
 
@@ -72,7 +91,11 @@ impl Apps {
     }
 }
 
-/// What a token comes to that a key is; what is none is not looked up.
-pub(super) fn token(key: &[u8]) -> Option<Kept> {
-    Kept::of(std::str::from_utf8(key).ok()?)
+/// Writes down that a token was used. On a task of its own: nobody waits for it, and it ends with the store.
+fn note(store: Store, id: String) {
+    tokio::spawn(async move {
+        if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
+            tracing::warn!(%error, "the use of a token could not be written down");
+        }
+    });
 }

@@ -195,7 +195,6 @@ async fn begin_here(
         tx.add_turn(&new)?;
         tx.prune_sessions_sometimes()?;
         tx.use_session(&new.session)?;
-        tx.touch_token(&app)?;
         if let Some(key) = &key {
             tx.remember_key(&app, key, &digest, &new.id)?;
         }

@@ -10,18 +10,17 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 use talaria_platform::RoomId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::held::Held;
 use super::listen::Peer;
-use super::{Problem, Server, apps};
-use crate::config::Secret;
+use super::refusals::Sent;
+use super::{Problem, Server};
 use crate::session::{HTTP, SessionId, hash};
 use crate::store::TurnRow;
+use crate::token;
 
 /// Whoever asks.
 #[derive(Clone, Debug)]
@@ -30,7 +29,7 @@ pub struct Caller {
     app: String,
     /// There is no key that could be wrong.
     pub keyless: bool,
-    /// Fired when its token is revoked.
+    /// Fired when its token is revoked, or the owner's key is replaced.
     pub revoked: CancellationToken,
 }
 
@@ -96,31 +95,6 @@ impl Caller {
     }
 }
 
-/// The owner's key, as a digest: all digests are as long, so that comparing them takes as long whatever is sent.
-pub struct Keys {
-    owner: Option<[u8; 32]>,
-    /// It is so short that somebody may have thought it up.
-    guessable: bool,
-}
-
-/// Bytes of a key that nobody guesses. The one that we make has more, and so have those of apps.
-const UNGUESSABLE: usize = 24;
-
-impl Keys {
-    /// The key of the owner; `None` if everybody who gets here is.
-    pub fn new(key: Option<&Secret>) -> Self {
-        Self {
-            owner: key.map(|key| digest(key.expose().as_bytes())),
-            guessable: key.is_some_and(|key| key.expose().len() < UNGUESSABLE),
-        }
-    }
-}
-
-/// What is kept and compared of a key.
-pub fn digest(key: &[u8]) -> [u8; 32] {
-    Sha256::digest(key).into()
-}
-
 /// Finds out who asks, or turns them away.
 pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
     let key = bearer(request.headers()).map(<[u8]>::to_vec);
@@ -130,14 +104,18 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
         Err(problem) => return problem.into_response(),
     };
     request.extensions_mut().insert(caller.clone());
-    if caller.is_owner() {
+    if caller.keyless {
         return next.run(request).await;
     }
-    let place = match server.limits.request(&caller) {
+    let place = match caller.is_owner() {
+        true => Ok(None),
+        false => server.limits.request(&caller).map(Some),
+    };
+    let place = match place {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
     };
-    // Whatever the handler waits for, it is over when the token is.
+    // Whatever the handler waits for, it is over when the key is.
     let response = tokio::select! {
         biased;
         () = caller.revoked.cancelled() => return Problem::invalid_key().into_response(),
@@ -164,30 +142,34 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 impl Server {
     async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, Problem> {
-        let owner = |keyless| Caller { app: String::new(), keyless, revoked: CancellationToken::new() };
-        let (key, expected) = match (key, self.keys.owner) {
-            (None, None) => return Ok(owner(true)),
+        let owner = self.keys.owner();
+        let is_owner = |keyless| Caller { app: String::new(), keyless, revoked: owner.replaced.clone() };
+        let id = key.and_then(|key| token::id(std::str::from_utf8(key).ok()?));
+        let key = match key {
+            None if owner.has_key() => {
+                self.turned_away(from, Sent::Nothing);
+                return Err(Problem::no_key());
+            }
             // Clients send some key even where none is asked for. An app stays an app.
-            (Some(key), None) if apps::token(key).is_none() => return Ok(owner(true)),
-            (None, Some(_)) => return Err(Problem::invalid_key()),
-            (Some(key), expected) => (key, expected),
+            Some(key) if owner.has_key() || id.is_some() => key,
+            None | Some(_) => return Ok(is_owner(true)),
         };
         let now = Instant::now();
         let paused = self.wrong_keys.permit(from, key, now).err();
         let busy = |after| Problem::busy("Too many wrong keys were sent; wait before the next one", after);
         // Whoever has a key that nobody guesses is not held up by those who try. One that may be guessed is not even
         // looked at meanwhile.
-        let unseen = if self.keys.guessable { paused } else { self.wrong_keys.repeats(from, key, now) };
+        let unseen = if owner.guessable { paused } else { self.wrong_keys.repeats(from, key, now) };
         if let Some(after) = unseen {
             return Err(busy(after));
         }
-        let given = digest(key);
-        if expected.is_some_and(|expected| bool::from(given.ct_eq(&expected))) {
+        let given = token::digest(key);
+        if owner.is(&given) {
             self.wrong_keys.right(from, key);
-            return Ok(owner(false));
+            return Ok(is_owner(false));
         }
-        let app = match apps::token(key) {
-            Some(token) => self.apps.find(&self.store, &token).await?,
+        let app = match id {
+            Some(id) => self.apps.find(&self.store, id, &given).await?,
             None => None,
         };
         let Some((app, revoked)) = app else {
@@ -195,6 +177,7 @@ impl Server {
                 return Err(busy(after));
             }
             self.wrong_keys.wrong(from, key, now);
+            self.turned_away(from, id.map_or(Sent::Key, |id| Sent::Token(id.to_owned())));
             return Err(Problem::invalid_key());
         };
         self.wrong_keys.right(from, key);

@@ -1,4 +1,5 @@
-//! The answer to an app: it holds the app's place for as long as it is read, and breaks off when its token is revoked.
+//! The answer to whoever has a key: it breaks off when the key no longer counts, and holds an app's place for as long as
+//! it is read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,14 +14,14 @@ use crate::rarely::{Rarely, rarely};
 /// A body with what it holds.
 pub struct Held {
     body: Body,
-    /// Asked with every delta of a stream, behind a lock that all streams of the app share.
+    /// Asked with every delta of a stream, behind a lock that all streams with this key share.
     revoked: Rarely<WaitForCancellationFutureOwned>,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Held {
     /// Holds a place until the body is read or given up.
-    pub fn new(body: Body, revoked: CancellationToken, place: OwnedSemaphorePermit) -> Self {
+    pub fn new(body: Body, revoked: CancellationToken, place: Option<OwnedSemaphorePermit>) -> Self {
         Self { body, revoked: rarely(revoked.cancelled_owned()), _place: place }
     }
 }
@@ -36,7 +37,7 @@ impl hyper::body::Body for Held {
         // Before anything else: a stream that always has more to say would never be cut.
         if Pin::new(&mut self.revoked).poll(context).is_ready() {
             // Not a clean end: the reader must not take it for the whole.
-            return Poll::Ready(Some(Err(axum::Error::new("the token was revoked"))));
+            return Poll::Ready(Some(Err(axum::Error::new("the key no longer counts"))));
         }
         Pin::new(&mut self.body).poll_frame(context)
     }

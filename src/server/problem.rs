@@ -64,9 +64,15 @@ impl Problem {
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message) }
     }
 
-    /// Nobody may ask without a key, or with this one.
+    /// Nobody may ask with this key.
     pub fn invalid_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Invalid API key")
+    }
+
+    /// Nobody may ask without one. For programs it is the same.
+    pub fn no_key() -> Self {
+        let message = "Invalid API key: none was sent; send it as Authorization: Bearer …";
+        Self { message: message.to_owned(), ..Self::invalid_key() }
     }
 
     /// An app asks for what only whoever runs the server may see.

@@ -116,6 +116,11 @@ impl WrongKeys {
         known.insert((network(from), first));
     }
 
+    /// Another key is right now: nothing that was wrong need be so any more.
+    pub fn forget(&self) {
+        *self.lock() = Inner::default();
+    }
+
     fn names(&self, key: &[u8]) -> (u64, u64) {
         let first = match key.strip_prefix(crate::token::PREFIX.as_bytes()) {
             // Which token it is stands before its secret.

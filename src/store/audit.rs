@@ -6,7 +6,7 @@ use talaria_platform::{AccountId, RoomId, UserId};
 
 use super::{Result, TurnRow, Tx, unix_now};
 use crate::access::{Action, Grant, Where};
-use crate::session::hash;
+use crate::session::{HTTP, hash};
 
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
@@ -25,6 +25,9 @@ const PRUNE_EACH: i64 = 1000;
 /// The actor of what nobody decided: a question that timed out, was stopped or outlived its process. No
 /// network has such an id.
 pub const GATEWAY: &str = "(gateway)";
+
+/// The actor of what is about no person: the operator himself, at the command line.
+pub const OPERATOR: &str = "(operator)";
 
 /// A decision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +81,7 @@ pub enum Heard<'a> {
 pub struct Operated<'a> {
     /// The account it is about; empty for all of them.
     pub account: &'a str,
-    /// Whom it is about.
+    /// Whom it is about; [`OPERATOR`] if it is about a thing.
     pub actor: &'a str,
     /// The room it is about, if there is one.
     pub room: Option<&'a RoomId>,
@@ -131,6 +134,12 @@ impl Tx<'_> {
         let account = AccountId::from(account);
         let room = room.map(|room| room_hash(&account, room)).unwrap_or_default();
         self.add_audit(&account, actor, &room, "operator", action, allowed, rule, None)
+    }
+
+    /// Keeps that a request over HTTP was turned away before anybody knew whose it was. Anybody can make us write this, so
+    /// it counts as any other refusal of a stranger.
+    pub fn audit_turned_away(&self, address: &str, rule: &str) -> Result<()> {
+        self.add_audit(&AccountId::from(HTTP), address, "", "http", "request", false, rule, None)
     }
 
     /// Keeps how an agent's question came out, once for each. `actor` is who decided it: a person, or

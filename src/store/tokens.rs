@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::{Result, Tx, unix_now};
 use crate::token::Kept;
 
-/// How long a use is not noted again, in seconds: it would be a write for every request.
-const USED_EACH: i64 = 60;
-
 /// An app, as its operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
@@ -83,15 +80,19 @@ impl Tx<'_> {
         Ok(query.query_row([app], |row| row.get(0))?)
     }
 
-    /// Notes that an app used its token, at most once a minute.
-    pub fn touch_token(&self, app: &str) -> Result<()> {
-        let now = unix_now();
+    /// Notes that a token is used. The caller sees to it that this is not a write for every request.
+    pub fn touch_token(&self, id: &str) -> Result<()> {
         self.conn
-            .prepare_cached(
-                "UPDATE tokens SET used = ?2 WHERE app = ?1 AND (used IS NULL OR used NOT BETWEEN ?3 AND ?2)",
-            )?
-            .execute(params![app, now, now - USED_EACH])?;
+            .prepare_cached("UPDATE tokens SET used = ?2 WHERE id = ?1")?
+            .execute(params![id, unix_now()])?;
         Ok(())
+    }
+
+    /// The app whose token this was, until it was revoked.
+    pub fn revoked_app(&self, id: &str) -> Result<Option<String>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT app FROM tokens WHERE id = ?1 AND revoked IS NOT NULL")?;
+        Ok(query.query_row([id], |row| row.get(0)).optional()?)
     }
 }
 
@@ -130,13 +131,15 @@ mod tests {
                 assert!(!tx.add_token("other", &old)?, "an id is one token's");
                 assert!(!tx.app_may_ask("other")?);
 
-                tx.touch_token("forge")?;
+                assert_eq!(tx.revoked_app(&old.id)?, None);
+                tx.touch_token(&old.id)?;
                 assert!(tx.app("forge")?.unwrap().used.is_some());
                 assert!(tx.revoke_token("forge")?);
                 assert!(!tx.revoke_token("forge")?, "once is enough");
                 assert!(!tx.revoke_token("other")?);
                 assert!(!tx.app_may_ask("forge")?);
                 assert_eq!(tx.token(&old.id)?, None);
+                assert_eq!(tx.revoked_app(&old.id)?.as_deref(), Some("forge"));
 
                 assert!(tx.add_token("forge", &new)?);
                 assert_eq!(tx.token(&old.id)?, None, "the old one is unknown now");

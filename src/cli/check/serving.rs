@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use super::Wrong;
 use crate::config::{ServerConfig, api_key};
 
 /// How long the name of an address may take to be found.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What would keep it from being served, each with what to do. Nothing stays open.
-pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<String> {
+pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<Wrong> {
     let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
     let port = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(_) => None,
@@ -22,5 +23,5 @@ pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<String> 
         true => api_key::load(home).err().map(|error| (error.message, error.hint)),
         false => None,
     };
-    port.into_iter().chain(key).map(|(message, hint)| format!("{message}; {hint}")).collect()
+    port.into_iter().chain(key).collect()
 }

@@ -29,8 +29,15 @@ const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "h
 pub(super) enum Finding {
     /// All is well, in words.
     Well(&'static str),
-    /// It is not, and what to do.
+    /// It is not, and what to do. It may be otherwise when somebody asks.
     Trouble(String),
+    /// It is there, and lets nobody in as things are.
+    Refused {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
 }
 
 /// Looks whether it is there and takes our key.
@@ -134,8 +141,7 @@ impl Missed {
         };
         format!(
             "nothing listens on {named}. An agent server listens on 127.0.0.1 by default, which cannot be reached from \
-             {from}: over there set API_SERVER_HOST={ip}{bridge} (or 0.0.0.0, every address), with an API_SERVER_KEY of \
-             at least 16 characters, and start it again"
+             {from}: over there set API_SERVER_HOST={ip}{bridge} (or 0.0.0.0, every address), and start it again"
         )
     }
 }
@@ -187,21 +193,21 @@ async fn ask(proxy: &ProxyConfig) -> Finding {
     }
     let code = serde_json::from_slice::<serde_json::Value>(&answer).ok();
     let code = code.as_ref().and_then(|answer| answer["error"]["code"].as_str());
+    let refused = |message: String, hint: &str| Finding::Refused { message, hint: hint.to_owned() };
     match (status, proxy.key.is_some()) {
-        (StatusCode::FORBIDDEN, _) if code == Some("host_not_allowed") => Finding::Trouble(format!(
-            "it does not go by the name {}; over there add that to `server.hosts`",
-            proxy.url.host()
-        )),
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, true) => Finding::Trouble(format!(
-            "it answers but does not accept the key ({}); set the same at both ends: GATEWAY_PROXY_KEY here, \
-             API_SERVER_KEY over there (or there `api.key` in its state folder)",
-            status.as_u16()
-        )),
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, false) => Finding::Trouble(format!(
-            "it answers but wants a key ({}); set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there \
-             `api.key` in its state folder)",
-            status.as_u16()
-        )),
+        (StatusCode::FORBIDDEN, _) if code == Some("host_not_allowed") => refused(
+            format!("it does not go by the name {}", proxy.url.host()),
+            "over there add that name to `server.hosts`",
+        ),
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, true) => refused(
+            format!("it answers but does not accept the key ({})", status.as_u16()),
+            "set the same at both ends: GATEWAY_PROXY_KEY here, API_SERVER_KEY over there (or there `api.key` in its \
+             state folder)",
+        ),
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, false) => refused(
+            format!("it answers but wants a key ({})", status.as_u16()),
+            "set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there `api.key` in its state folder)",
+        ),
         (status, true) if status.is_success() => Finding::Well("it answers, and accepts the key"),
         (status, false) if status.is_success() => Finding::Well("it answers, and wants no key"),
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
@@ -267,7 +273,7 @@ mod tests {
         // The bridge is not on this machine, but this is how it would have answered.
         let bridge = "172.17.0.1:8642".parse().unwrap();
         let Missed::At(_, kind) = missed else { panic!("{missed:?}") };
-        insta::assert_snapshot!(Missed::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), with an API_SERVER_KEY of at least 16 characters, and start it again");
+        insta::assert_snapshot!(Missed::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");
         let unknown = async |_: &str, _: u16| Err(io::ErrorKind::NotFound.into());
         insta::assert_snapshot!(connect(&proxy, unknown).await.unwrap_err().words(&proxy, true), @r#"the name host.docker.internal is not known here. In a container it has to be given: with compose `extra_hosts: ["host.docker.internal:host-gateway"]`, else `docker run --add-host host.docker.internal:host-gateway`. Outside of one the agent server of this machine is http://127.0.0.1:8642"#);
     }
@@ -279,7 +285,7 @@ mod tests {
         insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, false), @"nothing listens on 127.0.0.1:8642; start the agent server, or correct `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
         insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is the container itself; the machine around it is http://host.docker.internal:8642");
         let nas = "http://nas.lan:8642";
-        insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), ConnectionRefused, false), @"nothing listens on 192.168.1.5:8642 (nas.lan). An agent server listens on 127.0.0.1 by default, which cannot be reached from another machine: over there set API_SERVER_HOST=192.168.1.5 (or 0.0.0.0, every address), with an API_SERVER_KEY of at least 16 characters, and start it again");
+        insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), ConnectionRefused, false), @"nothing listens on 192.168.1.5:8642 (nas.lan). An agent server listens on 127.0.0.1 by default, which cannot be reached from another machine: over there set API_SERVER_HOST=192.168.1.5 (or 0.0.0.0, every address), and start it again");
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), TimedOut, false), @"192.168.1.5:8642 (nas.lan) did not answer within 3 seconds; it may be down, or a firewall is in the way: let port 8642 through");
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), HostUnreachable, false), @"192.168.1.5:8642 (nas.lan) cannot be reached: host unreachable");
         insta::assert_snapshot!(said(nas, None, ConnectionRefused, false), @"the name nas.lan is not known here; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");

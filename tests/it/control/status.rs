@@ -17,6 +17,7 @@ async fn status_says_what_runs_and_what_waits() {
     let idle = scene.prints(["status"]).await;
     assert!(idle.contains("Nothing runs and nothing waits."), "{idle}");
     assert!(idle.lines().any(|line| line == "test      reads  nothing"), "{idle}");
+    assert!(idle.lines().any(|line| line == "health        ok"), "{idle}");
 
     scene.asks_without_end("@ann:test", "!home").await;
     scene.network.says_as("@ann:test", "!home", true, "and the next one");
@@ -26,8 +27,8 @@ async fn status_says_what_runs_and_what_waits() {
 
     assert!(lines[0].starts_with(&format!("talaria {}, process ", env!("CARGO_PKG_VERSION"))), "{busy}");
     assert_eq!(lines[1], format!("state folder  {}", scene.talaria.home().display()));
-    assert!(lines[5].starts_with("test      reads  "), "{busy}");
-    let turns: Vec<Vec<&str>> = lines[8..].iter().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines[6].starts_with("test      reads  "), "{busy}");
+    let turns: Vec<Vec<&str>> = lines[9..].iter().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(turns.len(), 2, "{busy}");
     assert_eq!((turns[0][1], turns[1][1]), ("runs", "waits"), "{busy}");
     assert!(turns.iter().all(|turn| turn[0].len() == 6 && turn.contains(&"@ann:test")), "{busy}");
@@ -95,6 +96,9 @@ async fn health_is_bad_when_no_platform_reads() {
     let ended = talaria.does(["health"]).await;
     assert_eq!((ended.code, ended.err.as_str()), (1, ""));
     assert_eq!(ended.out, "no platform reads: test failed and is tried again\n");
+    let status = talaria.does(["status"]).await.out;
+    let line = "health        people are not served: no platform reads: test failed and is tried again";
+    assert!(status.lines().any(|shown| shown == line), "{status}");
 }
 
 #[tokio::test]

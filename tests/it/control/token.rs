@@ -68,8 +68,13 @@ async fn a_life_of_a_token(talaria: &Talaria) {
     }
     let audit = well(talaria, ["audit", "--json"]).await;
     let actions: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(actions.iter().all(|row| row["actor"] == "(operator)" && row["allowed"] == true), "{audit}");
     let actions: Vec<&str> = actions.iter().map(|row| row["action"].as_str().unwrap()).collect();
-    assert_eq!(actions, ["add token", "add token", "revoke token", "add token"]);
+    assert_eq!(
+        actions,
+        ["add token of phone", "replace token of phone", "revoke token of phone", "add token of phone"]
+    );
+    assert_eq!(well(talaria, ["audit", "--json", "--room", "phone"]).await, audit);
     assert!(!audit.contains(&token[13..]));
 }
 

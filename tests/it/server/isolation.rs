@@ -184,9 +184,12 @@ async fn without_a_key_that_holds_nobody_learns_anything() {
         // One of its own for each: the same wrong key too often is not looked at any more.
         let revoked = scene.served.app(&format!("gone-{number}")).await;
         scene.served.revoke(&format!("gone-{number}")).await;
-        for (key, id) in [(None, &absent), (Some(&revoked), &id), (Some(&revoked), &absent)] {
-            let seen = scene.asks(key.map(String::as_str), &question, id).await;
-            assert_eq!(seen, nobody, "{name} with {id}");
+        assert_eq!(scene.asks(None, &question, &absent).await, nobody, "{name}");
+        // A key that no longer holds is like one that never did.
+        let wrong = scene.asks(Some(&format!("{number} is no key")), &question, &id).await;
+        assert_eq!(wrong.status, 401, "{name}: {wrong:?}");
+        for id in [&id, &absent] {
+            assert_eq!(scene.asks(Some(&revoked), &question, id).await, wrong, "{name} with {id}");
         }
     }
 }

@@ -115,7 +115,8 @@ async fn a_key_has_one_place() {
         assert_eq!(answer.status(), 401, "{path} {header}: {value}");
         assert_eq!(answer.headers()["www-authenticate"], "Bearer");
         let error = json!({ "error": {
-            "message": "Invalid API key", "type": "invalid_request_error", "param": null, "code": "invalid_api_key",
+            "message": "Invalid API key: none was sent; send it as Authorization: Bearer …",
+            "type": "invalid_request_error", "param": null, "code": "invalid_api_key",
         }});
         assert_eq!(json(answer).await, error);
     }
@@ -206,6 +207,73 @@ async fn a_key_that_may_be_guessed_is_not_looked_at_while_somebody_guesses() {
     assert_eq!(knocks(&served, "password-1234").await.0, 429);
 }
 
+#[tokio::test]
+async fn a_key_that_is_replaced_ends_what_is_read_with_it() {
+    let served = Served::start().await;
+    let (token, other) = (served.app("forge").await, "another key of the owner".to_owned());
+    let asks = |key: &str, text: &str, stream: bool| {
+        let body = json!({ "messages": [{ "role": "user", "content": text }], "stream": stream });
+        served.bare(Method::POST, "/v1/chat/completions").bearer_auth(key).body(body.to_string())
+    };
+    let streamed = served.agent().when("stream").says(["Hel"]).then_hangs();
+    let waited = served.agent().when("whole").says(["Hel"]).then_hangs();
+    let beside = served.agent().when("beside").says(["Hel"]).then_hangs().says(["lo"]);
+    let mut stream = asks(KEY, "stream", true).send().await.unwrap();
+    let whole = tokio::spawn(asks(KEY, "whole", false).send());
+    let theirs = tokio::spawn(asks(&token, "beside", false).send());
+    streamed.is_hanging().await;
+    waited.is_hanging().await;
+    beside.is_hanging().await;
+
+    // Somebody is too early.
+    for _ in 0..10 {
+        assert_eq!(knocks(&served, &other).await.0, 401);
+    }
+    assert_eq!(knocks(&served, &other).await.0, 429);
+    served.gateway.server().replace_key(&other.clone().into());
+    while let Ok(chunk) = stream.chunk().await {
+        assert!(chunk.is_some(), "a stream that is cut does not look like one that ended");
+    }
+    assert_eq!(whole.await.unwrap().unwrap().status(), 401);
+    assert_eq!(knocks(&served, KEY).await.0, 401);
+    assert_eq!(knocks(&served, &other).await.0, 200);
+    beside.goes_on();
+    assert_eq!(theirs.await.unwrap().unwrap().status(), 200, "an app has noticed nothing");
+}
+
+/// The operator can see who is turned away, and why; nobody can fill the disk with it.
+#[tokio::test]
+async fn whoever_is_turned_away_is_written_down_once_a_minute() {
+    let served = Served::start().await;
+    let token = served.app("forge").await;
+    served.revoke("forge").await;
+    let other = u32::from_str_radix(&token[4..12], 16).unwrap() ^ 1;
+    let unknown = format!("tlr_{other:08x}_{}", &token[13..]);
+    for _ in 0..3 {
+        assert_eq!(served.bare(Method::GET, "/v1/models").send().await.unwrap().status(), 401);
+        for key in ["not the key", "nor this one", &token, &unknown] {
+            assert_eq!(knocks(&served, key).await.0, 401);
+        }
+    }
+    let rows = served.turned_away(4).await;
+    let rows: Vec<_> = rows.iter().map(|row| (row.actor.as_str(), row.rule.as_str())).collect();
+    let mut rules: Vec<_> = rows.iter().map(|(_, rule)| *rule).collect();
+    rules.sort_unstable();
+    assert_eq!(rules, ["no key", "revoked token", "unknown key", "unknown token"]);
+    assert!(rows.iter().all(|(actor, _)| *actor == "127.0.0.1"), "{rows:?}");
+}
+
+/// Not only what runs a turn: an app that reads all day is no app that somebody tidies away.
+#[tokio::test]
+async fn every_use_of_a_token_counts_as_one() {
+    let served = Served::start().await;
+    let token = served.app("forge").await;
+    let used = || served.gateway.store().read(|tx| Ok(tx.app("forge")?.and_then(|app| app.used)));
+    assert_eq!(used().await.unwrap(), None);
+    assert_eq!(knocks(&served, &token).await.0, 200);
+    served.until(async || used().await.unwrap().is_some()).await;
+}
+
 /// No statistics: what is compared are digests of 32 bytes, in constant time and nowhere else.
 #[test]
 fn keys_are_compared_in_one_way_only() {
@@ -215,7 +283,8 @@ fn keys_are_compared_in_one_way_only() {
         text.split("#[cfg(test)]").next().unwrap().to_owned()
     };
     for (path, compared) in [
-        ("src/server/caller.rs", 1),
+        ("src/server/keys.rs", 1),
+        ("src/server/caller.rs", 0),
         ("src/server/apps.rs", 1),
         ("src/token.rs", 0),
         ("src/store/tokens.rs", 0),

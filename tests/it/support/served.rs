@@ -3,13 +3,18 @@
 //! For `#[tokio::test]` on the real clock: sockets know no other. Wait for events, never for time.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use talaria::server::Settings;
+use talaria::store::{AuditFilter, AuditRow};
 
 use super::gateway::{Setup, TestGateway};
 use super::scripted::Script;
+
+/// Nothing here takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The owner's key.
 pub const KEY: &str = "a key of the owner, long enough";
@@ -64,13 +69,31 @@ impl Served {
 
     /// Waits until an app has so many turns that run or wait.
     pub async fn has_turns(&self, app: &str, count: usize) {
-        loop {
+        self.until(async || {
             let open = self.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap();
-            if open.iter().filter(|turn| turn.place.room.as_str() == app).count() == count {
-                return;
+            open.iter().filter(|turn| turn.place.room.as_str() == app).count() == count
+        })
+        .await;
+    }
+
+    /// Waits until so many requests were written down as turned away.
+    pub async fn turned_away(&self, count: usize) -> Vec<AuditRow> {
+        let rows = async || {
+            let filter = AuditFilter { allowed: Some(false), ..AuditFilter::default() };
+            self.gateway.store().read(move |tx| tx.audited(&filter)).await.unwrap()
+        };
+        self.until(async || rows().await.len() >= count).await;
+        rows().await
+    }
+
+    /// Waits until something holds that only the store knows; each look at it waits for the store's thread.
+    pub async fn until(&self, holds: impl AsyncFn() -> bool) {
+        let waiting = async {
+            while !holds().await {
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
-        }
+        };
+        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "it never came to that");
     }
 
     /// A script for the agent's next run.

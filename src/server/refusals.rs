@@ -1,0 +1,103 @@
+//! What the operator is told of requests without a key that counts: a line in the log and a row in the audit.
+//!
+//! Anybody can make us write them, so there is one a minute for each address and token, and a bound for all of them
+//! together. Of what was sent nothing is told but which token it was, which is no secret.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Server;
+use super::wrong_keys::network;
+
+/// How soon the same is told again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What is told in that time, at most.
+const MOST: usize = 64;
+
+/// What was told of late.
+#[derive(Default)]
+pub struct Refusals {
+    told: Mutex<HashMap<(IpAddr, Sent), Instant>>,
+}
+
+/// What came in place of a key that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// No key.
+    Nothing,
+    /// One that is none of ours.
+    Key,
+    /// What looks like a token; which one, by the part that is no secret.
+    Token(String),
+}
+
+impl Refusals {
+    fn is_news(&self, from: IpAddr, sent: &Sent, now: Instant) -> bool {
+        // Every change under this lock is complete in itself.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| now.duration_since(*at) < AGAIN);
+        let about = (network(from), sent.clone());
+        if told.len() >= MOST || told.contains_key(&about) {
+            return false;
+        }
+        told.insert(about, now);
+        true
+    }
+}
+
+impl Server {
+    /// A request was turned away because of this.
+    pub(super) fn turned_away(&self, from: IpAddr, sent: Sent) {
+        if !self.refusals.is_news(from, &sent, Instant::now()) {
+            return;
+        }
+        let store = self.store.clone();
+        // A task of its own: whoever was turned away does not wait for it, and it ends with the store.
+        tokio::spawn(async move {
+            let kept = store.write(move |tx| {
+                let (why, app) = match sent {
+                    Sent::Nothing => ("no key", None),
+                    Sent::Key => ("unknown key", None),
+                    Sent::Token(id) => match tx.revoked_app(&id)? {
+                        Some(app) => ("revoked token", Some(app)),
+                        None => ("unknown token", None),
+                    },
+                };
+                tx.audit_turned_away(&from.to_string(), why)?;
+                Ok((why, app))
+            });
+            match kept.await {
+                Ok((why, app)) => {
+                    tracing::warn!(address = %from, why, app, "a request was turned away; this is said once a minute");
+                }
+                Err(error) => {
+                    tracing::error!(%error, address = %from, "a request was turned away, and the store failed")
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_once_a_minute_and_all_together_are_bounded() {
+        let (refusals, start) = (Refusals::default(), Instant::now());
+        let address = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
+        let token = Sent::Token("0123abcd".to_owned());
+        for sent in [Sent::Nothing, Sent::Key, token.clone()] {
+            assert!(refusals.is_news(address(1), &sent, start), "{sent:?}");
+            assert!(!refusals.is_news(address(1), &sent, start + AGAIN / 2), "{sent:?}");
+        }
+        let told = (2..1000).filter(|number| refusals.is_news(address(*number), &Sent::Key, start)).count();
+        assert_eq!(told, MOST - 3);
+        assert!(refusals.is_news(address(1), &token, start + AGAIN));
+    }
+}
