@@ -380,8 +380,7 @@ impl Turns {
         if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
-        log.end();
-        self.logs.close(id);
+        self.logs.end(id, &log);
         if let Some(account) = self.delivery.account(&turn.account) {
             account.wake();
         }

@@ -43,8 +43,7 @@ struct EndOfLog<'a> {
 
 impl Drop for EndOfLog<'_> {
     fn drop(&mut self) {
-        self.log.end();
-        self.logs.close(self.id);
+        self.logs.end(self.id, self.log);
     }
 }
 

@@ -136,11 +136,19 @@ impl Logs {
         self.lock().open.get(id).map(|watched| watched.log.clone())
     }
 
-    /// The turn is over, or goes on in another process: its log stays for a while if anybody may ask for it.
-    pub fn close(&self, id: &TurnId) {
+    /// The turn is over, or goes on in another process. Whoever hears of it and asks at once must find room, so that is
+    /// made first.
+    pub fn end(&self, id: &TurnId, log: &TurnLog) {
+        let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
+        drop(permit);
+        log.end();
+        self.close(id);
+    }
+
+    /// Its log stays for a while if anybody may ask for it.
+    fn close(&self, id: &TurnId) {
         let mut inner = self.lock();
         let Some(watched) = inner.open.get_mut(id) else { return };
-        watched.permit = None;
         if watched.patience.is_none() || watched.log.is_suspended() {
             inner.open.remove(id);
             return;
@@ -365,5 +373,40 @@ impl Turns {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.turns.left(&self.id, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes whether the log had ended when it was let go.
+    struct Permit(Arc<TurnLog>, std::sync::mpsc::Sender<bool>);
+
+    impl Drop for Permit {
+        fn drop(&mut self) {
+            let _ = self.1.send(self.0.is_ended());
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_another_turn_before_anybody_hears_of_the_end() {
+        let (logs, id) = (Logs::default(), TurnId("run_1".to_owned()));
+        let (sender, let_go) = std::sync::mpsc::channel();
+        let log = new_log(None, 1000, Arc::default());
+        let watched = Watched {
+            log: log.clone(),
+            session: SessionId("s".to_owned()),
+            patience: None,
+            readers: 0,
+            came: 0,
+            stopping: false,
+            denied: Arc::default(),
+            permit: Some(Box::new(Permit(log.clone(), sender))),
+        };
+        logs.lock().open.insert(id.clone(), watched);
+        logs.end(&id, &log);
+        assert!(log.is_ended());
+        assert_eq!(let_go.try_iter().collect::<Vec<_>>(), [false]);
     }
 }
