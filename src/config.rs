@@ -53,7 +53,7 @@ pub use file::{Steps, Upstream};
 pub use platform::TestConfig;
 pub use platform::{KINDS, PlatformConfig};
 pub use secret::Secret;
-pub use server::{Reach, ServerConfig};
+pub use server::{Origin, Reach, ServerConfig};
 pub use url::{BaseUrl, Host, is_private};
 
 use crate::rules::Rules;

@@ -56,7 +56,7 @@ pub use problem::Problem;
 pub use route::Route;
 pub use routes::{all as routes, router};
 
-use crate::config::Secret;
+use crate::config::{Host, Origin, Secret};
 use crate::rules::Live;
 use crate::store::Store;
 use crate::turns::Turns;
@@ -67,9 +67,9 @@ pub struct Settings {
     /// Who may ask everything at first, see [`Keys`]; `None` for a server without a key, which only this machine reaches.
     pub key: Option<Secret>,
     /// Names by which it may be called, besides those of this machine.
-    pub hosts: Vec<String>,
+    pub hosts: Vec<Host>,
     /// Pages that may ask from a browser.
-    pub origins: Vec<String>,
+    pub origins: Vec<Origin>,
     /// What `/v1/models` names.
     pub model: String,
     /// Turns at once, and turns of one app at once.
@@ -94,8 +94,6 @@ pub struct Server {
     refusals: refusals::Refusals,
     /// Who guesses keys.
     wrong_keys: wrong_keys::WrongKeys,
-    /// What it is called, and which pages may ask.
-    rules: guard::Rules,
     /// How much may go on at once.
     pub limits: Limits,
     /// Fired when the process is about to end: nothing new is taken.
@@ -112,7 +110,6 @@ impl Server {
             apps: Apps::default(),
             refusals: refusals::Refusals::default(),
             wrong_keys: wrong_keys::WrongKeys::default(),
-            rules: guard::Rules::new(&settings),
             limits: Limits::new(settings.runs),
             draining: CancellationToken::new(),
             since: SystemTime::now(),

@@ -19,6 +19,8 @@ use super::secret::Form;
 use super::url::is_near_name;
 use super::{AgentChoice, BaseUrl, ConfigError, Host, LocalConfig, Secret, is_private};
 
+pub use origin::Origin;
+
 /// Where everything that speaks this protocol expects it.
 const DEFAULT_PORT: u16 = 8642;
 const DEFAULT_MODEL: &str = "talaria";
@@ -42,12 +44,12 @@ pub struct ServerConfig {
     pub key: Option<Secret>,
     /// No key is asked for: whoever reaches it is the owner. Only on loopback.
     pub open: bool,
-    /// Origins of web pages that may ask, as browsers write them.
-    pub cors_origins: Vec<String>,
+    /// Web pages that may ask.
+    pub cors_origins: Vec<Origin>,
     /// What it calls its model.
     pub model_name: String,
-    /// Further names that a request may call it by, in lower case and without a port.
-    pub hosts: Vec<String>,
+    /// Further names that a request may call it by, whatever the port.
+    pub hosts: Vec<Host>,
     /// Turns at once over HTTP, at most.
     pub runs: usize,
     /// The same for each app.
@@ -325,7 +327,7 @@ impl Resolver<'_> {
         value
     }
 
-    fn origins(&mut self, written: Option<Vec<String>>) -> Vec<String> {
+    fn origins(&mut self, written: Option<Vec<String>>) -> Vec<Origin> {
         let (list, name, place) = match self.env.get(&env::API_SERVER_CORS_ORIGINS) {
             Some(value) => {
                 let list = value.split(',').map(str::to_owned).collect();
@@ -337,13 +339,13 @@ impl Resolver<'_> {
                 self.place(&["server", "cors_origins"]),
             ),
         };
-        self.list(list, name, &place, |text| origin::normal(&text))
+        self.list(list, name, &place, |text| Origin::parse(&text))
     }
 
-    fn hosts(&mut self, written: Option<Vec<String>>) -> Vec<String> {
+    fn hosts(&mut self, written: Option<Vec<String>>) -> Vec<Host> {
         let place = self.place(&["server", "hosts"]);
         self.list(written.unwrap_or_default(), "`server.hosts`", &place, |text| match Host::parse(&text) {
-            Some(host) => Ok(host.to_string()),
+            Some(host) => Ok(host.without_dot()),
             None => Err((
                 "must be names, without `http://`, a port or `*`",
                 "write each such as `agent.example.org`",
@@ -353,14 +355,14 @@ impl Resolver<'_> {
 
     /// Brings every entry of a list into its normal form. An error is a phrase that follows the list's name, and what
     /// to do.
-    fn list(
+    fn list<T: PartialEq>(
         &mut self,
         list: Vec<String>,
         name: &str,
         place: &str,
-        normal: impl Fn(String) -> Result<String, (&'static str, &'static str)>,
-    ) -> Vec<String> {
-        let mut normals: Vec<String> = Vec::new();
+        normal: impl Fn(String) -> Result<T, (&'static str, &'static str)>,
+    ) -> Vec<T> {
+        let mut normals = Vec::new();
         for entry in list.into_iter().filter_map(|entry| filled(Some(entry))) {
             match normal(entry) {
                 Ok(entry) if normals.contains(&entry) => {}

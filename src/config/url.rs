@@ -28,7 +28,7 @@ pub enum Host {
 impl Host {
     /// Takes a machine as a person wrote it, without a port. `0` and `127.1` are the addresses that a resolver makes of
     /// them, so that nobody listens somewhere else than was judged.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         if let Ok(address) = bare.parse::<IpAddr>() {
@@ -44,6 +44,15 @@ impl Host {
             Ok(address) => Self::Address(address.to_canonical()),
             Err(_) => Self::Name(host.to_owned()),
         })
+    }
+
+    /// Without the dot that a whole name may have at its end.
+    #[must_use]
+    pub fn without_dot(self) -> Self {
+        match self {
+            Self::Name(name) => Self::Name(name.strip_suffix('.').unwrap_or(&name).to_owned()),
+            Self::Address(address) => Self::Address(address),
+        }
     }
 }
 
@@ -89,8 +98,10 @@ impl BaseUrl {
 
     /// Without `/v1` at its end, for whoever appends that himself.
     pub(super) fn without_version(mut self) -> Self {
-        if let Some(base) = self.text.strip_suffix("/v1") {
-            self.text = base.trim_end_matches('/').to_owned();
+        // A host may be called `v1` too.
+        let base = self.text.strip_suffix("/v1").map(|base| base.trim_end_matches('/'));
+        if let Some(base) = base.filter(|base| base.contains("://")) {
+            self.text = base.to_owned();
         }
         self
     }

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use tokio::net::TcpListener;
 
 use super::StartError;
-use crate::config::{Config, Reach, ServerConfig, api_key};
+use crate::config::{Config, Host, Reach, ServerConfig, api_key};
 use crate::logging;
 use crate::platforms::Serve;
 use crate::server::Settings;
@@ -61,16 +61,12 @@ async fn open(config: &Config, server: &ServerConfig, serve: Serve) -> Result<Bo
 
 /// What it may be called: what is configured, and where it listens. On every address of this machine it is asked by
 /// names that only its operator knows.
-fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<String> {
+fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<Host> {
     let mut hosts = server.hosts.clone();
     if server.reach() != Reach::Everywhere {
-        hosts.push(server.host.to_string());
-        hosts.extend(bound.map(|address| match address {
-            SocketAddr::V4(address) => address.ip().to_string(),
-            SocketAddr::V6(address) => format!("[{}]", address.ip()),
-        }));
+        hosts.push(server.host.clone().without_dot());
+        hosts.extend(bound.map(|address| Host::Address(address.ip().to_canonical())));
     }
-    hosts.sort_unstable();
     hosts.dedup();
     hosts
 }
@@ -124,7 +120,7 @@ mod tests {
         let Ok(Some(bound)) = bind(&config, serve(false)).await else { panic!("the port is free") };
         let key = api_key::load(home.path()).unwrap();
         assert!(key.is_some() && bound.settings.key == key);
-        assert_eq!(bound.settings.hosts, ["127.0.0.1"]);
+        assert_eq!(bound.settings.hosts, [Host::Address([127, 0, 0, 1].into())]);
         drop(bound);
 
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);

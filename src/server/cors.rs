@@ -10,7 +10,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 
-use super::host::Pages;
+use crate::config::Origin;
 
 /// What a page may do.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH, DELETE");
@@ -55,8 +55,8 @@ fn says(asked: &HeaderMap) -> HeaderValue {
 }
 
 /// Lets a listed page read an answer, and says that others get another one.
-pub fn allow(headers: &mut HeaderMap, pages: &Pages, page: Option<HeaderValue>) {
-    if !pages.are_none() {
+pub fn allow(headers: &mut HeaderMap, listed: &[Origin], page: Option<HeaderValue>) {
+    if !listed.is_empty() {
         headers.append(VARY, HeaderValue::from_static("Origin"));
     }
     if let Some(page) = page {

@@ -10,9 +10,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 
-use super::host::{self, Entrance, Host, Pages};
+use super::host::{self, Entrance};
 use super::listen::Peer;
 use super::{Problem, Server, Settings, cors};
+use crate::config::Origin;
 
 /// Where a browser says that a request comes from, even if it does not say from whom.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -26,31 +27,11 @@ pub const SECURITY: [(&str, &str); 5] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// What the server is called, and which pages may ask.
-pub struct Rules {
-    hosts: Vec<Host>,
-    pub(super) pages: Pages,
-}
-
-impl Rules {
-    /// As it was set.
-    pub fn new(settings: &Settings) -> Self {
-        let hosts = settings.hosts.iter().filter_map(|host| {
-            let read = Host::read(host);
-            if read.is_none() {
-                tracing::warn!(host, "server.hosts names something that cannot be a host; it is left out");
-            }
-            read
-        });
-        Self { hosts: hosts.collect(), pages: Pages::new(&settings.origins) }
-    }
-}
-
 /// Turns away what a web page or a forged name sends, and says how answers are to be treated.
 pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
-    let rules = &server.rules;
+    let settings = &server.settings;
     let entrance = request.extensions().get::<Peer>().map(|peer| peer.entrance);
-    let (mut response, page) = match admit(rules, request.uri(), request.headers(), entrance) {
+    let (mut response, page) = match admit(settings, request.uri(), request.headers(), entrance) {
         Ok(Some(page)) if cors::is_preflight(&request) => (cors::preflight(request.headers()), Some(page)),
         // Whatever breaks in a handler is one answer, not the connection with all that is asked on it.
         Ok(page) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
@@ -65,26 +46,27 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
     }
     // What is said here is for whoever asks, not for who asks next.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    cors::allow(headers, &rules.pages, page);
+    cors::allow(headers, &settings.origins, page);
     response
 }
 
 /// Whether a request may come in at all; and if a listed page sends it, which.
 fn admit(
-    rules: &Rules,
+    settings: &Settings,
     uri: &Uri,
     headers: &HeaderMap,
     entrance: Option<Entrance>,
 ) -> Result<Option<HeaderValue>, Problem> {
     let host = only(headers, &HOST).ok_or_else(no_host)?;
-    check_host(rules, host, entrance)?;
+    check_host(settings, host, entrance)?;
     if let Some(authority) = uri.authority() {
         // The whole address in the first line counts for more than `Host`; both must be right.
-        check_host(rules, authority.as_str(), entrance)?;
+        check_host(settings, authority.as_str(), entrance)?;
     }
     if headers.contains_key(ORIGIN) {
         let origin = only(headers, &ORIGIN).ok_or_else(wrong_page)?;
-        return match (rules.pages.contain(origin), host::is_own(origin, host)) {
+        let listed = Origin::parse(origin).is_ok_and(|origin| settings.origins.contains(&origin));
+        return match (listed, host::is_own(origin, host)) {
             (true, _) => Ok(headers.get(ORIGIN).cloned()),
             (false, true) => Ok(None),
             (false, false) => Err(wrong_page()),
@@ -93,15 +75,15 @@ fn admit(
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         // What people type themselves comes from nowhere.
         None | Some(b"same-origin" | b"none") => Ok(None),
-        Some(_) => Err(wrong_page()),
+        Some(_) => Err(linked()),
     }
 }
 
-fn check_host(rules: &Rules, host: &str, entrance: Option<Entrance>) -> Result<(), Problem> {
-    let host = Host::read(host).ok_or_else(no_host)?;
+fn check_host(settings: &Settings, host: &str, entrance: Option<Entrance>) -> Result<(), Problem> {
+    let host = host::read(host).ok_or_else(no_host)?;
     // Without a connection there is only this machine.
     let here = Entrance { address: std::net::Ipv4Addr::LOCALHOST.into(), everywhere: false };
-    match host.is_ours(&rules.hosts, entrance.unwrap_or(here)) {
+    match host::is_ours(&host, &settings.hosts, entrance.unwrap_or(here)) {
         true => Ok(()),
         false => {
             let message = "The server is not called that; add the name to server.hosts in the configuration";
@@ -124,5 +106,11 @@ fn no_host() -> Problem {
 
 fn wrong_page() -> Problem {
     let message = "Pages of this origin may not ask; add it to API_SERVER_CORS_ORIGINS";
+    Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
+}
+
+/// A browser that follows a link or loads a picture says no origin that could be listed.
+fn linked() -> Problem {
+    let message = "A page elsewhere may not lead here; open the address by itself";
     Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
 }

@@ -1,4 +1,4 @@
-//! What a server is called in a request, and from which pages requests may come. Pure.
+//! What a server is called in a request, and whether a page is its own. Pure.
 //!
 //! A page that gets its own name to point at this machine (DNS rebinding) still says its own name, so a name that we do
 //! not have is refused. Everything is read as a browser reads it, and compared in its normal form.
@@ -7,21 +7,10 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
+use crate::config::Host;
+
 /// Names of this machine, by which it may always be called.
 const OURS: [&str; 2] = ["localhost", "host.docker.internal"];
-
-/// An address or a name, in its normal form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// However it was written.
-    Address(IpAddr),
-    /// In lower case, without the dot at its end.
-    Name(String),
-}
-
-/// Pages that may ask, by their origins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pages(Vec<String>);
 
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -32,50 +21,28 @@ pub struct Entrance {
     pub everywhere: bool,
 }
 
-impl Host {
-    /// Reads `name`, `name:port`, `192.168.1.7:port` or `[::1]:port`.
-    pub fn read(text: &str) -> Option<Self> {
-        Self::of(&url("http", text)?)
-    }
+/// Reads `name`, `name:port`, `192.168.1.7:port` or `[::1]:port`.
+pub fn read(text: &str) -> Option<Host> {
+    of(&url("http", text)?)
+}
 
-    fn of(url: &Url) -> Option<Self> {
-        let host = url.host_str()?;
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = bare.parse::<IpAddr>() {
-            return Some(Self::Address(address.to_canonical()));
-        }
-        let name = host.strip_suffix('.').unwrap_or(host);
-        (!name.is_empty()).then(|| Self::Name(name.to_owned()))
-    }
-
-    /// Whether the server may be called this.
-    pub fn is_ours(&self, listed: &[Self], entrance: Entrance) -> bool {
-        let ours = match self {
-            Self::Address(address) => {
-                // No name was looked up, so none can have been pointed here.
-                address.is_loopback() || entrance.everywhere || *address == entrance.address.to_canonical()
-            }
-            Self::Name(name) => OURS.contains(&name.as_str()),
-        };
-        ours || listed.contains(self)
+fn of(url: &Url) -> Option<Host> {
+    match Host::parse(url.host_str()?)?.without_dot() {
+        Host::Name(name) if name.is_empty() => None,
+        host => Some(host),
     }
 }
 
-impl Pages {
-    /// Those that were listed.
-    pub fn new(listed: &[String]) -> Self {
-        Self(listed.iter().map(|origin| normal(origin)).collect())
-    }
-
-    /// Whether this one is among them.
-    pub fn contain(&self, origin: &str) -> bool {
-        self.0.contains(&normal(origin))
-    }
-
-    /// Whether there are none.
-    pub fn are_none(&self) -> bool {
-        self.0.is_empty()
-    }
+/// Whether the server may be called this.
+pub fn is_ours(host: &Host, listed: &[Host], entrance: Entrance) -> bool {
+    let ours = match host {
+        Host::Address(address) => {
+            // No name was looked up, so none can have been pointed here.
+            address.is_loopback() || entrance.everywhere || *address == entrance.address.to_canonical()
+        }
+        Host::Name(name) => OURS.contains(&name.as_str()),
+    };
+    ours || listed.contains(host)
 }
 
 /// Whether a page's origin is this server itself, as it is called in `Host`: the same name and the same port.
@@ -85,20 +52,7 @@ pub fn is_own(origin: &str, host: &str) -> bool {
         return false;
     }
     let (Some(page), Some(server)) = (url(scheme, rest), url(scheme, host)) else { return false };
-    Host::of(&page) == Host::of(&server) && page.port_or_known_default() == server.port_or_known_default()
-}
-
-/// An origin in its normal form. Those of apps, with schemes of their own, are as they are.
-fn normal(origin: &str) -> String {
-    let origin = origin.trim().trim_end_matches('/');
-    let known = origin.split_once("://").and_then(|(scheme, rest)| {
-        let scheme = scheme.to_ascii_lowercase();
-        matches!(scheme.as_str(), "http" | "https").then(|| url(&scheme, rest)).flatten()
-    });
-    match known {
-        Some(url) => url.origin().ascii_serialization(),
-        None => origin.to_ascii_lowercase(),
-    }
+    of(&page) == of(&server) && page.port_or_known_default() == server.port_or_known_default()
 }
 
 /// The address of a server that is called this, and nothing but that: no user, no path, nothing hidden.
@@ -118,8 +72,8 @@ mod tests {
         Entrance { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), everywhere: false };
 
     fn ours(host: &str, listed: &[&str], entrance: Entrance) -> bool {
-        let listed: Vec<Host> = listed.iter().map(|host| Host::read(host).unwrap()).collect();
-        Host::read(host).is_some_and(|host| host.is_ours(&listed, entrance))
+        let listed: Vec<Host> = listed.iter().map(|host| Host::parse(host).unwrap()).collect();
+        read(host).is_some_and(|host| is_ours(&host, &listed, entrance))
     }
 
     #[test]
@@ -186,7 +140,7 @@ mod tests {
     fn what_is_listed_and_where_it_listens_is_ours_too() {
         let at = |address: &str, everywhere| Entrance { address: address.parse().unwrap(), everywhere };
         assert!(ours("Relay.Example:443", &["relay.example"], ON_LOOPBACK));
-        assert!(ours("relay.example.", &["RELAY.example:8642"], ON_LOOPBACK));
+        assert!(ours("relay.example.", &["RELAY.example"], ON_LOOPBACK));
         assert!(!ours("other.example", &["relay.example"], ON_LOOPBACK));
         assert!(ours("192.168.1.7:8642", &[], at("192.168.1.7", false)));
         assert!(ours("192.168.1.7:8642", &[], at("::ffff:192.168.1.7", false)));
@@ -222,26 +176,5 @@ mod tests {
         ] {
             assert!(!is_own(origin, host), "{origin} {host}");
         }
-    }
-
-    #[test]
-    fn pages_are_listed_by_their_origin() {
-        let pages = Pages::new(&["https://Chat.Example:443/".to_owned(), "tauri://localhost".to_owned()]);
-        for origin in ["https://chat.example", "https://CHAT.example:443", "tauri://localhost"] {
-            assert!(pages.contain(origin), "{origin}");
-        }
-        for origin in [
-            "http://chat.example",
-            "https://chat.example:8443",
-            "https://chat.example.evil.example",
-            "https://evil.example/https://chat.example",
-            "null",
-            "*",
-            "",
-        ] {
-            assert!(!pages.contain(origin), "{origin}");
-        }
-        assert!(!Pages::new(&["*".to_owned()]).contain("https://anything.example"));
-        assert!(Pages::new(&[]).are_none() && !Pages::new(&[]).contain("null"));
     }
 }

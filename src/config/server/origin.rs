@@ -2,34 +2,40 @@
 
 use reqwest::Url;
 
-/// An origin in its normal form: scheme, host and a port that is not the usual one. The error is a phrase that
-/// follows the setting's name, and what to do.
-pub(super) fn normal(text: &str) -> Result<String, (&'static str, &'static str)> {
-    const FORM: (&str, &str) = (
-        "must be origins, without a path",
-        "write each such as `https://chat.example.org` or `http://localhost:3000`",
-    );
-    let text = text.trim();
-    if text.contains('*') {
-        let hint = "write each origin out, such as `https://chat.example.org`";
-        return Err(("has `*`, which would let in every web page that somebody here looks at", hint));
+/// An origin in its normal form: scheme, host and a port that is not the usual one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl Origin {
+    /// Takes an origin as a person or a browser wrote it. The error is a phrase that follows the setting's name, and what
+    /// to do.
+    pub fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
+        const FORM: (&str, &str) = (
+            "must be origins, without a path",
+            "write each such as `https://chat.example.org` or `http://localhost:3000`",
+        );
+        let text = text.trim();
+        if text.contains('*') {
+            let hint = "write each origin out, such as `https://chat.example.org`";
+            return Err(("has `*`, which would let in every web page that somebody here looks at", hint));
+        }
+        if text.eq_ignore_ascii_case("null") {
+            let hint = "have the page served from an address, and write that";
+            return Err(("has `null`, which every page without an origin of its own sends", hint));
+        }
+        let url = Url::parse(text).map_err(|_| FORM)?;
+        let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(FORM)?;
+        if !bare || url.fragment().is_some() || !matches!(url.path(), "" | "/") || url.scheme() == "file" {
+            return Err(FORM);
+        }
+        // Applications have schemes of their own (`app://`, `tauri://`), whose hosts nobody else brings into a form.
+        let host = host.to_ascii_lowercase();
+        Ok(Self(match url.port() {
+            Some(port) => format!("{}://{host}:{port}", url.scheme()),
+            None => format!("{}://{host}", url.scheme()),
+        }))
     }
-    if text.eq_ignore_ascii_case("null") {
-        let hint = "have the page served from an address, and write that";
-        return Err(("has `null`, which every page without an origin of its own sends", hint));
-    }
-    let url = Url::parse(text).map_err(|_| FORM)?;
-    let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or(FORM)?;
-    if !bare || url.fragment().is_some() || !matches!(url.path(), "" | "/") || url.scheme() == "file" {
-        return Err(FORM);
-    }
-    // Applications have schemes of their own (`app://`, `tauri://`), whose hosts nobody else brings into a form.
-    let host = host.to_ascii_lowercase();
-    Ok(match url.port() {
-        Some(port) => format!("{}://{host}:{port}", url.scheme()),
-        None => format!("{}://{host}", url.scheme()),
-    })
 }
 
 #[cfg(test)]
@@ -48,7 +54,7 @@ mod tests {
             ("app://Obsidian.md", "app://obsidian.md"),
             ("chrome-extension://abcdef", "chrome-extension://abcdef"),
         ] {
-            assert_eq!(normal(text), Ok(origin.to_owned()), "{text}");
+            assert_eq!(Origin::parse(text), Ok(Origin(origin.to_owned())), "{text}");
         }
     }
 
@@ -68,7 +74,7 @@ mod tests {
             "https://",
             "data:text/html,x",
         ] {
-            assert!(normal(text).is_err(), "{text}");
+            assert!(Origin::parse(text).is_err(), "{text}");
         }
     }
 }

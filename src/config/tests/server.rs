@@ -1,13 +1,17 @@
 //! The agent server: when there is one, where it listens, and what it refuses to be.
 
 use super::*;
-use crate::config::{Reach, ServerConfig};
+use crate::config::{Origin, Reach, ServerConfig};
 use crate::session;
 
 const KEY: &str = "3f9ad1c05e7b44288d2f";
 
 /// A platform, so that the server is not implied.
 const DESK: &str = "platforms: {desk: {kind: console}}\n";
+
+fn origin(text: &str) -> Origin {
+    Origin::parse(text).unwrap()
+}
 
 fn server(scene: &Scene) -> ServerConfig {
     let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
@@ -92,8 +96,9 @@ fn every_setting_arrives_and_variables_win() {
     let written = server(&Scene::new().file(&yaml));
     assert_eq!(written.address(), "[::1]:0");
     assert_eq!(written.key.as_ref().unwrap().expose(), KEY);
-    assert_eq!(written.cors_origins, ["https://chat.example.org"]);
-    assert_eq!(written.hosts, ["agent.example.org", "10.0.0.1", "[::1]"]);
+    assert_eq!(written.cors_origins, [origin("https://chat.example.org")]);
+    let hosts: Vec<String> = written.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["agent.example.org", "10.0.0.1", "[::1]"]);
     assert_eq!((written.model_name.as_str(), written.runs, written.runs_per_app), ("mine", 7, 3));
 
     let other = "another-key-of-some-length";
@@ -103,7 +108,7 @@ fn every_setting_arrives_and_variables_win() {
     let set = server(&scene);
     assert_eq!((set.address().as_str(), set.model_name.as_str()), ("127.0.0.1:9001", "theirs"));
     assert_eq!(set.key.unwrap().expose(), other);
-    assert_eq!(set.cors_origins, ["http://localhost:3000", "app://phone"]);
+    assert_eq!(set.cors_origins, [origin("http://localhost:3000"), origin("app://phone")]);
 }
 
 /// SR-01: what can be reached from elsewhere has a key worth the name, and without one it is loopback alone.

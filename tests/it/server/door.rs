@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
+use talaria::config::{Host, Origin};
 use talaria::server::Settings;
 
 use crate::support::gateway::Setup;
@@ -18,8 +19,9 @@ const SECURITY: [&str; 6] = [
 ];
 
 async fn with(hosts: &[&str], origins: &[&str]) -> Served {
-    let all = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
-    Served::with(Setup::default(), Settings { hosts: all(hosts), origins: all(origins), ..settings() }).await
+    let hosts = hosts.iter().map(|host| Host::parse(host).unwrap()).collect();
+    let origins = origins.iter().map(|origin| Origin::parse(origin).unwrap()).collect();
+    Served::with(Setup::default(), Settings { hosts, origins, ..settings() }).await
 }
 
 /// Asks for the models, with these lines in the head.
