@@ -6,7 +6,7 @@
 //! Each script is for one run of a turn, the next one that comes (or the next one about `when(…)`);
 //! without a script the agent answers "ok".
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ struct Inner {
     when: Mutex<Option<String>>,
     hanging: watch::Sender<bool>,
     go_on: Notify,
-    told_to_stop: AtomicBool,
+    told_to_stop: watch::Sender<bool>,
 }
 
 #[derive(Clone)]
@@ -148,7 +148,7 @@ impl Scripted {
             when: Mutex::default(),
             hanging: watch::Sender::new(false),
             go_on: Notify::new(),
-            told_to_stop: AtomicBool::new(false),
+            told_to_stop: watch::Sender::new(false),
         }));
         self.state().scripts.push(script.clone());
         script
@@ -336,7 +336,12 @@ impl Script {
 
     /// Whether it was asked to stop while it hung; being dropped is not being asked.
     pub fn was_told_to_stop(&self) -> bool {
-        self.0.told_to_stop.load(Ordering::Relaxed)
+        *self.0.told_to_stop.borrow()
+    }
+
+    /// Waits until it was asked that.
+    pub async fn is_told_to_stop(&self) {
+        let _ = self.0.told_to_stop.subscribe().wait_for(|told| *told).await;
     }
 
     /// Ends the hanging.
@@ -374,7 +379,7 @@ impl Script {
                     tokio::select! {
                         () = self.0.go_on.notified() => {}
                         () = stop.cancelled() => {
-                            self.0.told_to_stop.store(true, Ordering::Relaxed);
+                            self.0.told_to_stop.send_replace(true);
                             return Ok(TurnEnd::Stopped);
                         }
                     }
