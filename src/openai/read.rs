@@ -13,7 +13,7 @@ use talaria_platform::CancellationToken;
 use tokio::time::Instant;
 
 use super::fault;
-use super::sse::{Event, LIMIT, Parser};
+use super::sse::{Event, Parser};
 use super::wire::{
     APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval, Chunks, DONE, TOOL_PROGRESS, ToolProgress,
 };
@@ -38,8 +38,9 @@ const MIB: usize = 1024 * 1024;
 /// other event may have, so only for those.
 const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
 
-/// An event with the whole text of an answer: the most that a turn may have, twice over for what JSON escapes.
-const WHOLE: usize = 32 * MIB;
+/// The event at the end that repeats the whole answer, for each byte of it: a letter of two bytes may be written with six
+/// characters. And what stands around the text.
+const REPEATED: (usize, usize) = (3, 64 * 1024);
 
 /// Who is read from, and how.
 pub struct Reader<'a> {
@@ -107,9 +108,7 @@ impl Reader<'_> {
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        // One that can be resumed repeats the whole text at its end, and a turn may be long.
-        let line = if self.numbered { WHOLE } else { LIMIT };
-        let mut parser = Parser::new(line).with_files(WITH_FILE);
+        let mut parser = Parser::default().with_files(WITH_FILE);
         let mut progress = Progress::default();
         let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
         let mut stopped = rarely(stop.cancelled());
@@ -148,18 +147,22 @@ impl Reader<'_> {
             }
             let mut events = parser.feed(&chunk);
             loop {
-                match events.next_event() {
-                    Ok(Some(event)) => {
-                        if let ControlFlow::Break(end) = self.take(&event, &mut progress, out) {
+                let error = match events.next_event() {
+                    Ok(Some(event)) => match self.take(&event, &mut progress, out) {
+                        ControlFlow::Continue(()) => continue,
+                        ControlFlow::Break(end) => {
                             let_end(response);
                             return end;
                         }
-                    }
+                    },
                     Ok(None) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "the stream is not to be trusted");
-                        return Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeLongLine));
-                    }
+                    Err(error) => error,
+                };
+                // One that can be resumed repeats the whole text at its end, and a turn may be long. Nothing else of it
+                // may be longer than what others send.
+                if !(self.numbered && events.raise(progress.heard.repeated())) {
+                    tracing::warn!(%error, "the stream is not to be trusted");
+                    return Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeLongLine));
                 }
             }
             let now_silence =
@@ -268,6 +271,12 @@ impl Heard {
         self.bytes += text.len();
         // Not by `Hash`, which would tell the same text in other pieces apart.
         self.hash.write(text.as_bytes());
+    }
+
+    /// The longest event that may repeat it.
+    fn repeated(&self) -> usize {
+        let (each, around) = REPEATED;
+        self.bytes.saturating_mul(each).saturating_add(around)
     }
 
     fn is(&self, text: &str) -> bool {

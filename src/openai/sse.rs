@@ -63,7 +63,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream.
+/// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream, or [`Events::raise`]
+/// the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
 pub struct TooLong {
@@ -138,6 +139,11 @@ impl Parser {
         Self { with_file: limit.max(self.limit), ..self }
     }
 
+    /// How long the open event may be.
+    fn most(&self) -> usize {
+        if self.file { self.with_file.max(self.limit) } else { self.limit }
+    }
+
     /// Takes the next chunk of the stream. Ask the result for events until it has none: what is
     /// left in it when it is dropped is lost.
     pub fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> Events<'a> {
@@ -173,7 +179,8 @@ impl Parser {
                 *rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
             let Some(end) = memchr2(b'\n', b'\r', rest) else {
-                self.keep(mem::take(rest))?;
+                self.keep(rest)?;
+                *rest = &[];
                 break;
             };
             self.keep(&rest[..end])?;
@@ -230,7 +237,7 @@ impl Parser {
             // Once for an event. A sign that is cut in two is missed, which takes a chunk that ends right there.
             self.file = [&*self.kept, bytes].iter().any(|part| memmem::find(part, FILE).is_some());
         }
-        let limit = if self.file { self.with_file } else { self.limit };
+        let limit = self.most();
         if needed > limit || self.failed {
             self.failed = true;
             return Err(TooLong { limit });
@@ -246,8 +253,9 @@ impl Parser {
 
     fn close_event(&mut self) {
         self.lent = false;
+        self.file = false;
         self.kept.clear();
-        if mem::take(&mut self.file) {
+        if self.kept.capacity() > LIMIT {
             // So much is not kept for the rest of a stream.
             self.kept = Vec::new();
         }
@@ -271,6 +279,16 @@ impl Events<'_> {
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, TooLong> {
         if self.rest.is_empty() { Ok(None) } else { self.find() }
+    }
+
+    /// Lets an event grow to `limit`, from now on; `false` if it may have that already. After [`TooLong`] nothing is lost:
+    /// the next event may be asked for once more.
+    pub fn raise(&mut self, limit: usize) -> bool {
+        let more = limit > self.parser.most();
+        if more {
+            (self.parser.limit, self.parser.failed) = (limit, false);
+        }
+        more
     }
 
     fn find(&mut self) -> Result<Option<Event<'_>>, TooLong> {

@@ -180,3 +180,38 @@ fn only_an_event_with_a_file_may_be_longer() {
         assert_eq!(feed(&two, chunk), Err(TooLong { limit: 100 }), "{chunk}");
     }
 }
+
+/// Whatever has come of an event by then, and however it was cut.
+#[test]
+fn a_limit_may_be_raised_when_it_is_reached() {
+    let stream = format!("data: 1\n\ndata: {}\n\ndata: 2\n\n", "x".repeat(900));
+    for chunk in [1, 7, 200, 10_000] {
+        let mut parser = Parser::new(100);
+        let (mut seen, mut raised) = (Vec::new(), 0);
+        for chunk in stream.as_bytes().chunks(chunk) {
+            let mut events = parser.feed(chunk);
+            loop {
+                match events.next_event() {
+                    Ok(Some(event)) => seen.push(event.data.len()),
+                    Ok(None) => break,
+                    Err(TooLong { limit }) => {
+                        raised += 1;
+                        assert!(events.raise(limit * 3) && !events.raise(limit * 3));
+                    }
+                }
+            }
+        }
+        assert_eq!((seen, raised), (vec![1, 900, 1], 3), "{chunk}");
+    }
+}
+
+#[test]
+fn the_room_of_a_long_event_is_given_back() {
+    let mut parser = Parser::new(3 * LIMIT);
+    let stream = format!("data: {}\n\ndata: 1\n\ndata: 2\n", "x".repeat(2 * LIMIT));
+    for chunk in stream.as_bytes().chunks(16_384) {
+        let mut events = parser.feed(chunk);
+        while events.next_event().unwrap().is_some() {}
+    }
+    assert!(parser.kept.capacity() <= LIMIT, "{}", parser.kept.capacity());
+}

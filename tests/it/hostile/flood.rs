@@ -1,7 +1,7 @@
 //! F23, F24: too much of everything. Memory is measured where the process has had its most.
 
 use crate::support::binary::{Ended, Talaria};
-use crate::support::upstream::{Answer, DONE, Upstream, delta};
+use crate::support::upstream::{Answer, DONE, Upstream, delta, event};
 
 const MIB: usize = 1 << 20;
 
@@ -11,7 +11,10 @@ const LITTLE: usize = 8 * MIB;
 /// Asks for something harmless, then for this, then for something harmless again. Returns what all of it
 /// came to, and how much memory the thing in the middle took.
 async fn asked(answer: Answer, words: &str) -> (Ended, usize) {
-    let upstream = Upstream::plain().await;
+    asked_of(Upstream::plain().await, answer, words).await
+}
+
+async fn asked_of(upstream: Upstream, answer: Answer, words: &str) -> (Ended, usize) {
     upstream.answers(Answer::says(["before"])).answers(answer).answers(Answer::says(["after"]));
     let talaria = Talaria::to(&upstream);
     let mut process = talaria.starts();
@@ -44,6 +47,32 @@ async fn a_line_of_ten_megabytes_is_cut_off() {
     let line = delta(&"x".repeat(10 * MIB)) + DONE;
     let (_, grown) = asked(Answer::events(line), "(cut short: the agent sent a line that is too long)").await;
     is_little(grown);
+}
+
+/// Whoever promises to repeat an answer at its end may do so, and nothing else.
+#[tokio::test]
+async fn a_promise_to_resume_buys_no_longer_lines() {
+    let words = "(cut short: the agent sent a line that is too long)";
+    for answer in [
+        Answer::stream().sends("data: ").repeats("x".repeat(MIB), 64).hangs(),
+        Answer::stream().sends(delta("Hello")).sends("data: ").repeats("x".repeat(MIB), 64).hangs(),
+    ] {
+        let (_, grown) = asked_of(Upstream::idempotent().await, answer, words).await;
+        is_little(grown);
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_may_be_repeated_whole_at_its_end() {
+    // Every other character is escaped.
+    let piece = "a\n".repeat(100_000);
+    let whole = serde_json::json!({
+        "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
+        "hermes": { "status": "completed", "text": piece.repeat(15) },
+    });
+    let answer = Answer::stream().repeats(delta(&piece), 15).sends(event(&whole)).sends(DONE).ends();
+    let (ended, _) = asked_of(Upstream::idempotent().await, answer, "after").await;
+    assert!(!ended.out.contains("cut short"), "{}", ended.out.len());
 }
 
 /// Only a file may be longer than a line of text ever is.
