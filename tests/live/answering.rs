@@ -45,6 +45,13 @@ async fn an_answer_grows_by_edits(with: With) {
     let prompt = scene.upstream.messages().remove(0).pop().unwrap();
     assert_eq!(prompt, ("user".to_owned(), "how far is the moon?".to_owned()));
     assert_eq!(scene.said(&room).len(), 1);
+    // Whoever asks sees that it was taken up.
+    let read = "SELECT count(*) FROM receipts_linearized WHERE user_id = ?1 AND room_id = ?2
+        AND receipt_type = 'm.read' AND event_id = ?3";
+    let asked = answer.reply_to.as_ref().unwrap();
+    let read: usize =
+        scene.homeserver.stored().query_row(read, [&scene.bot.id, &room, asked], |row| row.get(0)).unwrap();
+    assert_eq!(read, 1, "a receipt");
     scene.ends();
 }
 

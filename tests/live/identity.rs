@@ -114,6 +114,33 @@ async fn two_accounts_in_one_process_have_a_device_each() {
     scene.ends();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operator_logs_in_and_out() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    let login = scene.gateway.talaria.does(["matrix", "login"]).await;
+    assert!(login.code == 0 && login.out.contains(&scene.bot.id), "{}{}", login.out, login.err);
+    assert_eq!(devices(&scene), 1);
+    // The gateway goes on with that device.
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    assert_eq!(devices(&scene), 1);
+    let busy = scene.gateway.talaria.does(["matrix", "logout", "--yes"]).await;
+    assert!(busy.code != 0 && busy.err.contains("hint:"), "{}{}", busy.out, busy.err);
+    scene.gateway.stops().await;
+
+    let logout = scene.gateway.talaria.does(["matrix", "logout", "--yes"]).await;
+    assert_eq!(logout.code, 0, "{}{}", logout.out, logout.err);
+    assert_eq!(devices(&scene), 0);
+    let folder = scene.gateway.talaria.home().join("matrix/matrix");
+    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let is_of_a_device =
+        |name: &std::ffi::OsString| name.to_string_lossy().starts_with("device-") || name == "session.json";
+    assert!(!left.iter().any(is_of_a_device) && left.iter().any(|name| name == "recovery.key"), "{left:?}");
+    scene.ends();
+}
+
 /// How many devices the bot has.
 fn devices(scene: &Scene) -> usize {
     // Keys of cross-signing are kept in the same table, hidden.

@@ -1,6 +1,10 @@
 //! What is said while the gateway is down is answered when it is back: once, and in order.
 
-use crate::support::person::{SHARED, With};
+use serde_json::json;
+
+use crate::it::upstream::Answer;
+use crate::support::homeserver::Homeserver;
+use crate::support::person::{Kind, SHARED, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
@@ -9,6 +13,44 @@ const CHATS: usize = 7;
 const QUESTIONS: usize = 15;
 /// What else is said between two questions in the room of several people: together more than a sync brings.
 const SMALL_TALK: usize = 7;
+
+/// Events of a room that are read after a gap, at most, and those that the sync itself brings.
+const BOUND: usize = 500 + 50;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_much_to_read_is_said_in_the_room() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    // What is said in the clear is quickly said.
+    scene.gateway.sets("MATRIX_E2EE", "optional");
+    scene.gateway.starts();
+    let room = scene.ann.makes_room(Kind { encrypted: false, direct: false }, &[&scene.bot.id]).await;
+    let named = |text: &str| json!({ "msgtype": "m.text", "body": format!("{} {text}", scene.bot.id), "m.mentions": {} });
+    scene.upstream.answers(Answer::says(["Hello."]));
+    scene.ann.sends_plain(&room, "m.room.message", named("hello")).await;
+    scene.reads(&room, "Hello.").await;
+    scene.gateway.stops().await;
+
+    scene.ann.sends_plain(&room, "m.room.message", named("too long ago")).await;
+    for _ in 0..BOUND + 10 {
+        scene.ann.sends_plain(&room, "m.room.message", json!({ "msgtype": "m.text", "body": "…" })).await;
+    }
+    scene.upstream.answers(Answer::says(["Here again."]));
+    scene.ann.sends_plain(&room, "m.room.message", named("are you back?")).await;
+    scene.gateway.starts();
+
+    scene.reads(&room, "Here again.").await;
+    let told = |shown: &[Shown]| {
+        let notices =
+            shown.iter().filter(|message| message.sender == scene.bot.id && message.kind == "m.notice");
+        let notices: Vec<_> = notices.map(|message| message.text().to_owned()).collect();
+        (!notices.is_empty()).then_some(notices)
+    };
+    let told = scene.ann.sees(&room, "what was missed", told).await;
+    assert!(told.len() == 1 && told[0].starts_with("12 messages"), "{told:?}");
+    assert_eq!(scene.upstream.prompts().len(), 2);
+    scene.ends();
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_and_twenty_questions_while_it_was_down_are_answered_once_each_in_order() {
