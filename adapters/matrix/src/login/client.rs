@@ -19,7 +19,7 @@ pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";
 
 /// Opens a store, or makes it. The client is not logged in yet.
 pub(super) async fn build(door: &Door, store: &Path, key: &StoreKey, trust: Trust) -> Result<Client, Error> {
-    // Otherwise each of the four databases may have two connections a core, with two megabytes of pages each.
+    // Otherwise each of the four databases may have four connections a core, with two megabytes of pages each.
     let config = SqliteStoreConfig::with_low_memory_config(store).key(Some(&key.0));
     let client = Client::builder()
         .http_client(door.http())
