@@ -7,6 +7,7 @@
 //! What is wrong comes back as [`ConfigError`]s that name a key or a line and say what to do. No key
 //! ever appears in them, nor in `Debug` output.
 
+mod agents;
 pub mod api_key;
 mod describe;
 mod document;
