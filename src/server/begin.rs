@@ -1,29 +1,22 @@
 //! Begins a turn that a program asks for: once, whatever is repeated, and only when it is on disk.
 
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod taking;
 
-use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use sha2::{Digest as _, Sha256};
 use talaria_platform::{AccountId, EventId, Place};
 
-use super::content::{Content, Spoken, join_system};
+use self::taking::{Taken, Taking};
+use super::content::{Content, Spoken};
 use super::follow::Follow;
 use super::heads::Heads;
-use super::{Caller, Limits, Problem, Server, responses};
+use super::{Caller, Problem, Server};
 use crate::agent::Origin;
 use crate::session::{HTTP, SessionId, TurnId, hash, hex, random_hex};
-use crate::store::{KeptResponse, Known, NewSession, Onward, State, TurnRow, unix_now};
+use crate::store::{State, TurnRow, unix_now};
 use crate::turns::{Brought, Patience};
-
-/// Turns that may wait behind the one that runs in a session.
-const WAITING: usize = 8;
-
-/// The turn of what was said before there was any here.
-static BEFORE: LazyLock<TurnId> = LazyLock::new(|| TurnId(String::new()));
-
-/// When to come back to a session that has too much to do.
-const AGAIN: Duration = Duration::from_secs(2);
 
 /// The session that is meant.
 pub enum Which {
@@ -74,15 +67,6 @@ impl Begun {
         let asked = server.store.read(move |tx| tx.asked_at(&run)).await;
         asked.ok().flatten().unwrap_or_else(unix_now)
     }
-}
-
-/// What became of the transaction.
-enum Taken {
-    /// It waits in this session.
-    Anew(SessionId),
-    /// This very thing was asked before.
-    Before(TurnId),
-    Refused(Problem),
 }
 
 /// Tells one request from another: the endpoint and all of its bytes.
@@ -147,63 +131,20 @@ async fn begin_here(
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
-    let (mut new, key, app) = (row.clone(), heads.key, caller.app().to_owned());
-    let relayed = heads.hops > 0;
-    let taken = server.store.write(move |tx| {
-        if let Some(key) = &key {
-            // One of our own turns came back to us: it would wait here for itself, behind itself.
-            if relayed && tx.is_under_way(key)? {
-                return Ok(Taken::Refused(Problem::circle()));
-            }
-            match tx.asked_before(&app, key, &digest)? {
-                Known::New => {}
-                Known::Same(run) => return Ok(Taken::Before(run)),
-                Known::Other => return Ok(Taken::Refused(other_body())),
-            }
-        }
-        if !has_room {
-            return Ok(Taken::Refused(Limits::too_many_turns()));
-        }
-        if let Some(response) = &after {
-            match tx.go_on_from(&app, response, &new.session)? {
-                Onward::Here(session) => new.session = session,
-                Onward::Forked => {}
-                Onward::Unfinished => return Ok(Taken::Refused(unfinished())),
-                Onward::Gone => return Ok(Taken::Refused(no_previous())),
-            }
-        }
-        match (tx.has_session(&new.session)?, must_exist) {
-            (false, true) => return Ok(Taken::Refused(Problem::no_session())),
-            (false, false) => {
-                tx.create_session(&NewSession { passing, ..NewSession::new(&new.session, &app) })?;
-                history
-                    .iter()
-                    .try_for_each(|said| tx.record(&new.session, &BEFORE, said.role, &said.content))?;
-            }
-            // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
-            (true, _) if passing => return Ok(Taken::Refused(Limits::too_many_turns())),
-            (true, _) => {}
-        }
-        if tx.open_turns(&new.session)?.len() > WAITING {
-            let message = format!("{WAITING} turns wait in this session; ask again when one has ended");
-            return Ok(Taken::Refused(Problem::busy(message, AGAIN)));
-        }
-        // What the session always says, then what this request says.
-        if let (Some(prompt), Some(brought)) = (tx.system_prompt(&new.session)?, new.brought.as_mut()) {
-            brought.system = join_system([Some(prompt), brought.system.take()]);
-        }
-        tx.add_turn(&new)?;
-        tx.prune_sessions_sometimes()?;
-        tx.use_session(&new.session)?;
-        if let Some(key) = &key {
-            tx.remember_key(&app, key, &digest, &new.id)?;
-        }
-        if let Some(Kept { previous, request }) = keep {
-            tx.keep_response(&app, &KeptResponse::new(responses::id_of(&new.id), &new, previous, request))?;
-        }
-        Ok(Taken::Anew(new.session))
-    });
-    let taken = taken.await;
+    let taking = Taking {
+        turn: row.clone(),
+        app: caller.app().to_owned(),
+        key: heads.key,
+        digest,
+        relayed: heads.hops > 0,
+        has_room,
+        after,
+        must_exist,
+        passing,
+        history,
+        keep,
+    };
+    let taken = server.store.write(move |tx| taking.take(tx)).await;
     if !matches!(taken, Ok(Taken::Anew(_))) {
         server.turns.retract(&row.id);
     }
@@ -223,23 +164,6 @@ async fn begin_here(
     };
     let follow = Follow::open(server, caller, &run, heads.last_event.as_deref())?;
     Ok(Begun { follow, session: caller.name_of(&session) })
-}
-
-fn other_body() -> Problem {
-    let message = "This Idempotency-Key was used for another request; use a new one for each request";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
-}
-
-fn no_previous() -> Problem {
-    let problem = Problem::wrong("previous_response_id", "There is no such response to go on from");
-    Problem { status: StatusCode::NOT_FOUND, code: "previous_response_not_found", ..problem }
-}
-
-fn unfinished() -> Problem {
-    let message =
-        "That response is not complete yet, and another one goes on from it; ask again when it has ended";
-    let problem = Problem::wrong("previous_response_id", message);
-    Problem { status: StatusCode::CONFLICT, code: "response_in_progress", ..problem }
 }
 
 /// The name of a session that nobody named.

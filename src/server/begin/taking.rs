@@ -1,0 +1,148 @@
+//! The one transaction that takes what a program asks: it is on disk afterwards, or it is said why not.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+
+use super::Kept;
+use crate::agent::Message;
+use crate::server::content::join_system;
+use crate::server::{Limits, Problem, responses};
+use crate::session::{SessionId, TurnId};
+use crate::store::{KeptResponse, Known, NewSession, Onward, Result, TurnRow, Tx};
+
+/// Turns that may wait behind the one that runs in a session.
+const WAITING: usize = 8;
+
+/// When to come back to a session that has too much to do.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// The turn of what was said before there was any here.
+static BEFORE: LazyLock<TurnId> = LazyLock::new(|| TurnId(String::new()));
+
+/// What is to be taken.
+pub struct Taking {
+    /// The turn, in the session that is meant; another one if it goes on from a response.
+    pub turn: TurnRow,
+    /// Who asks; empty for the owner.
+    pub app: String,
+    /// Under what it may be asked again.
+    pub key: Option<String>,
+    /// Tells it from everything else that is asked.
+    pub digest: String,
+    /// Whether it has come through a relay.
+    pub relayed: bool,
+    /// Whether there is room for one turn more.
+    pub has_room: bool,
+    /// The response that it goes on from.
+    pub after: Option<String>,
+    /// Whether a session that is not there is an error.
+    pub must_exist: bool,
+    /// Whether nobody named the session.
+    pub passing: bool,
+    /// What was said before, for a session that begins.
+    pub history: Vec<Message>,
+    /// What is kept of it as a response.
+    pub keep: Option<Kept>,
+}
+
+/// What became of it.
+pub enum Taken {
+    /// It waits in this session.
+    Anew(SessionId),
+    /// This very thing was asked before.
+    Before(TurnId),
+    Refused(Problem),
+}
+
+impl Taking {
+    /// Takes it, or finds that it must not be.
+    pub fn take(mut self, tx: &Tx<'_>) -> Result<Taken> {
+        if let Some(known) = self.known(tx)? {
+            return Ok(known);
+        }
+        if !self.has_room {
+            return Ok(Taken::Refused(Limits::too_many_turns()));
+        }
+        if let Some(problem) = self.find_session(tx)? {
+            return Ok(Taken::Refused(problem));
+        }
+        let Self { mut turn, app, key, digest, keep, .. } = self;
+        // What the session always says, then what this request says.
+        if let (Some(prompt), Some(brought)) = (tx.system_prompt(&turn.session)?, turn.brought.as_mut()) {
+            brought.system = join_system([Some(prompt), brought.system.take()]);
+        }
+        tx.add_turn(&turn)?;
+        tx.prune_sessions_sometimes()?;
+        tx.use_session(&turn.session)?;
+        if let Some(key) = &key {
+            tx.remember_key(&app, key, &digest, &turn.id)?;
+        }
+        if let Some(Kept { previous, request }) = keep {
+            tx.keep_response(&app, &KeptResponse::new(responses::id_of(&turn.id), &turn, previous, request))?;
+        }
+        Ok(Taken::Anew(turn.session))
+    }
+
+    /// What its key says of it, if anything.
+    fn known(&self, tx: &Tx<'_>) -> Result<Option<Taken>> {
+        let Some(key) = &self.key else { return Ok(None) };
+        // One of our own turns came back to us: it would wait here for itself, behind itself.
+        if self.relayed && tx.is_under_way(key)? {
+            return Ok(Some(Taken::Refused(Problem::circle())));
+        }
+        Ok(match tx.asked_before(&self.app, key, &self.digest)? {
+            Known::New => None,
+            Known::Same(run) => Some(Taken::Before(run)),
+            Known::Other => Some(Taken::Refused(other_body())),
+        })
+    }
+
+    /// Finds its session, or begins it; and says if it must not go there.
+    fn find_session(&mut self, tx: &Tx<'_>) -> Result<Option<Problem>> {
+        if let Some(response) = &self.after {
+            match tx.go_on_from(&self.app, response, &self.turn.session)? {
+                Onward::Here(session) => self.turn.session = session,
+                Onward::Forked => {}
+                Onward::Unfinished => return Ok(Some(unfinished())),
+                Onward::Gone => return Ok(Some(no_previous())),
+            }
+        }
+        let session = &self.turn.session;
+        match (tx.has_session(session)?, self.must_exist) {
+            (false, true) => return Ok(Some(Problem::no_session())),
+            (false, false) => {
+                let passing = self.passing;
+                tx.create_session(&NewSession { passing, ..NewSession::new(session, &self.app) })?;
+                let mut said = self.history.iter();
+                said.try_for_each(|said| tx.record(session, &BEFORE, said.role, &said.content))?;
+            }
+            // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
+            (true, _) if self.passing => return Ok(Some(Limits::too_many_turns())),
+            (true, _) => {}
+        }
+        if tx.open_turns(session)?.len() > WAITING {
+            let message = format!("{WAITING} turns wait in this session; ask again when one has ended");
+            return Ok(Some(Problem::busy(message, AGAIN)));
+        }
+        Ok(None)
+    }
+}
+
+fn other_body() -> Problem {
+    let message = "This Idempotency-Key was used for another request; use a new one for each request";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
+}
+
+fn no_previous() -> Problem {
+    let problem = Problem::wrong("previous_response_id", "There is no such response to go on from");
+    Problem { status: StatusCode::NOT_FOUND, code: "previous_response_not_found", ..problem }
+}
+
+fn unfinished() -> Problem {
+    let message =
+        "That response is not complete yet, and another one goes on from it; ask again when it has ended";
+    let problem = Problem::wrong("previous_response_id", message);
+    Problem { status: StatusCode::CONFLICT, code: "response_in_progress", ..problem }
+}
