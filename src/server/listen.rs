@@ -184,11 +184,13 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
     }
 }
 
-/// Waits until a connection that should end is answered nothing, and has had its time.
+/// Waits until a connection that should end has had its time since it was answered anything, and that was taken.
 async fn unasked(course: &Course) {
+    // What was before does not count.
+    course.has_rested();
     loop {
         tokio::time::sleep(LAST).await;
-        if !course.is_answering() {
+        if course.has_rested() {
             return;
         }
     }

@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -42,9 +42,19 @@ enum Stage {
     Idle,
 }
 
-/// How far a connection has come. Moved on by who answers, looked at by the wire.
+/// How far a connection has come. Moved on by who answers and by the wire, looked at by the wire and by who ends it.
 #[derive(Clone)]
-pub struct Course(Arc<AtomicU8>);
+pub struct Course(Arc<State>);
+
+// One task does all of it; the order is its own.
+struct State {
+    stage: AtomicU8,
+    /// Something that is written was not taken yet. An answer is over before that: HTTP lets go of a body once it has
+    /// the last of it in its own buffer, which may be all of it.
+    untaken: AtomicBool,
+    /// One of these has changed since [`Course::has_rested`].
+    moved: AtomicBool,
+}
 
 /// For as long as an answer takes.
 pub struct Answering(Course);
@@ -52,7 +62,11 @@ pub struct Answering(Course);
 impl Course {
     /// Of a connection that is new.
     pub fn begin() -> Self {
-        Self(Arc::new(AtomicU8::new(Stage::Head as u8)))
+        Self(Arc::new(State {
+            stage: AtomicU8::new(Stage::Head as u8),
+            untaken: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
+        }))
     }
 
     /// A request is there.
@@ -61,18 +75,24 @@ impl Course {
         Answering(self.clone())
     }
 
-    /// Whether an answer is under way.
-    pub fn is_answering(&self) -> bool {
-        self.stage() == Stage::Answering
+    /// Whether no answer is under way or waits to be taken, nor was since this was asked last.
+    pub fn has_rested(&self) -> bool {
+        let moved = self.0.moved.swap(false, Ordering::Relaxed);
+        !moved && self.stage() != Stage::Answering && !self.0.untaken.load(Ordering::Relaxed)
     }
 
     fn set(&self, stage: Stage) {
-        // One task does all of it; the order is its own.
-        self.0.store(stage as u8, Ordering::Relaxed);
+        self.0.stage.store(stage as u8, Ordering::Relaxed);
+        self.0.moved.store(true, Ordering::Relaxed);
+    }
+
+    fn set_untaken(&self, untaken: bool) {
+        self.0.untaken.store(untaken, Ordering::Relaxed);
+        self.0.moved.store(true, Ordering::Relaxed);
     }
 
     fn stage(&self) -> Stage {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.stage.load(Ordering::Relaxed) {
             stage if stage == Stage::Head as u8 => Stage::Head,
             stage if stage == Stage::Idle as u8 => Stage::Idle,
             _ => Stage::Answering,
@@ -86,7 +106,7 @@ impl Drop for Answering {
     }
 }
 
-/// The body of an answer, which lasts until it is written or given up.
+/// The body of an answer, which lasts until all of it is fetched, or it is given up.
 pub struct Answer {
     body: Body,
     _lasts: Answering,
@@ -157,11 +177,15 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
     /// Keeps the time of what waits for its reader.
     fn taken<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.writing.clear();
+            if self.writing.is_set() {
+                self.writing.clear();
+                self.course.set_untaken(false);
+            }
             return polled;
         }
         if !self.writing.is_set() {
             self.writing.set(STALL);
+            self.course.set_untaken(true);
         }
         match self.writing.passed(context) {
             true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),

@@ -147,3 +147,24 @@ async fn what_hyper_answers_by_itself_is_said_in_our_form() {
     assert!(answer.starts_with("restHTTP/1.1 400 Bad Request\r\n"), "{answer}");
     assert!(answer.contains("\r\nx-frame-options: DENY\r\n") && answer.contains(r#""code":"invalid_http""#));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_rests_once_its_answer_is_taken_and_not_when_it_is_written() {
+    let (mut wire, course, mut theirs) = connected(10);
+    assert!(course.has_rested());
+    let answering = course.answers();
+    assert!(!course.has_rested() && !course.has_rested());
+    drop(answering);
+    let taking = async {
+        // The body is gone, and half of it waits.
+        tokio::task::yield_now().await;
+        assert!(!course.has_rested() && !course.has_rested());
+        theirs.read_exact(&mut [0; 20]).await.unwrap();
+    };
+    let (written, ()) = tokio::join!(wire.write_all(&[b'x'; 20]), taking);
+    written.unwrap();
+    // It had no whole time of rest yet; then it has.
+    assert!(!course.has_rested());
+    wire.flush().await.unwrap();
+    assert!(course.has_rested());
+}

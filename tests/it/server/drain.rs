@@ -9,7 +9,7 @@ use talaria::store::NewSession;
 use crate::support::binary::Talaria;
 use crate::support::gateway::Setup;
 use crate::support::raw::Raw;
-use crate::support::served::{Served, json, settings};
+use crate::support::served::{KEY, Served, json, settings};
 use crate::support::stream::{Stream, text_of};
 use crate::support::upstream::{Answer, Upstream, delta};
 
@@ -189,4 +189,28 @@ async fn a_stop_does_not_wait_for_half_a_request() {
     let ended = process.ended().await;
     assert!(!ended.err.contains("not everything ended in time"), "{}", ended.err);
     assert!(head.is_closed().await);
+}
+
+/// An answer is not over when we have written all that there is room for.
+#[tokio::test]
+async fn a_stop_waits_for_whoever_takes_a_long_answer_slowly() {
+    let mut served = Served::start().await;
+    served.agent().says(["x".repeat(1 << 20).as_str(); 12]);
+    let mut slow = Raw::to(served.address).await;
+    let body = asks("hi", false).to_string();
+    slow.sends(format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+    .await;
+    slow.is_answered().await;
+    let mut head = Raw::to(served.address).await;
+    head.sends("GET /health HTTP/1.1\r\nhost: local").await;
+    let reading = async {
+        assert!(head.is_closed().await, "whoever is answered nothing has had his time");
+        slow.answer().await.expect("the rest of the answer")
+    };
+    let ((), answer) = tokio::join!(served.restart(), reading);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["choices"][0]["message"]["content"].as_str().unwrap().len(), 12 << 20);
 }

@@ -41,6 +41,12 @@ impl Raw {
         let _ = self.stream.shutdown().await;
     }
 
+    /// Waits until something of the next answer is there; the rest is left where it is.
+    pub async fn is_answered(&mut self) {
+        let came = tokio::time::timeout(PATIENCE, self.more()).await;
+        assert_eq!(came, Ok(Some(())), "no answer came");
+    }
+
     /// The next answer; `None` if the connection ends before there is one.
     pub async fn answer(&mut self) -> Option<Answer> {
         let answer = tokio::time::timeout(PATIENCE, self.next_answer()).await;
