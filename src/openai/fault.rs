@@ -72,6 +72,8 @@ pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) ->
     let after = retry_after(headers);
     let kind = match status.as_u16() {
         429 | 503 => AgentErrorKind::Busy { after },
+        // Our own server: the same request ran, and is being stopped. Whoever asks again hears how it ended.
+        409 if headers.contains_key(RETRY_AFTER) => AgentErrorKind::Unknown { after },
         // It failed, or somebody in between gave up: the turn may have run.
         408 | 500..=507 | 509..=599 => AgentErrorKind::Unknown { after },
         _ => AgentErrorKind::Refused,
@@ -155,6 +157,15 @@ mod tests {
         for code in [408, 500, 502, 504, 529] {
             assert!(matches!(of(code, None, "").kind, AgentErrorKind::Unknown { .. }), "{code}");
         }
+    }
+
+    /// As our own server says `run_stopping`.
+    #[test]
+    fn a_conflict_that_passes_may_have_run_and_any_other_is_refused() {
+        let after = Some(Duration::from_secs(1));
+        assert_eq!(of(409, Some("1"), "").kind, AgentErrorKind::Unknown { after });
+        assert_eq!(of(409, Some("soon"), "").kind, AgentErrorKind::Unknown { after: None });
+        assert_eq!(of(409, None, "").kind, AgentErrorKind::Refused);
     }
 
     #[test]

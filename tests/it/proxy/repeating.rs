@@ -63,6 +63,15 @@ async fn any_server_is_asked_again_when_it_says_that_it_did_nothing() {
     }
 }
 
+/// As our own says it of a run that nobody read, for the moment until that has ended.
+#[tokio::test]
+async fn a_server_that_is_just_stopping_the_same_turn_is_asked_how_it_ended() {
+    let upstream = Upstream::idempotent().await;
+    upstream.answers(Answer::reply(409, &[("retry-after", "1")], ""));
+    Talaria::to(&upstream).reads("hi\n").await.showed("ok\n");
+    repeated(&upstream, 2);
+}
+
 #[tokio::test]
 async fn a_server_that_comes_up_late_gets_the_prompt() {
     let nobody = Nobody::new();
