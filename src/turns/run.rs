@@ -125,7 +125,8 @@ impl Turns {
         match drive {
             Drive::Over(outcome) => {
                 if self.draining.is_cancelled() {
-                    // There is no next process that would say so.
+                    // It ends here, so no next process says so. If this one dies before the end is kept, the next says it
+                    // again, in a log of its own.
                     log.deny_unanswered();
                 }
                 failpoint("turn.ended");

@@ -136,8 +136,8 @@ impl Logs {
         self.lock().open.get(id).map(|watched| watched.log.clone())
     }
 
-    /// The turn is over, or goes on in another process. Whoever hears of it and asks at once must find room, so that is
-    /// made first.
+    /// The turn is over, or goes on in another process. Whoever hears of it on a stream and asks at once must find room,
+    /// so that is made first. Not so whoever sees the end in the store, where it stands a moment before.
     pub fn end(&self, id: &TurnId, log: &TurnLog) {
         let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
         drop(permit);
