@@ -345,6 +345,8 @@ impl TurnLog {
     pub fn take_summary(&self) -> Summary {
         let mut inner = self.lock();
         let settled = inner.settled.take();
+        // Only `settle` looks at it, and the agent is done. The log may stay, and this may be as long as its text.
+        inner.before = String::new();
         let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
         Summary {
             text: settled.unwrap_or_else(told),

@@ -66,6 +66,17 @@ fn text_that_was_taken_is_not_counted_as_read() {
     assert!(!log.is_beyond(&position));
 }
 
+/// A log of a program stays for a while, and counts only its own text.
+#[test]
+fn what_an_earlier_process_told_is_not_kept_beyond_the_end() {
+    let log = TurnLog::for_readers(1000);
+    log.told_before("Hel".to_owned());
+    log.append(TurnEvent::Text("Hello")).unwrap();
+    assert_eq!(log.take_summary().text, "Hello");
+    assert_eq!(log.lock().before.capacity(), 0);
+    assert_eq!(log.text(), "Hello");
+}
+
 #[test]
 fn a_position_that_nobody_had_reads_nothing_wrong() {
     let log = TurnLog::for_readers(1000);
