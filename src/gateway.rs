@@ -38,6 +38,7 @@ pub use home::Home;
 use made::{agent, local, settings};
 pub use process::harden;
 use process::{Signals, has_terminal};
+pub use serving::BINDING;
 use serving::Bound;
 
 /// Everything that ends must have ended by then.

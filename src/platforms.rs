@@ -51,8 +51,7 @@ pub struct Platforms {
 
 /// Builds what is configured; the console if nothing is and somebody might type, or if it is asked for alone.
 pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
-    let (server, platforms) = (config.server.as_ref(), !config.platforms.is_empty());
-    let plan = plan(mode, server, platforms, stdin_kind());
+    let plan = plan_of(config, mode);
     let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
     if plan.console {
         platforms.add_console("console".into(), &config.rules.words)?;
@@ -77,6 +76,15 @@ pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
         }
     }
     Ok(platforms)
+}
+
+/// Whether the agent server would be served in this mode, and how.
+pub fn serves(config: &Config, mode: Mode) -> Option<Serve> {
+    plan_of(config, mode).serve
+}
+
+fn plan_of(config: &Config, mode: Mode) -> Plan {
+    plan(mode, config.server.as_ref(), !config.platforms.is_empty(), stdin_kind())
 }
 
 /// What of it all is there.

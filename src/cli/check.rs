@@ -20,6 +20,7 @@ use crate::control::api::{RefusedList, Status};
 use crate::control::desk::{Desk, Need};
 use crate::control::{Problem, refused_list};
 use crate::gateway::Home;
+use crate::platforms::{self, Mode};
 use crate::store::{Refused, look};
 
 /// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read. Fails
@@ -72,7 +73,8 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
             && Home::holder(&config.home).is_none()
         {
             // A chat in the terminal goes on without the server that nobody asked for.
-            let needed = serve || server.explicit || !config.platforms.is_empty();
+            let mode = if serve { Mode::Serve } else { Mode::Run };
+            let needed = platforms::serves(config, mode).is_some_and(|serve| serve.needed);
             for (message, hint) in serving::troubles(server, &config.home).await {
                 match needed {
                     true => wrong.push((message, hint.to_owned())),

@@ -235,7 +235,7 @@ pub(super) async fn reload(State(office): State<Arc<Office>>) -> Answer<Reloaded
     let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
     let key = new_key(&office, running, &config).await?;
     let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
-    // In the store first: if that fails, nothing has changed.
+    // In the store first: if that fails, what runs goes on as it was. A key that was missing is made by then.
     let rules = next.clone();
     let recorded = office.store.write(move |tx| {
         for action in done {

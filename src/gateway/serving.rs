@@ -15,7 +15,7 @@ use crate::platforms::Serve;
 use crate::server::Settings;
 
 /// How long the name of an address may take to be found.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const BINDING: Duration = Duration::from_secs(10);
 
 /// A server that only has to take what comes.
 pub(super) struct Bound {
@@ -42,7 +42,7 @@ pub(super) async fn bind(config: &Config, serve: Option<Serve>) -> Result<Option
 type Wrong = (String, &'static str);
 
 async fn open(config: &Config, server: &ServerConfig, serve: Serve) -> Result<Bound, Wrong> {
-    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
+    let bound = tokio::time::timeout(BINDING, TcpListener::bind(server.address())).await;
     let bound = bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let listener = bound.map_err(|error| server.cannot_listen(&error))?;
     let key = server.owner_key(&config.home).map_err(|error| (error.message, error.hint))?;
@@ -64,10 +64,13 @@ async fn open(config: &Config, server: &ServerConfig, serve: Serve) -> Result<Bo
 fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<Host> {
     let mut hosts = server.hosts.clone();
     if server.reach() != Reach::Everywhere {
-        hosts.push(server.host.clone().without_dot());
-        hosts.extend(bound.map(|address| Host::Address(address.ip().to_canonical())));
+        let bound = bound.map(|address| Host::Address(address.ip().to_canonical()));
+        for host in std::iter::once(server.host.clone().without_dot()).chain(bound) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
     }
-    hosts.dedup();
     hosts
 }
 

@@ -162,8 +162,9 @@ async fn begin_here(
         }
         Taken::Refused(problem) => return Err(problem),
     };
-    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref())?;
-    Ok(Begun { follow, session: caller.name_of(&session) })
+    let session = caller.name_of(&session);
+    let follow = Follow::open(server, caller, &run, heads.last_event.as_deref());
+    Ok(Begun { follow: follow.map_err(|late| Problem::from(late).about(&session, &run))?, session })
 }
 
 /// The name of a session that nobody named.

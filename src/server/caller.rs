@@ -107,11 +107,7 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
     if caller.keyless {
         return next.run(request).await;
     }
-    let place = match caller.is_owner() {
-        true => Ok(None),
-        false => server.limits.request(&caller).map(Some),
-    };
-    let place = match place {
+    let place = match (!caller.is_owner()).then(|| server.limits.request(&caller)).transpose() {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
     };

@@ -52,9 +52,10 @@ pub async fn read(
     // What a client says by itself on coming back is newer than the address it was given.
     let after = heads.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
-    let follow = Follow::open(&server, &caller, &turn.id, after.as_deref())?;
+    let follow = Follow::open(&server, &caller, &turn.id, after.as_deref());
     let events = RunEvents { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
-    Ok(heads.name(Ok(follow.stream(events)), &session, &turn.id))
+    let answer = follow.map(|follow| follow.stream(events)).map_err(Problem::from);
+    Ok(heads.name(answer, &session, &turn.id))
 }
 
 /// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and

@@ -94,17 +94,23 @@ impl Heads {
         let keyed = self.key.is_some();
         let answer = answer.map_err(|problem| if keyed { problem } else { problem.after_it_began() });
         let mut answer = answer.into_response();
-        let mut set = |name: &'static str, value: &str| {
-            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
-                answer.headers_mut().insert(HeaderName::from_static(name), value);
-            }
-        };
-        set(SESSION_ID, session);
-        set(RUN_ID, &run.0);
+        tell(answer.headers_mut(), session, run);
         if let Some(memory) = &self.memory {
-            set(SESSION_KEY, memory);
+            set(answer.headers_mut(), SESSION_KEY, memory);
         }
         answer
+    }
+}
+
+/// Names a session and its run.
+pub fn tell(headers: &mut HeaderMap, session: &str, run: &TurnId) {
+    set(headers, SESSION_ID, session);
+    set(headers, RUN_ID, &run.0);
+}
+
+fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+        headers.insert(HeaderName::from_static(name), value);
     }
 }
 

@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::heads;
+use crate::session::TurnId;
 use crate::store::StoreError;
 use crate::turns::TooLate;
 
@@ -28,7 +30,17 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// Whether a client that tries again by itself may do so.
     pub again: bool,
+    /// With a 401: how to come in.
+    pub challenge: &'static str,
+    /// The session and the run that it is about, if one has begun.
+    pub begun: Option<Box<(String, TurnId)>>,
 }
+
+/// The usual challenge.
+const BEARER: &str = "Bearer";
+
+/// The challenge to whoever sent no key at all.
+const NO_KEY: &str = "Bearer error_description=\"no key was sent; send it as Authorization: Bearer <key>\"";
 
 /// As it goes over the wire.
 #[derive(Serialize, JsonSchema)]
@@ -55,7 +67,16 @@ pub struct Shown {
 impl Problem {
     /// A problem of this kind.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, param: None, message: message.into(), retry_after: None, again: true }
+        Self {
+            status,
+            code,
+            param: None,
+            message: message.into(),
+            retry_after: None,
+            again: true,
+            challenge: BEARER,
+            begun: None,
+        }
     }
 
     /// The request is wrong in this part of it.
@@ -69,10 +90,9 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Invalid API key")
     }
 
-    /// Nobody may ask without one. For programs it is the same.
+    /// Nobody may ask without one. For programs it is the same; people find what to do in a header.
     pub fn no_key() -> Self {
-        let message = "Invalid API key: none was sent; send it as Authorization: Bearer …";
-        Self { message: message.to_owned(), ..Self::invalid_key() }
+        Self { challenge: NO_KEY, ..Self::invalid_key() }
     }
 
     /// An app asks for what only whoever runs the server may see.
@@ -93,6 +113,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "session_not_found", "Session not found")
     }
 
+    /// The same about a run that has begun, which it names.
+    pub fn about(self, session: &str, run: &TurnId) -> Self {
+        Self { begun: Some(Box::new((session.to_owned(), run.clone()))), ..self }
+    }
+
     /// There is no such run, for whoever asks.
     pub fn no_run() -> Self {
         Self::new(StatusCode::NOT_FOUND, "run_not_found", "Run not found")
@@ -103,10 +128,9 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
     }
 
-    /// Nobody read a run for too long, and it is about to end.
+    /// Nobody read a run for as long as it had patience, and it is about to end.
     pub fn too_late() -> Self {
-        let message = "Nobody read this run for too long, so it is being stopped; ask again in a moment for its end, \
-                       or with a new Idempotency-Key to run it anew";
+        let message = "Nobody reads this run, so it is being stopped; ask again in a moment for its end";
         let retry_after = Some(Duration::from_secs(1));
         Self { retry_after, ..Self::new(StatusCode::CONFLICT, "run_stopping", message) }
     }
@@ -176,7 +200,10 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(json!({ "error": self.object() }))).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge));
+        }
+        if let Some(begun) = &self.begun {
+            heads::tell(response.headers_mut(), &begun.0, &begun.1);
         }
         if let Some(after) = self.retry_after {
             response

@@ -16,8 +16,8 @@ use super::wrong_keys::network;
 /// How soon the same is told again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is told in that time, at most.
-const MOST: usize = 64;
+/// What is told in that time, at most: few, because the audit has rows for refusals in rooms beside these.
+const MOST: usize = 8;
 
 /// What was told of late.
 #[derive(Default)]

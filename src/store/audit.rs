@@ -15,7 +15,7 @@ const KEPT: i64 = 200_000;
 /// who approved, paired and allowed what.
 const KEPT_REFUSALS: i64 = 50_000;
 
-/// What anybody can make us write down: somebody in a room was refused. Neither the operator's doing nor how an
+/// What anybody can make us write down: somebody was refused, in a room or over HTTP. Neither the operator's doing nor how an
 /// agent's question came out.
 const REFUSAL: &str = "(allowed = 0 AND place <> 'operator' AND digest IS NULL)";
 

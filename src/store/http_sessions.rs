@@ -71,8 +71,8 @@ pub struct Page {
     pub total: u64,
 }
 
-/// The columns of a session, before [`FIRST_QUESTION`]. Of each number an upstream's word is taken only so far: a sum that overflows would be an error. Agents that do
-/// not tell their messages still name their tools.
+/// The columns of a session, before [`FIRST_QUESTION`]. Of each number an upstream's word is taken only so far: a sum
+/// that overflows would be an error. Agents that do not tell their messages still name their tools.
 const SEEN: &str = "id, account, title, model, created, max(used, created), ended, end_reason, parent,
     coalesce(system_prompt, '') <> '',
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id),

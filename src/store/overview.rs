@@ -59,7 +59,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The sessions of all rooms, the last used first.
+    /// All sessions, of rooms and of programs, the last used first.
     pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
         let mut query = self.conn.prepare_cached(&format!(
             "SELECT id, account, room, title, current,

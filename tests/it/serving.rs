@@ -139,11 +139,13 @@ async fn a_port_that_is_taken_ends_it_with_what_to_do() {
     ended.said(&format!(
         "error: port {port} of 127.0.0.1 is taken by another process\n\nhint: end that process"
     ));
-    // A chat in a terminal would go on without it, `talaria serve` would not.
+    // Where lines are read nobody needs it; where nothing is, and for `talaria serve`, it is all there would be.
     let talaria = Talaria::new().config(&format!("server: {{port: {port}}}\n"));
-    let ended = talaria.does(["check"]).await;
+    let ended = Talaria::new().config(&format!("server: {{port: {port}}}\n")).args(["check"]).reads("").await;
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     assert!(ended.out.contains(&format!("warning: port {port} of 127.0.0.1 is taken")), "{}", ended.out);
+    let ended = talaria.does(["check"]).await;
+    assert_eq!(ended.code, 1, "{}", ended.out);
     let ended = talaria.does(["check", "--serve"]).await;
     assert_eq!(ended.code, 1, "{}", ended.out);
     assert!(

@@ -2,19 +2,16 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 
 use super::Wrong;
 use crate::config::{ServerConfig, api_key};
-
-/// How long the name of an address may take to be found.
-const PATIENCE: Duration = Duration::from_secs(3);
+use crate::gateway::BINDING;
 
 /// What would keep it from being served, each with what to do. Nothing stays open.
 pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<Wrong> {
-    let bound = tokio::time::timeout(PATIENCE, TcpListener::bind(server.address())).await;
+    let bound = tokio::time::timeout(BINDING, TcpListener::bind(server.address())).await;
     let port = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(_) => None,
         Err(error) => Some(server.cannot_listen(&error)),

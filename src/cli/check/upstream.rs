@@ -199,13 +199,13 @@ async fn ask(proxy: &ProxyConfig) -> Finding {
             format!("it does not go by the name {}", proxy.url.host()),
             "over there add that name to `server.hosts`",
         ),
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, true) => refused(
-            format!("it answers but does not accept the key ({})", status.as_u16()),
+        (StatusCode::UNAUTHORIZED, true) => refused(
+            "it answers but does not accept the key (401)".to_owned(),
             "set the same at both ends: GATEWAY_PROXY_KEY here, API_SERVER_KEY over there (or there `api.key` in its \
              state folder)",
         ),
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, false) => refused(
-            format!("it answers but wants a key ({})", status.as_u16()),
+        (StatusCode::UNAUTHORIZED, false) => refused(
+            "it answers but wants a key (401)".to_owned(),
             "set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there `api.key` in its state folder)",
         ),
         (status, true) if status.is_success() => Finding::Well("it answers, and accepts the key"),

@@ -8,6 +8,7 @@ number, `go` and `pause` by doing so. While it goes, every stream gets ten event
 
 import asyncio
 import json
+import os
 import resource
 import socket
 import sys
@@ -56,19 +57,24 @@ async def events():
             counts["sent"] += 1
 
 
-def answer_a_question():
-    question = sys.stdin.readline().strip()
-    if not question:
+def answer_questions():
+    try:
+        questions = os.read(sys.stdin.fileno(), 4096).decode()
+    except BlockingIOError:
+        # A loop may look without a reason.
+        return
+    if not questions:
         sys.exit(0)
-    if question == "go":
-        running.set()
-    elif question == "pause":
-        running.clear()
-    print(time.process_time() if question == "cpu" else counts.get(question, "yes"), flush=True)
+    for question in questions.split():
+        if question == "go":
+            running.set()
+        elif question == "pause":
+            running.clear()
+        print(time.process_time() if question == "cpu" else counts.get(question, "yes"), flush=True)
 
 
 def begin():
-    asyncio.get_running_loop().add_reader(sys.stdin, answer_a_question)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), answer_questions)
     print(listener.getsockname()[1], flush=True)
 
 

@@ -213,6 +213,7 @@ async fn whoever_comes_a_moment_too_late_is_not_given_what_is_being_stopped() {
             (refused.status().as_u16(), &refused.headers()["retry-after"]),
             (409, &"1".parse().unwrap())
         );
+        assert_eq!(refused.headers()["x-hermes-run-id"], run);
         let body = axum::body::to_bytes(refused.into_body(), 10_000).await.unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["error"]["code"], "run_stopping");
     }
