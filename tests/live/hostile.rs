@@ -180,6 +180,30 @@ async fn what_was_encrypted_once_is_answered_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_a_question_back_and_asks_it_again_is_answered() {
+    let scene = Scene::with(With::Nio).await;
+    let room = scene.direct().await;
+    let question = "open the door";
+    scene.upstream.answers(Answer::says(["Opened."]));
+    let first = scene.ann.says(&room, question).await;
+    scene.reads(&room, "Opened.").await;
+    let sent = format!("/v3/rooms/{}/event/{}", escaped(&room), escaped(&first));
+    let sealed = scene.ann.asks(Method::GET, &sent, json!({})).await["content"].clone();
+    scene.ann.deletes(&room, &first).await;
+
+    scene.upstream.answers(Answer::says(["Opened again."]));
+    let second = scene.ann.says(&room, question).await;
+    let answer = scene.reads(&room, "Opened again.").await;
+    assert_eq!(answer.reply_to, Some(second));
+
+    // What is deleted was heard all the same.
+    scene.ann.sends_plain(&room, "m.room.encrypted", sealed).await;
+    scene.settles(&room).await;
+    assert_eq!(scene.upstream.prompts().len(), 3);
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_clock_changes_nothing() {
     let mut scene = Scene::prepared(crate::support::homeserver::Homeserver::shared().await, With::Nio).await;
     let service = scene.homeserver.service.clone();

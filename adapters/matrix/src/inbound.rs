@@ -32,7 +32,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use matrix_sdk::ruma::{OwnedRoomId, RoomId};
 use matrix_sdk::sync::SyncResponse;
-use talaria_platform::{Batch, CancellationToken, Error, ErrorKind, InboxError};
+use talaria_platform::{Batch, CancellationToken, Error, ErrorKind};
 
 use crate::account::Account;
 use doors::Doors;
@@ -162,7 +162,7 @@ impl Warned {
 }
 
 /// Nothing was taken: the next run reads it again from the cursor.
-fn store_failed(error: InboxError) -> Error {
+fn store_failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(ErrorKind::Retry { after: None }, error)
 }
 

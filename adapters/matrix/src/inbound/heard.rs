@@ -3,139 +3,220 @@
 //! Whoever has the homeserver can send an old message once more as a new event, in its author's name: it decrypts as
 //! before, and the SDK does not mind. What tells a repetition from somebody who says the same again is the message's
 //! number in its Megolm session, which nobody can change without the key; but of what a sync brought, the SDK keeps no
-//! number. So what was said is remembered by its words, and only when the same words come again in the same session
-//! are the events asked for as they were sent, and their numbers compared. Where that is not possible the message is
-//! taken for one that cannot be read: better asked for again than done twice.
+//! number. So a message that counts is asked for once more as it was sent, and the numbers that were heard are
+//! remembered, in one note for each session. If the homeserver does not show it, it is taken for one that cannot be
+//! read: better asked for again than done twice.
+//!
+//! What was said to others does not count, unless it is a command. What a message answers is in the clear, so whoever
+//! has the homeserver can make it look meant for us: once, as they could have done when it first came.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{TimelineEvent, TimelineEventKind};
 use matrix_sdk::encryption::vodozemac::megolm::MegolmMessage;
 use matrix_sdk::ruma::{EventId, OwnedEventId};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
-use talaria_platform::{Event, EventKind, InboxError};
+use talaria_platform::{Error, ErrorKind, Event, EventKind};
 
-use super::Reader;
-use super::update::unseal;
+use super::lookup::fetch;
+use super::{Reader, store_failed};
+use crate::error::{from_http, kind_of};
 
-/// How often the same may be said in one session. Clients begin a new one after a hundred messages.
-const SAME: usize = 1_000;
+/// Numbers that are remembered of one session. Clients begin a new one after a hundred messages, unless a room wants
+/// otherwise; and it is more than can wait in `parked`, so that what is decrypted late is not taken for old.
+const MOST: usize = 2_000;
 
-/// The events that said the same, each with its number where that was ever asked for.
-type Heard = BTreeMap<OwnedEventId, Option<u32>>;
+/// What was heard of the sessions that a batch speaks in, by the key of the note. Each is read once and written once.
+#[derive(Default)]
+pub(super) struct Heard(BTreeMap<String, Session>);
+
+impl Heard {
+    /// What is to be kept together with the events of the batch.
+    pub fn into_notes(self) -> Vec<(String, String)> {
+        let changed = self.0.into_iter().filter(|(_, session)| session.changed);
+        // Numbers and texts: there is nothing in it that could fail.
+        changed
+            .map(|(key, session)| (key, serde_json::to_string(&session.events).unwrap_or_default()))
+            .collect()
+    }
+}
+
+/// What was heard of one session.
+#[derive(Default)]
+struct Session {
+    /// The newest `MOST`, by their number.
+    events: BTreeMap<u32, OwnedEventId>,
+    /// Whether there is more than the note says.
+    changed: bool,
+}
+
+impl Session {
+    fn read(note: Option<&str>) -> Self {
+        let events = note.and_then(|note| serde_json::from_str(note).ok()).unwrap_or_default();
+        Self { events, changed: false }
+    }
+
+    fn has(&self, id: &EventId) -> bool {
+        self.events.values().any(|known| known == id)
+    }
+
+    /// Hears the event with this number. What is older than all that is remembered of a full session may have been
+    /// heard and forgotten.
+    fn hear(&mut self, number: u32, id: &EventId) -> Times {
+        let is_full = self.events.len() >= MOST;
+        let oldest = self.events.first_key_value().map(|(oldest, _)| *oldest);
+        match self.events.get(&number) {
+            Some(known) if known == id => return Times::First,
+            Some(_) => return Times::Again,
+            None if is_full && oldest.is_some_and(|oldest| number < oldest) => return Times::Again,
+            None => {}
+        }
+        self.events.insert(number, id.to_owned());
+        if is_full {
+            self.events.pop_first();
+        }
+        self.changed = true;
+        Times::First
+    }
+}
 
 /// What a message is when it is compared with earlier ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Times {
-    /// It was not heard before.
+    /// It was not heard before, or under the same id: that one the core knows.
     First,
     /// It is an earlier one once more.
     Again,
+    /// It was taken back before we could see.
+    Deleted,
     /// Nobody can say.
     Unknown,
 }
 
+/// How the homeserver shows a message that it sent us before.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    /// Encrypted, with this number.
+    Sealed(u32),
+    /// Taken back.
+    Deleted,
+    /// Not at all, or not as it was sent.
+    Otherwise,
+}
+
 impl Reader<'_> {
-    /// Whether this was heard before under another id. What is to be remembered of it goes into `notes`, which are
-    /// kept together with the event.
+    /// Whether this was heard before under another id. What is to be remembered of it is in `heard`. With an error
+    /// nothing of the batch may be kept: it is read again.
     pub async fn times_heard(
         &self,
         room: &Room,
         event: &TimelineEvent,
         told: &Event,
-        notes: &mut Vec<(String, String)>,
-    ) -> Result<Times, InboxError> {
-        let counts = match &told.kind {
-            EventKind::Message(message) => message.addressed,
-            EventKind::Edited { .. } => true,
-            // Nothing else is both encrypted and obeyed.
-            EventKind::Deleted { .. }
-            | EventKind::Reacted { .. }
-            | EventKind::Left
-            | EventKind::Joined
-            | EventKind::Unreadable
-            | EventKind::Missed { .. } => false,
-        };
-        let (Some(key), Some(id)) = (key(room, event).filter(|_| counts), event.event_id()) else {
-            return Ok(Times::First);
-        };
-        let noted = notes.iter().rfind(|(noted, _)| *noted == key).map(|(_, value)| value.clone());
-        let noted = match noted {
-            Some(noted) => Some(noted),
-            None => self.account.inbox.note(&key).await?,
-        };
-        let mut heard: Heard = noted.and_then(|noted| serde_json::from_str(&noted).ok()).unwrap_or_default();
-        // The same event is read again: the core knows it.
-        if heard.contains_key(&id) {
+        heard: &mut Heard,
+    ) -> Result<Times, Error> {
+        if !matches!(event.kind, TimelineEventKind::Decrypted(_)) || !counts(&told.kind) {
             return Ok(Times::First);
         }
-        let mut number = None;
-        if !heard.is_empty() {
-            for (earlier, number) in &mut heard {
-                if number.is_none() {
-                    *number = self.number(room, earlier, &key).await;
-                }
+        let (Some(session), Some(id)) = (session_of(event), event.event_id()) else {
+            return Ok(Times::Unknown);
+        };
+        let session = match heard.0.entry(format!("heard {} {session}", room.room_id())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unread) => {
+                let note = self.account.inbox.note(unread.key()).await.map_err(store_failed)?;
+                unread.insert(Session::read(note.as_deref()))
             }
-            number = self.number(room, &id, &key).await;
+        };
+        if session.has(&id) {
+            return Ok(Times::First);
         }
-        let times = compare(&heard, number);
-        if times == Times::First {
-            heard.insert(id, number);
-        } else {
-            tracing::warn!(room = %room.room_id(), event = %id, ?times, "a message that may be a repetition is not obeyed");
+        let times = match shown(room, &id, event).await? {
+            Shown::Sealed(number) => session.hear(number, &id),
+            Shown::Deleted => Times::Deleted,
+            Shown::Otherwise => Times::Unknown,
+        };
+        match times {
+            Times::First => {}
+            Times::Deleted => {
+                tracing::debug!(room = %room.room_id(), event = %id, "a message was taken back before it was heard");
+            }
+            Times::Again | Times::Unknown => {
+                tracing::warn!(room = %room.room_id(), event = %id, ?times, "a message that may be a repetition is not obeyed");
+            }
         }
-        notes.push((key, serde_json::to_string(&heard).unwrap_or_default()));
         Ok(times)
     }
+}
 
-    /// The number of a message in its session, if the homeserver shows it as it was sent.
-    async fn number(&self, room: &Room, id: &EventId, same: &str) -> Option<u32> {
-        let sent = self.lookup.fetch(room, id).await?;
-        let number = number_in(sent.json().get())?;
+/// Whether it must not happen twice. A command counts whoever it was for: as an answer to us it would be obeyed.
+fn counts(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Message(message) => message.addressed || message.text.starts_with('/'),
+        EventKind::Edited { .. } => true,
+        // A mark can be forged anyway, and does nothing but deny; nothing else comes encrypted.
+        EventKind::Deleted { .. }
+        | EventKind::Reacted { .. }
+        | EventKind::Left
+        | EventKind::Joined
+        | EventKind::Unreadable
+        | EventKind::Missed { .. } => false,
+    }
+}
+
+/// How the homeserver shows an event that we decrypted. One request for each event of a response, of which there are
+/// only so many: it needs no budget of its own, which some could use up for all.
+async fn shown(room: &Room, id: &EventId, event: &TimelineEvent) -> Result<Shown, Error> {
+    let sent = match fetch(room, id).await {
+        Ok(sent) => sent,
+        Err(error) => match kind_of(&error) {
+            ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => return Ok(Shown::Otherwise),
+            ErrorKind::Retry { .. } | ErrorKind::Fatal => return Err(from_http(error)),
+        },
+    };
+    let shown = read(sent.json().get());
+    if let Shown::Sealed(_) = shown {
+        // It fails only with the store.
+        let opened = room.decrypt_event(sent.cast_ref_unchecked(), None).await.map_err(store_failed)?;
         // Whoever shows it may have taken another message: this one must say the same.
-        let event = unseal(room, sent.cast()).await;
-        (key(room, &event)? == same).then_some(number)
+        let is_same = session_of(&opened).is_some_and(|session| session_of(event) == Some(session))
+            && words(opened.raw().json().get())
+                .is_some_and(|said| words(event.raw().json().get()) == Some(said));
+        if !is_same {
+            return Ok(Shown::Otherwise);
+        }
     }
+    Ok(shown)
 }
 
-/// Whether a message with this number is one of those.
-fn compare(heard: &Heard, number: Option<u32>) -> Times {
-    match number {
-        _ if heard.is_empty() => Times::First,
-        Some(_) if heard.values().any(|earlier| *earlier == number) => Times::Again,
-        Some(_) if heard.len() < SAME && heard.values().all(Option::is_some) => Times::First,
-        Some(_) | None => Times::Unknown,
-    }
-}
-
-/// What somebody said in a session, as a name; `None` if it did not come encrypted. Without what it relates to: that is
-/// in the clear, for anybody to change.
-fn key(room: &Room, event: &TimelineEvent) -> Option<String> {
+/// The session of a message that was decrypted.
+fn session_of(event: &TimelineEvent) -> Option<&str> {
     let TimelineEventKind::Decrypted(decrypted) = &event.kind else { return None };
-    let session = decrypted.encryption_info.session_id()?;
-    let words = words(event.raw().json().get())?;
-    let mut hash = Sha256::new();
-    for part in [room.room_id().as_str(), session, &words] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    Some(format!("heard {:x}", hash.finalize()))
+    decrypted.encryption_info.session_id()
 }
 
-fn words(json: &str) -> Option<String> {
+/// What somebody said. Without what it relates to: that is in the clear, for anybody to change.
+fn words(json: &str) -> Option<(Value, Value)> {
     let mut event: Value = serde_json::from_str(json).ok()?;
     let mut content = event.get_mut("content")?.take();
     content.as_object_mut()?.remove("m.relates_to");
-    Some(format!("{} {content}", event.get("type")?))
+    Some((event.get_mut("type")?.take(), content))
 }
 
-/// The number that an encrypted event has, by its own word: a changed one does not decrypt.
-fn number_in(json: &str) -> Option<u32> {
-    let event: Value = serde_json::from_str(json).ok()?;
-    let sealed = event.get("content")?.get("ciphertext")?.as_str()?;
-    Some(MegolmMessage::from_base64(sealed).ok()?.message_index())
+/// An event as it was sent. The number is by its own word: a changed one does not decrypt.
+fn read(json: &str) -> Shown {
+    let Ok(event) = serde_json::from_str::<Value>(json) else { return Shown::Otherwise };
+    match event.get("content").and_then(|content| content.get("ciphertext")) {
+        Some(sealed) => sealed
+            .as_str()
+            .and_then(|sealed| MegolmMessage::from_base64(sealed).ok())
+            .map_or(Shown::Otherwise, |message| Shown::Sealed(message.message_index())),
+        None if event.get("unsigned").is_some_and(|unsigned| unsigned.get("redacted_because").is_some()) => {
+            Shown::Deleted
+        }
+        None => Shown::Otherwise,
+    }
 }
 
 #[cfg(test)]
@@ -143,22 +224,63 @@ mod tests {
     use matrix_sdk::encryption::vodozemac::megolm::{GroupSession, SessionConfig};
     use matrix_sdk::ruma::event_id;
     use serde_json::json;
+    use talaria_platform::Message;
 
     use super::*;
 
+    fn said(text: &str, addressed: bool) -> EventKind {
+        let text = text.to_owned();
+        EventKind::Message(Message { text, addressed, reply_to: None, quote: None, media: Vec::new() })
+    }
+
     #[test]
-    fn the_same_number_is_the_same_message_and_without_numbers_nobody_knows() {
-        let heard = |numbers: &[Option<u32>]| -> Heard {
-            let id = |at: usize| EventId::parse(format!("${at}")).unwrap();
-            numbers.iter().enumerate().map(|(at, number)| (id(at), *number)).collect()
-        };
-        assert_eq!(compare(&heard(&[]), None), Times::First);
-        assert_eq!(compare(&heard(&[Some(1), Some(2)]), Some(3)), Times::First);
-        assert_eq!(compare(&heard(&[Some(1), Some(2)]), Some(2)), Times::Again);
-        assert_eq!(compare(&heard(&[None, Some(2)]), Some(2)), Times::Again);
-        assert_eq!(compare(&heard(&[None, Some(2)]), Some(3)), Times::Unknown);
-        assert_eq!(compare(&heard(&[Some(1)]), None), Times::Unknown);
-        assert_eq!(compare(&heard(&vec![Some(1); SAME]), Some(3)), Times::Unknown);
+    fn the_same_number_is_the_same_message_and_the_same_event_is_known() {
+        let mut session = Session::default();
+        assert_eq!(session.hear(1, event_id!("$1")), Times::First);
+        assert_eq!(session.hear(0, event_id!("$2")), Times::First);
+        assert_eq!(session.hear(1, event_id!("$3")), Times::Again);
+        assert_eq!(session.hear(1, event_id!("$1")), Times::First);
+        assert!(session.has(event_id!("$2")) && !session.has(event_id!("$3")));
+    }
+
+    #[test]
+    fn a_command_to_others_cannot_be_repeated_as_an_answer_to_us() {
+        assert!(counts(&said("/approve", false)) && counts(&said("/approve", true)));
+        assert!(counts(&said("open the door", true)) && !counts(&said("open the door", false)));
+
+        let mut session = Session::default();
+        assert_eq!(session.hear(7, event_id!("$to_another_bot")), Times::First);
+        assert_eq!(session.hear(7, event_id!("$as_an_answer_to_our_ask")), Times::Again);
+    }
+
+    #[test]
+    fn what_was_heard_is_kept_once_for_each_session_and_only_if_there_is_more() {
+        let mut session = Session::read(Some(r#"{"3":"$1"}"#));
+        session.hear(3, event_id!("$1"));
+        session.hear(3, event_id!("$2"));
+        let same = Heard([("a".to_owned(), session)].into());
+        assert!(same.into_notes().is_empty());
+
+        let mut session = Session::read(Some(r#"{"3":"$1"}"#));
+        session.hear(11, event_id!("$2"));
+        session.hear(4, event_id!("$3"));
+        let more = Heard([("a".to_owned(), session)].into());
+        assert_eq!(more.into_notes(), [("a".to_owned(), r#"{"3":"$1","4":"$3","11":"$2"}"#.to_owned())]);
+    }
+
+    #[test]
+    fn of_a_long_session_what_was_forgotten_is_refused() {
+        let most = u32::try_from(MOST).unwrap();
+        let id = |number: u32| EventId::parse(format!("${number}")).unwrap();
+        let mut session = Session::default();
+        for number in 0..=most {
+            assert_eq!(session.hear(number, &id(number)), Times::First);
+        }
+        assert_eq!(session.events.len(), MOST);
+        assert_eq!(session.hear(0, event_id!("$again")), Times::Again);
+        assert_eq!(session.hear(1, event_id!("$again")), Times::Again);
+        assert_eq!(session.hear(most + 1, event_id!("$new")), Times::First);
+        assert_eq!(session.events.len(), MOST);
     }
 
     #[test]
@@ -171,19 +293,21 @@ mod tests {
         let plain = r#"{"type": "m.room.message", "event_id": "$2", "content": {"body": "hi"}}"#;
         assert_eq!(words(&said(json!({"event_id": "$3"}))), words(plain));
         assert_ne!(words(r#"{"type": "m.room.message", "content": {"body": "ho"}}"#), words(plain));
+        assert_ne!(words(r#"{"type": "m.sticker", "content": {"body": "hi"}}"#), words(plain));
         assert_eq!(words(r#"{"type": "m.room.message", "content": []}"#), None);
         assert_eq!(words("junk"), None);
     }
 
     #[test]
-    fn a_message_says_its_number() {
+    fn a_message_says_its_number_unless_it_was_taken_back() {
         let mut session = GroupSession::new(SessionConfig::version_1());
         let event = |sealed: &str| json!({"content": {"ciphertext": sealed}}).to_string();
-        assert_eq!(number_in(&event(&session.encrypt("one").to_base64())), Some(0));
-        assert_eq!(number_in(&event(&session.encrypt("one").to_base64())), Some(1));
-        assert_eq!(number_in(&event("AAAA")), None);
-        assert_eq!(number_in(r#"{"content": {"ciphertext": {"key": 1}}}"#), None);
-        let kept: Heard = serde_json::from_str(r#"{"$1": null, "$2": 7}"#).unwrap();
-        assert_eq!(kept.get(event_id!("$2")), Some(&Some(7)));
+        assert_eq!(read(&event(&session.encrypt("one").to_base64())), Shown::Sealed(0));
+        assert_eq!(read(&event(&session.encrypt("one").to_base64())), Shown::Sealed(1));
+        assert_eq!(read(&event("AAAA")), Shown::Otherwise);
+        assert_eq!(read(r#"{"content": {"ciphertext": {"key": 1}}}"#), Shown::Otherwise);
+        assert_eq!(read(r#"{"content": {}}"#), Shown::Otherwise);
+        assert_eq!(read(r#"{"content": {}, "unsigned": {"redacted_because": {}}}"#), Shown::Deleted);
+        assert_eq!(read("junk"), Shown::Otherwise);
     }
 }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
 };
@@ -18,6 +17,7 @@ use matrix_sdk::ruma::events::AnyTimelineEvent;
 use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
+use matrix_sdk::{HttpError, Room};
 use serde_json::Value;
 use talaria_platform::Quote;
 use tokio::time::Instant;
@@ -146,27 +146,25 @@ impl Lookup {
     }
 
     async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
-        Some(unseal(room, self.fetch(room, id).await?.cast()).await)
-    }
-
-    /// An event as the homeserver has it.
-    pub async fn fetch(&self, room: &Room, id: &EventId) -> Option<Raw<AnyTimelineEvent>> {
         if !self.may_ask() {
             tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
             return None;
         }
-        // A homeserver that is away for a moment must not decide whether we are meant.
-        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
-        let ask =
-            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
-        match insist_on_room(&client, "an earlier message", ask).await {
-            Ok(response) => Some(response.event),
+        match fetch(room, id).await {
+            Ok(event) => Some(unseal(room, event.cast()).await),
             Err(error) => {
                 tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
                 None
             }
         }
     }
+}
+
+/// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant.
+pub(super) async fn fetch(room: &Room, id: &EventId) -> Result<Raw<AnyTimelineEvent>, HttpError> {
+    let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
+    let ask = || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
+    Ok(insist_on_room(&client, "an event", ask).await?.event)
 }
 
 /// Who wrote an event and what it says by now.

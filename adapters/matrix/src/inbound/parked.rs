@@ -20,6 +20,7 @@ use talaria_platform::{Batch, Error, EventId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::heard::Heard;
 use super::translate::{Outcome, unreadable};
 use super::update::unseal;
 use super::wire::{self, Happening, What};
@@ -215,7 +216,7 @@ impl Reader<'_> {
 
     async fn try_again(&self, keys: Option<&[(OwnedRoomId, String)]>) -> Result<(), Error> {
         let _alone = self.batch.lock().await;
-        let mut batch = Batch::default();
+        let (mut batch, mut heard) = (Batch::default(), Heard::default());
         let chosen = self.parked.choose(keys);
         if chosen.is_empty() {
             return Ok(());
@@ -229,9 +230,9 @@ impl Reader<'_> {
             };
             let about = self.about(&room, &direct).await.map_err(store_failed)?;
             let event = unseal(&room, waiting.event.clone()).await;
-            match self.translate(&room, &about, &event).await {
+            match self.translate(&room, &about, &event).await? {
                 Outcome::Tell(told) => {
-                    batch.events.extend(self.once(&room, &about, &event, told, &mut batch.notes).await?);
+                    batch.events.extend(self.once(&room, &about, &event, told, &mut heard).await?);
                 }
                 Outcome::Drop => {}
                 Outcome::Park(_) if Instant::now() < waiting.until => continue,
@@ -245,6 +246,7 @@ impl Reader<'_> {
         if batch.parked.is_empty() {
             return Ok(());
         }
+        batch.notes = heard.into_notes();
         let done = batch.parked.clone();
         self.account.inbox.accept(batch).await.map_err(store_failed)?;
         self.parked.forget(&done);

@@ -7,11 +7,11 @@ use matrix_sdk::deserialized_responses::{
     DeviceLinkProblem, EncryptionInfo, TimelineEvent, TimelineEventKind, VerificationLevel, VerificationState,
 };
 use matrix_sdk::ruma::UserId;
-use talaria_platform::Trust;
+use talaria_platform::{Error, Trust};
 use tokio::time::timeout;
 
-use super::Reader;
 use super::wire::{Happening, What};
+use super::{Reader, store_failed};
 
 /// How long the homeserver may take to tell somebody's keys.
 const KEYS: Duration = Duration::from_secs(10);
@@ -28,19 +28,24 @@ pub(super) struct Proof {
 impl Reader<'_> {
     /// What is known about the sender. If that is less than the operator wants, the sender's keys may just not have
     /// come yet: a message and the news of who wrote it travel apart, so we ask, and look again.
-    pub async fn proof(&self, room: &Room, event: &TimelineEvent, happening: &Happening) -> Proof {
+    pub async fn proof(
+        &self,
+        room: &Room,
+        event: &TimelineEvent,
+        happening: &Happening,
+    ) -> Result<Proof, Error> {
         let TimelineEventKind::Decrypted(decrypted) = &event.kind else {
-            return Proof { secure: false, trust: Trust::Network, device: None };
+            return Ok(Proof { secure: false, trust: Trust::Network, device: None });
         };
         let (info, sender) = (&*decrypted.encryption_info, &*happening.sender);
         let proof = look(info, sender);
         let counts = matches!(happening.what, What::Said(_) | What::Edited { .. });
-        let Some(session) = info.session_id().filter(|_| counts) else { return proof };
-        if proof.trust == Trust::Violated || self.has_new_identity(sender).await {
-            return Proof { trust: Trust::Violated, ..proof };
+        let Some(session) = info.session_id().filter(|_| counts) else { return Ok(proof) };
+        if proof.trust == Trust::Violated || self.has_new_identity(sender).await? {
+            return Ok(Proof { trust: Trust::Violated, ..proof });
         }
         if proof.trust >= self.account.settings.trust {
-            return proof;
+            return Ok(proof);
         }
         if self.lookup.may_ask_for_keys_of(sender) {
             let encryption = self.account.client.encryption();
@@ -50,20 +55,15 @@ impl Reader<'_> {
                 Err(_) => tracing::debug!(%sender, "the keys of a person are not told in time"),
             }
         }
-        room.get_encryption_info(session, sender).await.map_or(proof, |info| look(&info, sender))
+        Ok(room.get_encryption_info(session, sender).await.map_or(proof, |info| look(&info, sender)))
     }
 
     /// Whether somebody whom the operator verified has another identity now. Of a session that is older than that the
     /// SDK says what it knew then; but nothing can be sent to them until they are verified again, so nothing may be
-    /// done for them either. What cannot be looked up counts against them.
-    async fn has_new_identity(&self, sender: &UserId) -> bool {
-        match self.account.client.encryption().get_user_identity(sender).await {
-            Ok(identity) => identity.is_some_and(|identity| identity.has_verification_violation()),
-            Err(error) => {
-                tracing::warn!(%sender, %error, "the identity of a person cannot be looked up");
-                true
-            }
-        }
+    /// done for them either. If it cannot be looked up nobody is blamed: all of it is read again.
+    async fn has_new_identity(&self, sender: &UserId) -> Result<bool, Error> {
+        let identity = self.account.client.encryption().get_user_identity(sender).await;
+        Ok(identity.map_err(store_failed)?.is_some_and(|identity| identity.has_verification_violation()))
     }
 }
 

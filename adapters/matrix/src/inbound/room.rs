@@ -8,7 +8,7 @@ use matrix_sdk::ruma::OwnedRoomId;
 use matrix_sdk::ruma::events::direct::DirectEventContent;
 use talaria_platform::{Batch, Error, Event, EventId, EventKind};
 
-use super::heard::Times;
+use super::heard::{Heard, Times};
 use super::history::{cut_before_arrival, cut_old, has_arrival};
 use super::translate::{About, Outcome, moved, unreadable};
 use super::update::Update;
@@ -30,16 +30,17 @@ impl Reader<'_> {
     pub async fn news(&self, updates: Vec<Update>, from: From<'_>) -> Result<Batch, Error> {
         self.lookup.renew();
         let direct = if updates.is_empty() { DirectRooms::default() } else { self.direct_rooms().await? };
-        let mut news = Batch::default();
+        let (mut news, mut heard) = (Batch::default(), Heard::default());
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };
             let about = self.about(&room, &direct).await.map_err(store_failed)?;
             if update.joined {
-                self.joined(&room, &about, update, from, &mut news).await?;
+                self.joined(&room, &about, update, from, &mut news, &mut heard).await?;
             } else {
                 news.events.extend(people::all_left(&room, &about, &self.account.own, &update).await);
             }
         }
+        news.notes = heard.into_notes();
         Ok(news)
     }
 
@@ -50,6 +51,7 @@ impl Reader<'_> {
         update: Update,
         from: From<'_>,
         news: &mut Batch,
+        heard: &mut Heard,
     ) -> Result<(), Error> {
         let own = &self.account.own;
         let Update { limited, before, mut events, state, .. } = update;
@@ -74,9 +76,9 @@ impl Reader<'_> {
             news.events.push(self.missed(room, about, &mark, missed + old));
         }
         for event in &events {
-            match self.translate(room, about, event).await {
+            match self.translate(room, about, event).await? {
                 Outcome::Tell(told) => {
-                    let Some(event) = self.once(room, about, event, told, &mut news.notes).await? else {
+                    let Some(event) = self.once(room, about, event, told, heard).await? else {
                         continue;
                     };
                     // What is taken back need not be decrypted any more, and must not be answered.
@@ -106,11 +108,15 @@ impl Reader<'_> {
         about: &About,
         event: &TimelineEvent,
         told: Event,
-        notes: &mut Vec<(String, String)>,
+        heard: &mut Heard,
     ) -> Result<Option<Event>, Error> {
-        match self.times_heard(room, event, &told, notes).await.map_err(store_failed)? {
+        match self.times_heard(room, event, &told, heard).await? {
             Times::First => Ok(Some(told)),
-            Times::Again => Ok(None),
+            Times::Again | Times::Deleted => Ok(None),
+            // What nobody said to us needs no answer, and of an edit the message before it can be read.
+            Times::Unknown if !matches!(&told.kind, EventKind::Message(message) if message.addressed) => {
+                Ok(None)
+            }
             Times::Unknown => {
                 let Some(sender) = event.sender() else { return Ok(None) };
                 let asked = moved(room, about, told.id, &sender, EventKind::Unreadable);

@@ -6,7 +6,8 @@ use matrix_sdk::deserialized_responses::{
 use matrix_sdk::ruma::UserId as MatrixUserId;
 use matrix_sdk::{Room, RoomState};
 use talaria_platform::{
-    Author, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust, UserId,
+    Author, Error, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust,
+    UserId,
 };
 
 use super::Reader;
@@ -60,31 +61,37 @@ impl Reader<'_> {
         })
     }
 
-    /// What an event means for the core. Our own arrivals and departures are not seen here.
-    pub async fn translate(&self, room: &Room, about: &About, event: &TimelineEvent) -> Outcome {
-        let Some(happening) = wire::of(event) else { return Outcome::Drop };
+    /// What an event means for the core. Our own arrivals and departures are not seen here. With an error nothing of
+    /// the batch may be kept: it is read again.
+    pub async fn translate(
+        &self,
+        room: &Room,
+        about: &About,
+        event: &TimelineEvent,
+    ) -> Result<Outcome, Error> {
+        let Some(happening) = wire::of(event) else { return Ok(Outcome::Drop) };
         if happening.sender == self.account.own {
             self.own_event(room, &happening);
-            return Outcome::Drop;
+            return Ok(Outcome::Drop);
         }
-        let proof = self.proof(room, event, &happening).await;
+        let proof = self.proof(room, event, &happening).await?;
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
             What::Said(_) | What::Edited { .. } if about.encrypted && !proof.secure => {
                 self.warn_of_plaintext(room);
-                return Outcome::Drop;
+                return Ok(Outcome::Drop);
             }
             What::Said(said) => match self.said(room, about, &happening.sender, said).await {
                 Some(message) => {
                     let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
                     (Place { thread, ..place() }, EventKind::Message(message))
                 }
-                None => return Outcome::Drop,
+                None => return Ok(Outcome::Drop),
             },
             What::Edited { of, said } => {
                 let author = called(room, &happening.sender).await;
-                let Some(text) = text::of(&said.message, false, &author) else { return Outcome::Drop };
+                let Some(text) = text::of(&said.message, false, &author) else { return Ok(Outcome::Drop) };
                 let text = about.names(&self.account.own).after(&text).unwrap_or(&text).to_owned();
                 (place(), EventKind::Edited { of: EventId::new(of.as_str()), text })
             }
@@ -96,9 +103,9 @@ impl Reader<'_> {
                 let kind = match change {
                     Change::Came => EventKind::Joined,
                     Change::Went => EventKind::Left,
-                    Change::Other => return Outcome::Drop,
+                    Change::Other => return Ok(Outcome::Drop),
                 };
-                return Outcome::Tell(moved(room, about, id, who, kind));
+                return Ok(Outcome::Tell(moved(room, about, id, who, kind)));
             }
             What::Upgraded { to } => {
                 self.doors.upgraded(Upgrade {
@@ -107,12 +114,12 @@ impl Reader<'_> {
                     by: happening.sender.clone(),
                     about: about.room.clone(),
                 });
-                return Outcome::Drop;
+                return Ok(Outcome::Drop);
             }
             What::Sealed { session: Some(_), .. } if is_worth_waiting(event) => {
-                return Outcome::Park(happening);
+                return Ok(Outcome::Park(happening));
             }
-            What::Sealed { .. } | What::Nothing => return Outcome::Drop,
+            What::Sealed { .. } | What::Nothing => return Ok(Outcome::Drop),
         };
         let author = Author {
             id: UserId::new(happening.sender.as_str()),
@@ -121,7 +128,7 @@ impl Reader<'_> {
             bot: false,
             device: proof.device,
         };
-        Outcome::Tell(Event { id, place, room: about.room.clone(), author, secure: proof.secure, kind })
+        Ok(Outcome::Tell(Event { id, place, room: about.room.clone(), author, secure: proof.secure, kind }))
     }
 
     /// A message; `None` if it is not for people to hear.
