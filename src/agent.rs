@@ -23,6 +23,9 @@ pub use event::{Answered, Asked, Record, Step, StepState, Tools, TurnEvent, Usag
 pub use kept::Kept;
 pub use turn::{Attachment, Attempt, Image, ImageUrl, Message, Origin, Part, Prepared, Role, Turn};
 
+/// Bytes of one turn, whoever answers.
+pub const TURN_BYTES: usize = 16 * 1024 * 1024;
+
 /// Something that turns a prompt into turn events.
 pub trait Agent: Send + Sync {
     /// What this agent is and can do, as far as is known now. Must not wait for anything.

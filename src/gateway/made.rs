@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::agent::SharedAgent;
 use crate::agent::fallback::Fallback;
 use crate::agent::guide::Guide;
 use crate::agent::local::Local;
 use crate::agent::proxy::Proxy;
+use crate::agent::{SharedAgent, TURN_BYTES};
 use crate::config::{AgentChoice, Config, LocalConfig};
 use crate::rules::Live;
 use crate::turns::Settings;
@@ -19,9 +19,6 @@ const STOP_GRACE: Duration = Duration::from_secs(4);
 
 /// How long people have to answer what an agent asks.
 const ASK_FOR: Duration = Duration::from_secs(5 * 60);
-
-/// Bytes of one turn.
-const TURN_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) fn agent(choice: &AgentChoice, live: &Arc<Live>) -> anyhow::Result<SharedAgent> {
     Ok(match choice {

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use memchr::memmem;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use talaria_platform::CancellationToken;
@@ -17,7 +18,7 @@ use super::sse::{Event, Parser};
 use super::wire::{
     APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval, Chunks, DONE, TOOL_PROGRESS, ToolProgress,
 };
-use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TurnEnd, TurnEvent};
+use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TURN_BYTES, TurnEnd, TurnEvent};
 use crate::config::Timeouts;
 use crate::rarely::rarely;
 use crate::reply::LARGEST_FILE;
@@ -34,13 +35,16 @@ const REST: Duration = Duration::from_secs(1);
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
 
-/// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what any
-/// other event may have, so only for those.
+/// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what a
+/// piece of text may have, so only for those.
 const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
 
-/// The event at the end that repeats the whole answer, for each byte of it: a letter of two bytes may be written with six
-/// characters. And what stands around the text.
-const REPEATED: (usize, usize) = (3, 64 * 1024);
+/// The event at the end that repeats the whole answer, which may be all that a turn may have: twice that, because a line
+/// end is written with two characters, and what stands around it. One of these is believed in a stream.
+const LAST: usize = 2 * TURN_BYTES + 64 * 1024;
+
+/// How much of an event is looked at to see whether it is that one.
+const FIRST: usize = 4096;
 
 /// Who is read from, and how.
 pub struct Reader<'a> {
@@ -65,6 +69,8 @@ struct Progress {
     garbage: u32,
     /// The text that came, as far as it takes to tell it from another.
     heard: Heard,
+    /// An event was allowed to be as long as only the last may be.
+    long: bool,
 }
 
 impl Reader<'_> {
@@ -158,9 +164,11 @@ impl Reader<'_> {
                     Ok(None) => break,
                     Err(error) => error,
                 };
-                // One that can be resumed repeats the whole text at its end, and a turn may be long. Nothing else of it
-                // may be longer than what others send.
-                if !(self.numbered && events.raise(progress.heard.repeated())) {
+                // One that can be resumed repeats the whole text at its end, whatever came of it before. No other event
+                // of it may be longer than what others send.
+                let may = self.numbered && !progress.long && is_last(&events.beginning(FIRST));
+                progress.long |= may;
+                if !(may && events.raise(LAST)) {
                     tracing::warn!(%error, "the stream is not to be trusted");
                     return Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeLongLine));
                 }
@@ -273,17 +281,23 @@ impl Heard {
         self.hash.write(text.as_bytes());
     }
 
-    /// The longest event that may repeat it.
-    fn repeated(&self) -> usize {
-        let (each, around) = REPEATED;
-        self.bytes.saturating_mul(each).saturating_add(around)
-    }
-
     fn is(&self, text: &str) -> bool {
         let mut other = Self::default();
         other.push(text);
         self.bytes == other.bytes && self.hash.finish() == other.hash.finish()
     }
+}
+
+/// Whether an event that begins like this ends an answer: it has a finish reason, or our own server's account of the
+/// whole. Text cannot pass for that, because JSON escapes the quotes in it.
+fn is_last(beginning: &[u8]) -> bool {
+    let has = |name: &str, value: u8| {
+        memmem::find_iter(beginning, name).any(|at| {
+            let after = beginning[at + name.len()..].trim_ascii_start();
+            after.strip_prefix(b":").is_some_and(|after| after.trim_ascii_start().first() == Some(&value))
+        })
+    };
+    has(r#""finish_reason""#, b'"') || has(r#""hermes""#, b'{')
 }
 
 fn step(tool: &ToolProgress<'_>) -> Step {
@@ -323,4 +337,30 @@ async fn beginning(response: &mut Response) -> String {
     }
     body.truncate(REFUSAL);
     String::from_utf8_lossy(&body).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_ends_an_answer_is_its_last() {
+        for last in [
+            r#"data: {"choices":[{"delta":{},"finish_reason":"stop"}],"hermes":{"text":"a"#,
+            r#"{ "choices" : [ { "finish_reason" : "length""#,
+            r#"{"hermes":{"text":"a"#,
+        ] {
+            assert!(is_last(last.as_bytes()), "{last}");
+        }
+        for other in [
+            "",
+            r#"{"choices":[{"finish_reason":null,"delta":{"content":"a"#,
+            r#"{"model":"hermes","choices":[{"delta":{"content":"a"#,
+            r#"{"choices":[{"delta":{"content":"\"finish_reason\":\"stop\" \"hermes\":{"#,
+            r#"{"choices":[{"finish_reason"#,
+            r#"{"choices":[{"finish_reason":"#,
+        ] {
+            assert!(!is_last(other.as_bytes()), "{other}");
+        }
+    }
 }

@@ -64,7 +64,7 @@ impl<'a> Event<'a> {
 }
 
 /// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream, or [`Events::raise`]
-/// the limit.
+/// the limit for this event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
 pub struct TooLong {
@@ -81,6 +81,8 @@ pub struct Parser {
     with_file: usize,
     /// The open event has one.
     file: bool,
+    /// What the open event may grow to by leave of whoever reads; 0 without.
+    raised: usize,
     /// First the data of the open event, each line of it ended by a line feed; then what has come of
     /// the current line. One buffer for both, so that the limit bounds their sum.
     kept: Vec<u8>,
@@ -119,6 +121,7 @@ impl Parser {
             limit,
             with_file: limit,
             file: false,
+            raised: 0,
             kept: Vec::new(),
             data: 0,
             event: String::new(),
@@ -141,7 +144,8 @@ impl Parser {
 
     /// How long the open event may be.
     fn most(&self) -> usize {
-        if self.file { self.with_file.max(self.limit) } else { self.limit }
+        let most = self.limit.max(self.raised);
+        if self.file { self.with_file.max(most) } else { most }
     }
 
     /// Takes the next chunk of the stream. Ask the result for events until it has none: what is
@@ -233,8 +237,9 @@ impl Parser {
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         let needed = self.kept.len() + bytes.len();
-        if needed > self.limit && !self.file && self.with_file > self.limit {
-            // Once for an event. A sign that is cut in two is missed, which takes a chunk that ends right there.
+        if needed > self.most() && !self.file && self.with_file > self.limit {
+            // Once for each limit of an event. A sign that is cut in two is missed, which takes a chunk that ends right
+            // there.
             self.file = [&*self.kept, bytes].iter().any(|part| memmem::find(part, FILE).is_some());
         }
         let limit = self.most();
@@ -253,7 +258,7 @@ impl Parser {
 
     fn close_event(&mut self) {
         self.lent = false;
-        self.file = false;
+        (self.file, self.raised) = (false, 0);
         self.kept.clear();
         if self.kept.capacity() > LIMIT {
             // So much is not kept for the rest of a stream.
@@ -281,12 +286,17 @@ impl Events<'_> {
         if self.rest.is_empty() { Ok(None) } else { self.find() }
     }
 
-    /// Lets an event grow to `limit`, from now on; `false` if it may have that already. After [`TooLong`] nothing is lost:
-    /// the next event may be asked for once more.
+    /// The first bytes of the open event as they came, at most so many: after [`TooLong`], to see what it is.
+    pub fn beginning(&self, most: usize) -> Vec<u8> {
+        self.parser.kept.iter().chain(self.rest).take(most).copied().collect()
+    }
+
+    /// Lets the open event grow to `limit`, and no other; `false` if it may have that already. After [`TooLong`] nothing
+    /// is lost: the next event may be asked for once more.
     pub fn raise(&mut self, limit: usize) -> bool {
         let more = limit > self.parser.most();
         if more {
-            (self.parser.limit, self.parser.failed) = (limit, false);
+            (self.parser.raised, self.parser.failed) = (limit, false);
         }
         more
     }

@@ -183,25 +183,37 @@ fn only_an_event_with_a_file_may_be_longer() {
 
 /// Whatever has come of an event by then, and however it was cut.
 #[test]
-fn a_limit_may_be_raised_when_it_is_reached() {
-    let stream = format!("data: 1\n\ndata: {}\n\ndata: 2\n\n", "x".repeat(900));
+fn a_limit_may_be_raised_for_one_event_when_it_is_reached() {
+    let long = "x".repeat(900);
+    let stream = format!("data: 1\n\ndata: begin{long}\n\ndata: 2\n\ndata: other{long}\n\n");
     for chunk in [1, 7, 200, 10_000] {
         let mut parser = Parser::new(100);
-        let (mut seen, mut raised) = (Vec::new(), 0);
+        let (mut seen, mut asked) = (Vec::new(), Vec::new());
         for chunk in stream.as_bytes().chunks(chunk) {
             let mut events = parser.feed(chunk);
             loop {
                 match events.next_event() {
                     Ok(Some(event)) => seen.push(event.data.len()),
                     Ok(None) => break,
-                    Err(TooLong { limit }) => {
-                        raised += 1;
-                        assert!(events.raise(limit * 3) && !events.raise(limit * 3));
+                    Err(TooLong { limit: 100 }) => {
+                        asked.push(String::from_utf8(events.beginning(11)).unwrap());
+                        if asked.len() > 1 {
+                            break;
+                        }
+                        assert!(events.raise(1000) && !events.raise(1000));
                     }
+                    Err(error) => panic!("{error}"),
                 }
             }
+            if asked.len() > 1 {
+                break;
+            }
         }
-        assert_eq!((seen, raised), (vec![1, 900, 1], 3), "{chunk}");
+        assert_eq!(
+            (seen, asked),
+            (vec![1, 905, 1], vec!["data: begin".to_owned(), "data: other".to_owned()]),
+            "{chunk}"
+        );
     }
 }
 

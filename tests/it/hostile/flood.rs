@@ -49,7 +49,16 @@ async fn a_line_of_ten_megabytes_is_cut_off() {
     is_little(grown);
 }
 
-/// Whoever promises to repeat an answer at its end may do so, and nothing else.
+/// The last event of an answer that can be resumed.
+fn last(text: &str) -> String {
+    let last = serde_json::json!({
+        "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
+        "hermes": { "status": "completed", "text": text },
+    });
+    event(&last)
+}
+
+/// Whoever promises to repeat an answer at its end may do so once, and nothing else.
 #[tokio::test]
 async fn a_promise_to_resume_buys_no_longer_lines() {
     let words = "(cut short: the agent sent a line that is too long)";
@@ -60,19 +69,33 @@ async fn a_promise_to_resume_buys_no_longer_lines() {
         let (_, grown) = asked_of(Upstream::idempotent().await, answer, words).await;
         is_little(grown);
     }
+    // However much was heard before.
+    let long = delta(&"word ".repeat(MIB / 10));
+    let answer = Answer::stream().repeats(long, 6).sends(delta(&"x".repeat(2 * MIB))).hangs();
+    asked_of(Upstream::idempotent().await, answer, words).await;
+    let twice = last(&"x".repeat(2 * MIB)).repeat(2);
+    asked_of(Upstream::idempotent().await, Answer::stream().sends(twice).hangs(), words).await;
 }
 
 #[tokio::test]
 async fn a_long_answer_may_be_repeated_whole_at_its_end() {
     // Every other character is escaped.
     let piece = "a\n".repeat(100_000);
-    let whole = serde_json::json!({
-        "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
-        "hermes": { "status": "completed", "text": piece.repeat(15) },
-    });
-    let answer = Answer::stream().repeats(delta(&piece), 15).sends(event(&whole)).sends(DONE).ends();
+    let answer =
+        Answer::stream().repeats(delta(&piece), 15).sends(last(&piece.repeat(15))).sends(DONE).ends();
     let (ended, _) = asked_of(Upstream::idempotent().await, answer, "after").await;
     assert!(!ended.out.contains("cut short"), "{}", ended.out.len());
+}
+
+/// The stream may have had holes, or the agent another thought.
+#[tokio::test]
+async fn a_long_answer_may_be_another_than_the_little_that_was_heard() {
+    for heard in ["word ", "Another"] {
+        let whole = "word ".repeat(MIB / 2) + "and the end.";
+        let answer = Answer::stream().sends(delta(heard)).sends(last(&whole)).sends(DONE).ends();
+        let (ended, _) = asked_of(Upstream::idempotent().await, answer, "word and the end.").await;
+        assert!(!ended.out.contains("cut short") && ended.out.len() > 2 * MIB, "{}", ended.out.len());
+    }
 }
 
 /// Only a file may be longer than a line of text ever is.
