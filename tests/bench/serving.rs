@@ -83,6 +83,10 @@ fn read(port: &str, streams: usize, source: &mut Child) -> anyhow::Result<Child>
     Ok(reader)
 }
 
+/// Why R6 is missed: looked at with perf and callgrind, the system calls are nginx's (one read and one write for each
+/// delta), and between them every delta is understood, kept for whoever comes back, and written anew.
+const KNOWN: &str = "nginx passes bytes on, we read, keep and write events";
+
 /// R6: what the server adds to a delta's way, and what it costs, beside nginx.
 pub fn beside_nginx() -> anyhow::Result<Vec<Row>> {
     const STREAMS: usize = 1000;
@@ -104,7 +108,10 @@ pub fn beside_nginx() -> anyhow::Result<Vec<Row>> {
     let (theirs, us) = (crate::rounds::median(added_by_nginx), crate::rounds::median(added_by_us));
     let late = format!("added p50, server / nginx, {STREAMS} streams ({us:.0} µs / {theirs:.0} µs)");
     let work = format!("CPU per delta, server / nginx, {STREAMS} streams ({})", cost.noise);
-    Ok(vec![Row::at_most("R6", late, us / theirs, 1.5), Row::at_most("R6", work, cost.median, 1.3)])
+    Ok(vec![
+        Row::at_most("R6", late, us / theirs, 1.5).known(2.0, KNOWN),
+        Row::at_most("R6", work, cost.median, 1.3).known(2.6, KNOWN),
+    ])
 }
 
 /// A1: what a delta costs that the server's own agent makes, beside servers in Python.
@@ -117,7 +124,10 @@ pub fn beside_python() -> anyhow::Result<Vec<Row>> {
         let mut ours = Alone::open(Kind::Talaria, STREAMS)?;
         let ratio = ratio("µs", || python.cpu_per_delta(), || ours.cpu_per_delta())?;
         let what = format!("CPU per delta, server / {kind:?}, {STREAMS} streams ({})", ratio.noise);
-        rows.push(Row::at_most("A1", what, ratio.median, limit));
+        // Most of what is left is the kernel's: one write for each delta, which costs all of them the same.
+        rows.push(
+            Row::at_most("A1", what, ratio.median, limit).known(0.8, "the writes, which all have to do"),
+        );
     }
     Ok(rows)
 }
