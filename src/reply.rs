@@ -23,7 +23,7 @@ use self::fence::{Fence, FenceTracker};
 pub use self::files::{Enclosed, FILE as LARGEST_FILE, FileFilter, Piece, Trouble};
 use self::line::clip;
 pub use self::line::one_line;
-pub use self::outcome::{Outcome, finished};
+pub use self::outcome::{Outcome, bare, finished};
 pub use self::split::{into_parts, split};
 pub use self::think::{Part, ThinkFilter};
 pub use self::verbatim::{code_block, code_span, fenced};

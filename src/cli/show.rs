@@ -94,7 +94,7 @@ pub(super) fn stopped(stopped: &Stopped) -> String {
         [] => "Nothing ran and nothing waited.".to_owned(),
         turns => {
             let ids: Vec<String> = turns.iter().map(|turn| short(&turn.id)).collect();
-            format!("Asked to stop: {}. The rooms show it.", ids.join(", "))
+            format!("Asked to stop: {}. Whoever asked sees it.", ids.join(", "))
         }
     }
 }

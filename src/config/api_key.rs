@@ -92,7 +92,11 @@ pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
     file.take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
     match Secret::parse(&text, Form::Key) {
         Ok(Some(key)) if key.expose().len() >= SHORTEST => Ok(Some(key)),
-        Ok(_) | Err(_) => Err(KeyError {
+        Ok(Some(_)) => Err(KeyError {
+            message: format!("the key in {shown} has fewer than {SHORTEST} characters"),
+            hint: "remove the file, and another key is made",
+        }),
+        Ok(None) | Err(_) => Err(KeyError {
             message: format!("there is no key in {shown}"),
             hint: "remove the file, and another key is made",
         }),
@@ -185,11 +189,18 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused() {
-        for content in ["", " \n", "short", "two\nlines of this and that", "schlüssel-schlüssel"] {
+        let none = "there is no key in HOME/api.key";
+        for (content, why) in [
+            ("", none),
+            (" \n", none),
+            ("short", "the key in HOME/api.key has fewer than 16 characters"),
+            ("two\nlines of this and that", none),
+            ("schlüssel-schlüssel", none),
+        ] {
             let home = home();
             fs::write(path(home.path()), content).unwrap();
             fs::set_permissions(path(home.path()), fs::Permissions::from_mode(0o600)).unwrap();
-            assert_eq!(refused(home.path()), "there is no key in HOME/api.key", "{content:?}");
+            assert_eq!(refused(home.path()), why, "{content:?}");
         }
         let home = home();
         let elsewhere = home.path().join("elsewhere");

@@ -6,6 +6,7 @@ use super::api::{Health, PlatformState, StandInStatus};
 use super::problem::Problem;
 use super::{Office, Running};
 use crate::delivery::{Account, Reading};
+use crate::reply;
 
 /// How long the store may take to prove that it is there.
 const STORE: Duration = Duration::from_secs(5);
@@ -37,8 +38,7 @@ pub(super) async fn judge(office: &Office, running: &Running) -> Result<Health, 
     }
     if let Some((times, why)) = running.turns.failing() {
         let why = why.to_string();
-        let why =
-            crate::reply::one_line(why.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end_matches('.'), 200);
+        let why = reply::one_line(reply::bare(&why), 200);
         return sick(format!("the agent failed the last {times} times: {why}"));
     }
     let away = stand_in.as_ref().filter(|other| other.answers);

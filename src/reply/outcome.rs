@@ -87,6 +87,6 @@ pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
 }
 
 /// Words without a sign before them and without their full stop, to be put into a sentence.
-fn bare(words: &str) -> &str {
+pub fn bare(words: &str) -> &str {
     words.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end().trim_end_matches('.')
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Problem, Server};
 use crate::agent::{Record, Tools, Usage};
-use crate::reply::Outcome;
+use crate::reply::{self, Outcome};
 use crate::session::TurnId;
 use crate::store::{self, State, Transcribed};
 use crate::words::Words;
@@ -54,7 +54,7 @@ impl Ended {
         let finished = server.store.read(move |tx| tx.finished(&id)).await?;
         let words = &server.live.now().words;
         Ok(finished.map(|(_, finish)| Self {
-            failure: failure(&finish.outcome, words),
+            failure: failure(&finish.outcome, &finish.text, words),
             text: finish.text.into(),
             retold: finish.retold,
             outcome: finish.outcome,
@@ -156,17 +156,22 @@ pub fn message(record: &Record, content: Value) -> Value {
 }
 
 /// Why it failed. A room is told of commands that help; a program has none.
-fn failure(outcome: &Outcome, words: &Words) -> Option<String> {
+fn failure(outcome: &Outcome, text: &str, words: &Words) -> Option<String> {
     match outcome {
         Outcome::Done | Outcome::Stopped | Outcome::Limit => None,
         Outcome::Interrupted => {
             Some("The server ended while this ran; it is not run again unasked".to_owned())
         }
         Outcome::CutShort { words: why } | Outcome::Unknown { words: why } => {
-            Some(format!("The answer was cut short: {}", words.say(why).trim()))
+            let said = words.say(why);
+            let why = reply::bare(&said);
+            Some(match text.trim().is_empty() {
+                true => format!("There is no answer: {why}"),
+                false => format!("The answer was cut short: {why}"),
+            })
         }
         Outcome::Failed { .. } | Outcome::Cancelled { .. } => {
-            Some(crate::reply::finished("", outcome, words).trim().to_owned())
+            Some(reply::finished("", outcome, words).trim().to_owned())
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::about::PLATFORM;
 use super::{Caller, Problem, Server};
 use crate::delivery::{Account, Reading};
+use crate::reply;
 use crate::store::unix_now;
 
 /// How long the store may take to prove that it is there.
@@ -115,8 +116,7 @@ async fn store(server: &Server) -> Result<(), String> {
 fn agent(server: &Server) -> Result<(), String> {
     let Some((times, why)) = server.turns.failing() else { return Ok(()) };
     let why = why.to_string();
-    let why = why.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end_matches('.');
-    Err(format!("it failed the last {times} times: {}", crate::reply::one_line(why, 200)))
+    Err(format!("it failed the last {times} times: {}", reply::one_line(reply::bare(&why), 200)))
 }
 
 /// Whether any platform reads, where there are any.

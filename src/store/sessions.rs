@@ -29,7 +29,7 @@ pub struct Session {
 pub struct ListedSession {
     /// Which.
     pub session: Session,
-    /// What people know it by: see [`known_by`].
+    /// What people know it by: see `known_by`.
     pub title: Option<String>,
     /// How many messages it has.
     pub messages: usize,

@@ -337,3 +337,11 @@ async fn a_hang_up_reads_the_configuration_again() {
     assert_eq!(ended.code, 0);
     ended.said("After.");
 }
+
+#[tokio::test]
+async fn a_chat_with_nobody_ends_with_what_to_do() {
+    let ended = Talaria::new().does(["chat"]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (1, ""));
+    ended.said("error: standard input is closed, so there is nobody to chat with");
+    ended.said("hint: run it in a terminal, or pipe prompts into it");
+}

@@ -277,7 +277,7 @@ async fn what_a_program_asked_is_shown_and_can_be_stopped_as_any_turn() {
         "{shown}"
     );
     let out = reading.talaria.does(["stop-turn", id]).await.out;
-    assert_eq!(out, format!("Asked to stop: {id}. The rooms show it.\n"));
+    assert_eq!(out, format!("Asked to stop: {id}. Whoever asked sees it.\n"));
     reading.ends().await;
 }
 

@@ -14,6 +14,8 @@ const STAND_INS: &[&str] = &[
     "example",
     "insert",
     "mysecret",
+    // What an example says to make one with.
+    "opensslrand",
     "password",
     "pleasechange",
     "placeholder",

@@ -170,7 +170,14 @@ fn what_may_listen_where() {
         };
         assert_eq!(with(&format!("  key: {KEY}\n")), good, "{host} with a key");
         assert_eq!(with(""), good, "{host} with the key that is made");
-        for key in ["changeme", "test", "your-api-key-goes-here", "tooshort", "aaaaaaaaaaaaaaaaaaaaaaaa"] {
+        for key in [
+            "changeme",
+            "test",
+            "your-api-key-goes-here",
+            "tooshort",
+            "aaaaaaaaaaaaaaaaaaaaaaaa",
+            "openssl rand -hex 32",
+        ] {
             assert_eq!(with(&format!("  key: {key}\n")), poor, "{host} with {key}");
         }
         assert_eq!(with("  auth: none\n"), open, "{host} without a key");

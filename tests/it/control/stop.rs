@@ -22,7 +22,7 @@ async fn a_turn_is_stopped_by_the_beginning_of_its_id_and_its_room_shows_it() {
 
     let said = scene.prints(["stop-turn", &id[..6].to_uppercase()]).await;
 
-    assert_eq!(said, format!("Asked to stop: {}. The rooms show it.\n", &id[..6]));
+    assert_eq!(said, format!("Asked to stop: {}. Whoever asked sees it.\n", &id[..6]));
     scene.shows(|messages| texts(messages, "!home") == ["Let me think\n\n(stopped)"]).await;
     assert!(!texts(&scene.network.messages(), "!other")[0].contains("stopped"));
     let audit = scene.prints(["audit", "--json"]).await;
