@@ -56,20 +56,28 @@ async fn a_text_file_is_read_and_anything_else_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_picture_of_the_agent_arrives_encrypted() {
+async fn pictures_and_files_of_the_agent_arrive_encrypted() {
     let scene = Scene::with(With::Nio).await;
     let room = scene.direct().await;
-    let picture = format!("![dot](data:image/png;base64,{DOT})");
-    scene.upstream.answers(Answer::says(["Here it is:\n\n", &picture, "\n\nAnything else?"]));
+    let (picture, list) = (format!("![dot](data:image/png;base64,{DOT})"), BASE64_STANDARD.encode("a,b"));
+    let list = format!("[list.csv](data:text/csv;base64,{list})");
+    scene.upstream.answers(Answer::says([
+        "Here it is:\n\n",
+        &picture,
+        "\n\nAnd ",
+        &list,
+        ", anything else?",
+    ]));
 
-    scene.ann.says(&room, "draw a dot").await;
-    let drawn = |shown: &[Shown]| {
-        shown.iter().find(|message| message.sender == scene.bot.id && message.kind == "m.image").cloned()
-    };
-    let drawn = scene.ann.sees(&room, "a picture", drawn).await;
-
-    assert!(drawn.encrypted && drawn.readable);
-    assert_eq!(scene.ann.opens_file(&drawn).await, BASE64_STANDARD.decode(DOT).unwrap());
+    scene.ann.says(&room, "draw a dot and list it").await;
+    for (kind, wanted) in [("m.image", BASE64_STANDARD.decode(DOT).unwrap()), ("m.file", b"a,b".to_vec())] {
+        let sent = |shown: &[Shown]| {
+            shown.iter().find(|message| message.sender == scene.bot.id && message.kind == kind).cloned()
+        };
+        let sent = scene.ann.sees(&room, kind, sent).await;
+        assert!(sent.encrypted && sent.readable, "{kind}");
+        assert_eq!(scene.ann.opens_file(&sent).await, wanted, "{kind}");
+    }
     assert!(
         scene.said(&room).iter().all(|message| message.texts.iter().all(|text| !text.contains("base64")))
     );

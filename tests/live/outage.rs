@@ -32,6 +32,12 @@ async fn an_answer_survives_the_homeservers_crash() {
     let health = scene.gateway.talaria.does(["health"]).await;
     assert_ne!(health.code, 0, "nobody can be answered");
     assert!(format!("{}{}", health.out, health.err).contains("does not reach its network"), "{}", health.err);
+    let doctor = scene.gateway.talaria.does(["matrix", "doctor"]).await;
+    assert_ne!(doctor.code, 0, "{}", doctor.out);
+    for line in ["homeserver", "session"] {
+        let said = doctor.out.lines().find(|said| said.contains(line) && said.contains("BAD"));
+        assert!(said.is_some(), "{line}: {}", doctor.out);
+    }
     homeserver.starts().await;
     let answer = scene.reads(&room, "Half of the answer, and the other half.").await;
 
