@@ -126,6 +126,13 @@ pub fn complain(message: &str, hint: Option<&str>) {
     }
 }
 
+/// Says that a chat was asked for where nobody can type.
+pub fn nobody_to_chat_with() -> ExitCode {
+    let hint = "run it in a terminal, or pipe prompts into it";
+    complain("standard input is closed, so there is nobody to chat with", Some(hint));
+    ExitCode::FAILURE
+}
+
 /// Prints why a command was not carried out.
 fn complain_about(problem: &Problem) -> ExitCode {
     for complaint in &problem.complaints {

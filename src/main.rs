@@ -61,9 +61,7 @@ fn main() -> ExitCode {
     gateway::harden();
     logging::start(&config, platforms.terminal);
     if mode == Mode::Chat && !platforms.deaf.is_empty() {
-        let hint = "run it in a terminal, or pipe prompts into it";
-        talaria::cli::complain("standard input is closed, so there is nobody to chat with", Some(hint));
-        return ExitCode::FAILURE;
+        return talaria::cli::nobody_to_chat_with();
     }
     if !platforms.deaf.is_empty() {
         tracing::warn!(
