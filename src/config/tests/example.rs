@@ -27,7 +27,7 @@ fn the_keys_without_a_default_can_be_switched_on() {
     assert!(matches!(&config.agent, AgentChoice::Proxy(proxy, None) if proxy.key.is_some()));
     assert_eq!(config.platforms.len(), 1);
     // Both kinds of agent are switched on, and one is enough; and an example's key is none.
-    let [agent, key] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    let [key, agent] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
     assert!(agent.starts_with("the model server is not used"), "{agent}");
     assert!(key.contains("is one from an example"), "{key}");
 }
