@@ -54,7 +54,6 @@ impl Pair {
             let room = self.ann.makes_room(DIRECT, &[&self.bot.id]).await;
             let is_here =
                 |event: &Event| event.place.room.as_str() == room && event.kind == EventKind::Joined;
-            // A first sync may be minutes old, by Synapse's cache: what the store knows counts.
             inbox.until(|inbox| inbox.events().iter().any(is_here).then_some(())).await;
             room
         };
