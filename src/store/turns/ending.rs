@@ -33,17 +33,25 @@ pub struct Finish {
 impl Tx<'_> {
     /// Keeps text that people are about to see; `offset` is the length of what was kept before.
     pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
-        self.conn
+        // Behind the end there is nothing to keep, and nobody would take it away again.
+        let mut keep = self.conn.prepare_cached(
+            "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
+             SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
+        )?;
+        let kept = params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text];
+        // Only the first text of a turn finds it in another state, and every edit comes by here.
+        if keep.execute(kept)? == 0 && self.begin_streaming(id)? {
+            keep.execute(kept)?;
+        }
+        Ok(())
+    }
+
+    fn begin_streaming(&self, id: &TurnId) -> Result<bool> {
+        let begins = self
+            .conn
             .prepare_cached("UPDATE turns SET state = 'streaming' WHERE id = ?1 AND state = 'dispatched'")?
             .execute([&id.0])?;
-        self.conn
-            .prepare_cached(
-                // Behind the end there is nothing to keep, and nobody would take it away again.
-                "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
-                 SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
-            )?
-            .execute(params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text])?;
-        Ok(())
+        Ok(begins > 0)
     }
 
     /// All text that was kept of a turn.
