@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::rounds::monotonic_micros;
+use crate::rounds::{monotonic_micros, process_cpu};
 use crate::{child, sse};
 
 /// Between two deltas of one stream.
@@ -21,8 +21,8 @@ struct Counts {
     sent: AtomicUsize,
 }
 
-/// Answers with its port; then to `open` and `sent` with how many, and to `go` and `pause` by doing so. An answer has no
-/// end, or so many deltas as a word says.
+/// Answers with its port; then to `open` and `sent` with how many, to `cpu` with its time, and to `go` and `pause` by doing
+/// so. An answer has no end, or so many deltas as a word says.
 pub fn server(words: &[String]) -> anyhow::Result<()> {
     let deltas = words.get(1).map(|word| word.parse()).transpose()?;
     super::consumers::allow_many_files();
@@ -35,6 +35,7 @@ pub fn server(words: &[String]) -> anyhow::Result<()> {
     child::serve(&port.to_string(), |question| match question {
         "open" => counts.open.load(Ordering::Relaxed).to_string(),
         "sent" => counts.sent.load(Ordering::Relaxed).to_string(),
+        "cpu" => process_cpu().to_string(),
         other => {
             running.send_replace(other == "go");
             String::from("yes")
