@@ -75,6 +75,17 @@ pub struct Answered {
     pub choice: Choice,
     /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
     pub rule: &'static str,
+    /// Where an earlier process asked it; `None` if this one did.
+    pub left: Option<Spot>,
+}
+
+/// Where in its turn a question was asked. Kept, so that the next process can tell it in the same place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spot {
+    /// Questions of the turn that restarts had denied before.
+    pub denied: usize,
+    /// How much had been told: bytes of text and of reasoning, and each news of a step once.
+    pub told: usize,
 }
 
 /// A tool call.

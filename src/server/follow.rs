@@ -64,6 +64,8 @@ pub trait Shape: Send + 'static {
     fn begin(&mut self, out: &mut Frames);
     /// Something happened; a reader that goes on from `at` has seen it.
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames);
+    /// Nothing more has happened so far.
+    fn so_far(&mut self, _out: &mut Frames) {}
     /// Whatever the reader has of the text, it came out as another one: nothing can be added to that.
     fn retold(&mut self) {}
     /// The turn is over.
@@ -164,6 +166,7 @@ impl Follow {
             if !(self.seen_end || log.read_each(&mut self.position, on)) {
                 return Ok(More::Yes);
             }
+            shape.so_far(out);
             if !ended {
                 if out.is_empty() {
                     // The end is a change too, and a token that is revoked cuts the answer from outside.

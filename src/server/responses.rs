@@ -8,6 +8,7 @@
 mod events;
 mod input;
 mod object;
+mod questions;
 mod request;
 mod seen;
 

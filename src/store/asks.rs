@@ -9,7 +9,7 @@ use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 use super::grants::KEPT;
 use super::{Result, Tx, unix_now};
 use crate::access::Grant;
-use crate::agent::Choice;
+use crate::agent::{Choice, Spot};
 use crate::session::{AskId, SessionId, TurnId};
 use crate::testing::broken;
 
@@ -63,12 +63,13 @@ const NOT_STOPPED: &str = "(SELECT stop FROM turns WHERE turns.id = asks.turn) =
 
 impl Tx<'_> {
     /// Opens a question that may be answered until `expires`. `false`: its code is taken.
-    pub fn add_ask(&self, ask: &AskRow, expires: i64) -> Result<bool> {
+    pub fn add_ask(&self, ask: &AskRow, spot: Spot, expires: i64) -> Result<bool> {
         let added = self
             .conn
             .prepare_cached(
-                "INSERT INTO asks (id, code, turn, session, account, room, thread, title, digest, asked, expires)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                "INSERT INTO asks (id, code, turn, session, account, room, thread, title, digest, asked, expires,
+                     told, denied_before)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                  ON CONFLICT (account, code) WHERE state = 'open' DO NOTHING",
             )?
             .execute(params![
@@ -83,6 +84,8 @@ impl Tx<'_> {
                 ask.digest,
                 unix_now(),
                 expires,
+                spot.told,
+                spot.denied,
             ])?;
         if added == 1 && self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
             self.prune_asks()?;
@@ -262,13 +265,16 @@ impl Tx<'_> {
     }
 
     /// The questions of turns that go on which the end of a process denied, this time or earlier, oldest first.
-    pub fn asks_denied_by_restart(&self) -> Result<Vec<(TurnId, AskId)>> {
+    pub fn asks_denied_by_restart(&self) -> Result<Vec<(TurnId, AskId, Spot)>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT asks.turn, asks.id FROM asks JOIN turns ON turns.id = asks.turn
+            "SELECT asks.turn, asks.id, told, denied_before FROM asks JOIN turns ON turns.id = asks.turn
              WHERE asks.state = 'denied' AND rule = 'restart'
                  AND turns.state IN ('queued', 'dispatched', 'streaming') ORDER BY asks.seq",
         )?;
-        let rows = query.query_map([], |row| Ok((TurnId(row.get(0)?), AskId(row.get(1)?))))?;
+        let rows = query.query_map([], |row| {
+            let spot = Spot { told: row.get(2)?, denied: row.get(3)? };
+            Ok((TurnId(row.get(0)?), AskId(row.get(1)?), spot))
+        })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -322,14 +328,14 @@ mod tests {
         let (_folder, store) = temporary();
         let left = store.write(|tx| {
             for n in 1..PRUNE_EACH {
-                tx.add_ask(&question(n), unix_now() + 300)?;
+                tx.add_ask(&question(n), Spot::default(), unix_now() + 300)?;
                 tx.deny_ask(&AskId(format!("ask {n}")), "@ann", "denied")?;
             }
             tx.add_grant(&question(1), Where::Room, Grant::Always, "@ann")?;
             // A month passes.
             tx.conn.execute("UPDATE asks SET asked = asked - ?1", [KEPT + 1])?;
             tx.conn.execute("UPDATE grants SET expires = expires - ?1", [KEPT + 1])?;
-            tx.add_ask(&question(PRUNE_EACH), unix_now() + 300)?;
+            tx.add_ask(&question(PRUNE_EACH), Spot::default(), unix_now() + 300)?;
             tx.add_grant(&question(1), Where::Room, Grant::Session, "@ann")?;
             let count = "SELECT (SELECT count(*) FROM asks), (SELECT count(*) FROM grants)";
             Ok(tx.conn.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)

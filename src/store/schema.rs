@@ -243,4 +243,9 @@ CREATE INDEX responses_session ON responses (session);
 -- that can be told the rest.
 ALTER TABLE turns ADD COLUMN retold INTEGER NOT NULL DEFAULT 0;
 ",
+    r"
+-- Where in its turn a question was asked: how much had been told, and how many questions of it restarts had denied.
+ALTER TABLE asks ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE asks ADD COLUMN denied_before INTEGER NOT NULL DEFAULT 0;
+",
 ];

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::RESTART;
-use crate::agent::{Answered, Asked, Choice, Record, Step, TurnEvent, Usage};
+use crate::agent::{Answered, Asked, Choice, Record, Spot, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
 use crate::session::{AskId, random_hex};
 use crate::words::Phrase;
@@ -47,7 +47,7 @@ pub struct TurnLog {
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
     for_readers: bool,
     /// Questions of this turn that a restart denied, this one or an earlier one: no log before this one says so.
-    denied: Arc<[AskId]>,
+    denied: Arc<[(AskId, Spot)]>,
     /// Tells it from every other log, also from those of other processes.
     name: u32,
 }
@@ -131,7 +131,7 @@ impl TurnLog {
     }
 
     /// The same of a turn in which these questions were denied by a restart, oldest first.
-    pub fn after(self, denied: Arc<[AskId]>) -> Self {
+    pub fn after(self, denied: Arc<[(AskId, Spot)]>) -> Self {
         Self { denied, ..self }
     }
 
@@ -223,11 +223,18 @@ impl TurnLog {
         if full { Err(Full) } else { Ok(()) }
     }
 
+    /// Where a question stands that is asked now.
+    pub fn spot(&self) -> Spot {
+        let inner = self.lock();
+        let steps = inner.entries.iter().filter(|entry| matches!(entry, Entry::Step(_))).count();
+        Spot { denied: self.denied.len(), told: inner.text.len() + inner.thoughts.len() + steps }
+    }
+
     /// Says of every question that nobody has answered that it is denied, because the process ends.
     pub fn deny_unanswered(&self) {
         let unanswered = self.lock().unanswered();
         for id in unanswered {
-            let answered = Answered { id, choice: Choice::Deny, rule: RESTART };
+            let answered = Answered { id, choice: Choice::Deny, rule: RESTART, left: None };
             // One that is full ends anyway.
             let _ = self.append(TurnEvent::Answered(answered));
         }

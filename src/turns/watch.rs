@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use super::brought::Patience;
 use super::log::TurnLog;
 use super::{Brought, Running, STORE_PAUSE, Turns};
-use crate::agent::Message;
+use crate::agent::{Message, Spot};
 use crate::metrics::Open;
 use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, TurnRow};
@@ -41,7 +41,7 @@ struct Inner {
     /// The process ends: nothing that has not ended will.
     suspended: bool,
     /// What restarts denied in turns whose logs are not open yet.
-    denied: HashMap<TurnId, Vec<AskId>>,
+    denied: HashMap<TurnId, Vec<(AskId, Spot)>>,
 }
 
 #[derive(Clone)]
@@ -63,7 +63,7 @@ struct Watched {
     /// It is being stopped because nobody reads it: from now on nobody may.
     stopping: bool,
     /// What restarts denied in it.
-    denied: Arc<[AskId]>,
+    denied: Arc<[(AskId, Spot)]>,
     /// Let go at the end.
     permit: Option<Box<dyn Any + Send>>,
 }
@@ -75,7 +75,7 @@ impl Watched {
     }
 }
 
-fn new_log(patience: Option<Patience>, cap: usize, denied: Arc<[AskId]>) -> Arc<TurnLog> {
+fn new_log(patience: Option<Patience>, cap: usize, denied: Arc<[(AskId, Spot)]>) -> Arc<TurnLog> {
     let log = if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) };
     Arc::new(log.after(denied))
 }
@@ -101,7 +101,7 @@ impl Logs {
         inner.forget_old();
         let Inner { open, denied, suspended, .. } = &mut *inner;
         let watched = open.entry(row.id.clone()).or_insert_with(|| {
-            let denied: Arc<[AskId]> = denied.remove(&row.id).unwrap_or_default().into();
+            let denied: Arc<[(AskId, Spot)]> = denied.remove(&row.id).unwrap_or_default().into();
             Watched {
                 log: new_log(patience, cap, denied.clone()),
                 session: row.session.clone(),
@@ -124,10 +124,10 @@ impl Logs {
     }
 
     /// What restarts denied, oldest first. Called once, before any log is open.
-    pub fn denied(&self, asks: Vec<(TurnId, AskId)>) {
+    pub fn denied(&self, asks: Vec<(TurnId, AskId, Spot)>) {
         let mut inner = self.lock();
-        for (turn, ask) in asks {
-            inner.denied.entry(turn).or_default().push(ask);
+        for (turn, ask, spot) in asks {
+            inner.denied.entry(turn).or_default().push((ask, spot));
         }
     }
 

@@ -3,9 +3,7 @@
 //! The whole text is one message, whatever comes between its pieces; each stretch of reasoning and each step is an item
 //! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
 //! and steps are told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
-//!
-//! What a person is asked is an item too, and how it came out is its end; the events are called `approval.request` and
-//! `approval.responded`, and tell all that these tell elsewhere.
+//! What a person is asked is an item too; see `questions`.
 //!
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
 
@@ -14,20 +12,19 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::approvals;
 use super::super::ended::Ended;
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::super::notices;
 use super::object::{Answer, last_event, text_part};
-use super::seen::{START, Seen, ends, happens, opens};
-use crate::agent::{Answered, Asked, Step, StepState, TurnEvent};
-use crate::session::{AskId, TurnId};
-use crate::turns::RESTART;
+use super::questions::Questions;
+use super::seen::{self, START, Seen, ends, happens, opens};
+use crate::agent::{Step, StepState, TurnEvent};
+use crate::session::TurnId;
 use crate::turns::log::Position;
 
 /// Whose tools they are.
-const AGENT: &str = "agent";
+pub(super) const AGENT: &str = "agent";
 
 /// Steps that are told. Far more than an honest turn has; what comes beyond is left out, because each of them is kept
 /// for as long as somebody reads.
@@ -35,37 +32,34 @@ const STEPS: usize = 256;
 
 /// The events of one response for one reader.
 pub struct ResponseEvents {
-    answer: Answer,
-    run: TurnId,
-    seen: Seen,
-    /// How much was told: bytes of text and of reasoning, and everything else once. Notices are not counted, because
-    /// the next process has others.
-    count: usize,
+    pub(super) answer: Answer,
+    pub(super) run: TurnId,
+    pub(super) seen: Seen,
+    /// How much was told: bytes of text and of reasoning, and each news of a step once. Questions and notices are not
+    /// counted, because the next process has others.
+    pub(super) count: usize,
     /// Bytes of text among that.
     text: usize,
-    /// Questions among that which a restart denied.
-    denied: usize,
-    /// The lowest number that the next event can have. Where the log is another one, or gone, less may have happened
-    /// than the reader saw.
-    next: u64,
+    /// The last number that the reader knows.
+    last: Option<u64>,
     /// Steps that were told.
     told: usize,
     /// How many items there are.
-    items: usize,
+    pub(super) items: usize,
     /// Which of them is the message, once there is one.
     message: Option<usize>,
     /// The reasoning that goes on.
     thinking: Option<Thinking>,
     /// The steps that go on, by their ids.
     steps: HashMap<String, Stepping>,
-    /// What a person was asked and has not answered.
-    asks: Vec<Asking>,
+    /// What people are asked.
+    pub(super) questions: Questions,
     /// Items that are over, with their places.
-    over: Vec<(usize, Over)>,
+    pub(super) over: Vec<(usize, Over)>,
 }
 
 /// An item that is over, to be told once more at the end.
-enum Over {
+pub(super) enum Over {
     Item(Value),
     /// Reasoning, which may be long.
     Thought {
@@ -85,18 +79,12 @@ struct Stepping {
     title: String,
 }
 
-struct Asking {
-    index: usize,
-    id: AskId,
-    item: Value,
-}
-
 /// An event that waits for its number.
 type Event = (&'static str, Value);
 
 /// Where a reader goes on who has seen an event.
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     /// Not behind it.
     None,
     Named(&'static str),
@@ -113,25 +101,28 @@ impl ResponseEvents {
             seen,
             count: 0,
             text: 0,
-            denied: 0,
-            next: seen.next(),
+            last: seen.number(),
             told: 0,
             items: 0,
             message: None,
             thinking: None,
             steps: HashMap::new(),
-            asks: Vec::new(),
+            questions: Questions::default(),
             over: Vec::new(),
         }
     }
 
     /// Writes an event, unless it was seen.
-    fn write(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
-        if self.seen.has(number) {
-            return;
+    fn write(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, data: Value) {
+        if !self.seen.has(number) {
+            self.tell(out, number, id, name, data);
         }
-        let number = number.max(self.next);
-        self.next = number.saturating_add(1);
+    }
+
+    /// Writes an event that was not seen.
+    pub(super) fn tell(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
+        let number = seen::told(number, self.questions.denied(), self.last);
+        self.last = Some(number);
         if data.get("type").is_none() {
             data["type"] = json!(name);
         }
@@ -140,19 +131,14 @@ impl ResponseEvents {
             Id::None => out.event(Some(name), None, &data),
             Id::Named(id) => out.event(Some(name), Some(id), &data),
             Id::Place => {
-                let id = self.seen.id(number, self.text, self.count, self.denied);
+                let id = self.seen.id(number, self.text, self.count);
                 out.event(Some(name), id.as_deref(), &data);
             }
         }
     }
 
-    /// The same for something behind which a reader can go on.
-    fn write_place(&mut self, out: &mut Frames, number: u64, name: &str, data: Value) {
-        self.write(out, number, Id::Place, name, data);
-    }
-
     /// Writes events that belong together. The next number that is free.
-    fn write_all(&mut self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
+    pub(super) fn write_all(&mut self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
         let mut number = number;
         for (name, data) in events {
             self.write(out, number, Id::None, name, data);
@@ -194,8 +180,7 @@ impl ResponseEvents {
                 "item_id": self.answer.message_id(), "output_index": index, "content_index": 0,
                 "delta": delta, "logprobs": [],
             });
-            let number = happens(self.count).max(self.next);
-            self.write_place(out, number, "response.output_text.delta", data);
+            self.tell(out, happens(self.count), Id::Place, "response.output_text.delta", data);
         }
     }
 
@@ -215,13 +200,12 @@ impl ResponseEvents {
         if !delta.is_empty() {
             let Thinking { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
-            let number = happens(self.count).max(self.next);
-            self.write_place(out, number, "response.reasoning_text.delta", data);
+            self.tell(out, happens(self.count), Id::Place, "response.reasoning_text.delta", data);
         }
     }
 
     /// Closes the reasoning that goes on, if any does; the next number that is free.
-    fn stop_thinking(&mut self, out: &mut Frames, number: u64) -> u64 {
+    pub(super) fn stop_thinking(&mut self, out: &mut Frames, number: u64) -> u64 {
         let Some(Thinking { index, id, text }) = self.thinking.take() else { return number };
         let text = Arc::<str>::from(text);
         let told = out.long(&text);
@@ -267,59 +251,8 @@ impl ResponseEvents {
         }
         if let Some((name, data)) = events.pop() {
             let number = self.write_all(out, number, events);
-            self.write_place(out, number, name, data);
+            self.write(out, number, Id::Place, name, data);
         }
-    }
-
-    fn ask(&mut self, asked: &Asked, out: &mut Frames) {
-        self.count += 1;
-        let number = self.stop_thinking(out, happens(self.count));
-        let (index, Asked { id, ask, .. }) = (self.items, asked);
-        self.items += 1;
-        let arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
-        let item = question(id, &ask.title, &arguments);
-        let mut data = approvals::requested(&self.run, asked);
-        data["type"] = json!("response.output_item.added");
-        data["output_index"] = json!(index);
-        data["item"] = item.clone();
-        self.asks.push(Asking { index, id: id.clone(), item });
-        self.write_place(out, number, approvals::REQUEST, data);
-    }
-
-    fn answer(&mut self, answered: &Answered, out: &mut Frames) {
-        self.count += 1;
-        let known = self.asks.iter().position(|open| open.id == answered.id);
-        let Some(known) = known else { return self.deny(answered, out) };
-        let Asking { index, item, .. } = self.asks.swap_remove(known);
-        let data = self.answered(answered, index, &item);
-        self.over.push((index, Over::Item(item)));
-        self.write_place(out, happens(self.count), approvals::RESPONDED, data);
-    }
-
-    /// An earlier process had asked, and a restart denied it: the question is not known any more.
-    fn deny(&mut self, answered: &Answered, out: &mut Frames) {
-        if answered.rule != RESTART {
-            return;
-        }
-        self.denied += 1;
-        let (index, item) = (self.items, question(&answered.id, "", &json!({})));
-        self.items += 1;
-        if !self.seen.has_denied(self.denied) {
-            let number = happens(self.count).max(self.next);
-            let added = json!({ "output_index": index, "item": item });
-            let number = self.write_all(out, number, vec![("response.output_item.added", added)]);
-            let data = self.answered(answered, index, &item);
-            self.write_place(out, number, approvals::RESPONDED, data);
-        }
-        self.over.push((index, Over::Item(item)));
-    }
-
-    fn answered(&self, answered: &Answered, index: usize, item: &Value) -> Value {
-        let mut data = approvals::responded(&self.run, answered);
-        data["type"] = json!("response.output_item.done");
-        data["output_index"] = json!(index);
-        data["item"] = item.clone();
-        data
     }
 
     /// The end of a step.
@@ -332,9 +265,9 @@ impl ResponseEvents {
         [(name, open.place(&self.answer)), ("response.output_item.done", done)]
     }
 
-    /// Closes the message, if there is one; the next number that is free.
-    fn finish_message(&mut self, end: &Ended, out: &mut Frames, number: u64) -> u64 {
-        let Some(index) = self.message else { return number };
+    /// Closes the message, if there is one.
+    fn finish_message(&mut self, end: &Ended, out: &mut Frames, number: u64) {
+        let Some(index) = self.message else { return };
         let told = out.long(&end.text);
         let item = self.answer.message(end, told.clone());
         self.over.push((index, Over::Item(item.clone())));
@@ -349,7 +282,7 @@ impl ResponseEvents {
             ("response.content_part.done", place),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
         ];
-        self.write_all(out, number, events)
+        self.write_all(out, number, events);
     }
 }
 
@@ -378,14 +311,24 @@ impl Shape for ResponseEvents {
 
     fn event(&mut self, event: TurnEvent<'_>, _: &Position, out: &mut Frames) {
         match event {
-            TurnEvent::Text(text) => self.text(text, out),
-            TurnEvent::Thought(text) => self.think(text, out),
-            TurnEvent::Step(step) => self.step(step, out),
-            TurnEvent::Asked(asked) => self.ask(&asked, out),
-            TurnEvent::Answered(answered) => self.answer(&answered, out),
+            TurnEvent::Text(text) => self.in_pieces(text, out, Self::text),
+            TurnEvent::Thought(text) => self.in_pieces(text, out, Self::think),
+            TurnEvent::Step(step) => {
+                self.catch_up(self.count, out);
+                self.step(step, out);
+            }
+            TurnEvent::Asked(asked) => {
+                self.catch_up(self.count, out);
+                self.ask(&asked, out);
+            }
+            TurnEvent::Answered(answered) => self.answer(answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
+    }
+
+    fn so_far(&mut self, out: &mut Frames) {
+        self.catch_up(self.count, out);
     }
 
     fn retold(&mut self) {
@@ -393,19 +336,18 @@ impl Shape for ResponseEvents {
     }
 
     fn end(&mut self, end: &Ended, out: &mut Frames) {
-        let mut number = self.stop_thinking(out, ends(self.count.max(self.seen.count())));
+        // What the log no longer has was asked before the end all the same.
+        self.catch_up(usize::MAX, out);
+        let count = self.count.max(self.seen.count());
+        let mut number = self.stop_thinking(out, ends(count));
         let mut open: Vec<_> = std::mem::take(&mut self.steps).into_values().collect();
         open.sort_by_key(|step| step.index);
         for step in open {
             let events = self.end_step(&step, "incomplete").into();
             number = self.write_all(out, number, events);
         }
-        for Asking { index, item, .. } in std::mem::take(&mut self.asks) {
-            let data = json!({ "output_index": index, "item": item });
-            number = self.write_all(out, number, vec![("response.output_item.done", data)]);
-            self.over.push((index, Over::Item(item)));
-        }
-        let number = self.finish_message(end, out, number);
+        let number = self.end_questions(out, number);
+        self.finish_message(end, out, number);
         let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
         let item = |(_, over): (usize, Over)| match over {
@@ -415,19 +357,11 @@ impl Shape for ResponseEvents {
         let output: Vec<_> = output.into_iter().map(item).collect();
         let response = self.answer.ended_with(output, end);
         let data = json!({ "response": response });
-        self.write(out, number, Id::Named(END), last_event(end), data);
+        self.write(out, seen::last(count), Id::Named(END), last_event(end), data);
     }
 
     /// This protocol ends with its last event.
     fn close(&mut self, _: &mut Frames) {}
-}
-
-/// What a person is asked.
-fn question(id: &AskId, title: &str, arguments: &Value) -> Value {
-    json!({
-        "id": id.0, "type": "mcp_approval_request", "name": title, "server_label": AGENT,
-        "arguments": arguments.to_string(),
-    })
 }
 
 /// A stretch of reasoning that is over.

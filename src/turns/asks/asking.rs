@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Asks, RESTART};
 use crate::access::{Action, Grant, Where};
-use crate::agent::{Answered, Ask, Asked, Choice, TurnEvent};
+use crate::agent::{Answered, Ask, Asked, Choice, Spot, TurnEvent};
 use crate::notice::Notice;
 use crate::reply::{code_block, code_span, one_line};
 use crate::rules::Rules;
@@ -105,7 +105,7 @@ impl Asking {
                 self.log_asked(&id, ask);
                 let (choice, rule) = self.wait(&row, &answered, &mut reply).await;
                 if rule != RESTART {
-                    self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                    self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule, left: None }));
                 }
                 choice
             }
@@ -116,7 +116,7 @@ impl Asking {
                 // A room was told in its own words; a program reads it here.
                 self.log_asked(&id, ask);
                 let choice = Choice::Deny;
-                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule, left: None }));
                 choice
             }
             Err(error) => {
@@ -151,9 +151,11 @@ impl Asking {
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
         let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
+        let spot = self.asks.logs.of(&turn.id).map(|log| log.spot()).unwrap_or_default();
         let opened = self.asks.store.write(move |tx| {
             let rules = live.now();
-            let opening = Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask), max };
+            let opening =
+                Opening { tx, rules: &rules, turn: &turn, ask: &ask, digest: digest(&ask), max, spot };
             opening.open(id, within, &draining)
         });
         let opened = opened.await?;
@@ -252,6 +254,8 @@ struct Opening<'a> {
     digest: String,
     /// The longest message that the platform takes, in bytes.
     max: usize,
+    /// Where in its turn it is asked.
+    spot: Spot,
 }
 
 impl Opening<'_> {
@@ -301,7 +305,7 @@ impl Opening<'_> {
         };
         for _ in 0..CODES {
             row.code = random_code(CODE);
-            if tx.add_ask(&row, unix_now().saturating_add(within))? {
+            if tx.add_ask(&row, self.spot, unix_now().saturating_add(within))? {
                 if !of_a_program {
                     let Some(text) = self.text(&row.title, &row.code) else { break };
                     tx.add_outbox(&question(turn, row.id.send_key(), text))?;

@@ -47,9 +47,10 @@ impl TurnLog {
     ) -> bool {
         *position = position.within(self.name);
         // Whatever else a reader knows from another log, it does not know this.
-        while let Some(id) = self.denied.get(position.denied) {
+        while let Some((id, spot)) = self.denied.get(position.denied) {
             position.denied += 1;
-            let answered = Answered { id: id.clone(), choice: Choice::Deny, rule: RESTART };
+            let (id, left) = (id.clone(), Some(*spot));
+            let answered = Answered { id, choice: Choice::Deny, rule: RESTART, left };
             if on(TurnEvent::Answered(answered), *position).is_break() {
                 return false;
             }

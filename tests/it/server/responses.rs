@@ -1,6 +1,7 @@
 //! `/v1/responses`.
 
 mod onward;
+mod restarted;
 mod stream;
 
 use reqwest::Method;

@@ -1,0 +1,182 @@
+//! A response whose process ended while a person was asked, read on by number.
+//!
+//! OpenAI's own clients know no ids of events. They say `starting_after`, or read the whole stream again and leave out
+//! what has no higher number; and they find an item by its index.
+
+use serde_json::{Value, json};
+use talaria::agent::StepState;
+
+use super::asks;
+use crate::support::gateway::Setup;
+use crate::support::scripted::{Script, ask};
+use crate::support::served::{Served, settings};
+use crate::support::stream::{Event, Stream};
+
+/// What a client makes of the events that it is told.
+#[derive(Clone, Debug, Default)]
+struct Client {
+    last: Option<u64>,
+    /// The ids of the items, by their indexes.
+    items: Vec<String>,
+    text: String,
+    denied: Vec<String>,
+    ended: bool,
+}
+
+impl Client {
+    fn of(events: &[Event]) -> Self {
+        let mut client = Self::default();
+        events.iter().for_each(|event| client.hears(event));
+        client
+    }
+
+    fn hears(&mut self, event: &Event) {
+        let data = event.json();
+        let number = data["sequence_number"].as_u64();
+        assert!(number > self.last, "{number:?} behind {:?}: {data}", self.last);
+        self.last = number;
+        let kind = data["type"].as_str().unwrap();
+        let id = data["item_id"].as_str().or_else(|| data["item"]["id"].as_str()).unwrap_or_default();
+        match data["output_index"].as_u64() {
+            Some(index) if kind == "response.output_item.added" => {
+                assert_eq!(index, self.items.len() as u64, "{data}");
+                self.items.push(id.to_owned());
+            }
+            Some(index) => assert_eq!(self.items[index as usize], id, "{data}"),
+            None => {}
+        }
+        match event.kind().as_str() {
+            "response.output_text.delta" => self.text += data["delta"].as_str().unwrap(),
+            "response.output_text.done" => assert_eq!(data["text"], self.text),
+            "approval.responded" => {
+                assert_eq!((&data["choice"], &data["reason"]), (&json!("deny"), &json!("restart")));
+                self.denied.push(id.to_owned());
+            }
+            "response.completed" => {
+                let output = data["response"]["output"].as_array().unwrap();
+                let ids: Vec<_> = output.iter().map(|item| item["id"].as_str().unwrap()).collect();
+                assert_eq!(ids, self.items);
+                self.ended = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Scene {
+    served: Served,
+    /// Where the response is read again.
+    path: String,
+}
+
+impl Scene {
+    /// Asks with this script, and reads until so many questions were asked.
+    async fn start(script: impl FnOnce(Script) -> Script, questions: usize) -> (Self, Vec<Event>) {
+        let served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
+        script(served.agent());
+        let body = asks("hi", json!({ "stream": true, "background": true }));
+        let mut stream = Stream::of(served.post("/v1/responses", &body).await);
+        let seen = until_asked(&mut stream, questions).await;
+        let id = seen[0].json()["response"]["id"].as_str().unwrap().to_owned();
+        (Self { served, path: format!("/v1/responses/{id}?stream=true") }, seen)
+    }
+
+    async fn reads(&self, after: Option<u64>) -> Stream {
+        let after = after.map(|number| format!("&starting_after={number}")).unwrap_or_default();
+        Stream::of(self.served.get(&format!("{}{after}", self.path)).await)
+    }
+
+    /// The process dies, and the next one runs this script.
+    async fn dies(&mut self, script: impl FnOnce(Script) -> Script) {
+        self.served.gateway.kill().await;
+        script(self.served.agent());
+        self.served.restart().await;
+    }
+
+    /// Whoever has heard some of these comes back, and again behind each event that is told then.
+    async fn all_is_told_once(&self, seen: &[Event], text: &str, denied: &[String]) {
+        self.served.gateway.idle().await;
+        let whole = self.reads(None).await.rest().await;
+        for known in 1..=seen.len() {
+            let client = Client::of(&seen[..known]);
+            let rest = self.reads(client.last).await.rest().await;
+            let above = |event: &&Event| event.json()["sequence_number"].as_u64() > client.last;
+            let left_out: Vec<Event> = whole.iter().filter(above).cloned().collect();
+            assert_eq!(kinds(&left_out), kinds(&rest), "who reads it all and leaves some out hears the same");
+            for heard in 0..=rest.len() {
+                let mut client = client.clone();
+                rest[..heard].iter().for_each(|event| client.hears(event));
+                if !client.ended {
+                    let rest = self.reads(client.last).await.rest().await;
+                    rest.iter().for_each(|event| client.hears(event));
+                }
+                let Client { text: read, denied: no, ended, .. } = client;
+                assert_eq!((read.as_str(), &*no, ended), (text, denied, true), "behind {known} and {heard}");
+            }
+        }
+        assert_eq!(Client::of(&whole).denied, denied);
+    }
+}
+
+async fn until_asked(stream: &mut Stream, questions: usize) -> Vec<Event> {
+    let mut seen = Vec::new();
+    while asked(&seen).len() < questions {
+        seen.push(stream.next().await);
+    }
+    seen
+}
+
+/// The ids of the questions.
+fn asked(events: &[Event]) -> Vec<String> {
+    let asked = events.iter().filter(|event| event.kind() == "approval.request");
+    asked.map(|event| event.json()["item"]["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is told, however the text is cut.
+fn kinds(events: &[Event]) -> Vec<(String, Value)> {
+    let mut kinds: Vec<_> =
+        events.iter().map(|event| (event.kind(), event.json()["output_index"].clone())).collect();
+    kinds.dedup();
+    kinds
+}
+
+#[tokio::test]
+async fn a_denial_is_heard_once_and_every_item_keeps_its_index() {
+    let begins = |script: Script| script.thinks("Hm. ").says(["Grü"]).step("1", "search", StepState::Done);
+    let (mut scene, seen) = Scene::start(|script| begins(script).thinks("So.").asks("one", "first"), 1).await;
+    scene.dies(|script| begins(script).thinks("So.").says(["ße"])).await;
+    scene.all_is_told_once(&seen, "Grüße", &asked(&seen)).await;
+}
+
+#[tokio::test]
+async fn several_questions_are_denied_and_one_that_nothing_came_before() {
+    let two = [ask("one", "first"), ask("two", "second")];
+    let (mut scene, seen) = Scene::start(|script| script.asks_all(two), 2).await;
+    scene.dies(|script| script.thinks("Well.").says(["Hello"])).await;
+    scene.all_is_told_once(&seen, "Hello", &asked(&seen)).await;
+}
+
+#[tokio::test]
+async fn over_several_restarts_each_denial_is_heard_once() {
+    let (mut scene, first) = Scene::start(|script| script.says(["Hel"]).asks("one", "first"), 1).await;
+    scene.dies(|script| script.says(["Hel", "lo"]).asks("one", "again")).await;
+    let mut client = Client::of(&first);
+    let mut stream = scene.reads(client.last).await;
+    let second = until_asked(&mut stream, 1).await;
+    second.iter().for_each(|event| client.hears(event));
+    assert_eq!((client.denied, client.text), (asked(&first), "Hello".to_owned()));
+    drop(stream);
+    scene.dies(|script| script.says(["Hel", "lo", "!"])).await;
+    let (seen, all) = ([&*first, &second].concat(), [asked(&first), asked(&second)].concat());
+    scene.all_is_told_once(&seen, "Hello!", &all).await;
+}
+
+/// The agent may be away for long, and whoever reads should not take the question for an open one.
+#[tokio::test]
+async fn a_denial_does_not_wait_for_the_agent_where_nothing_was_told_before() {
+    let (mut scene, seen) = Scene::start(|script| script.asks("one", "first"), 1).await;
+    scene.dies(|script| script.then_hangs()).await;
+    let mut client = Client::of(&seen);
+    client.hears(&scene.reads(client.last).await.until("approval.responded").await);
+    assert_eq!(client.denied, asked(&seen));
+}
