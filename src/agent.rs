@@ -210,6 +210,8 @@ pub enum AgentErrorKind {
     Elsewhere,
     /// The upstream says no, or answers something that is no answer. Trying again will not help.
     Refused,
+    /// The same, because of what was asked: it is wrong or too long, and another question may be answered.
+    Unfit,
     /// It broke off after text had come; the text is kept and marked.
     CutShort,
 }

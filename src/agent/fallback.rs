@@ -77,7 +77,9 @@ impl Fallback {
                 AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } if !is_away(error) => {
                     self.closed(Breaker::answered)
                 }
-                AgentErrorKind::Refused | AgentErrorKind::CutShort => self.closed(Breaker::answered),
+                AgentErrorKind::Refused | AgentErrorKind::Unfit | AgentErrorKind::CutShort => {
+                    self.closed(Breaker::answered)
+                }
                 // Not connected, lost before the first byte, or lost in the middle.
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Busy { .. }
@@ -169,6 +171,7 @@ fn is_away(error: &AgentError) -> bool {
         AgentErrorKind::Unknown { .. }
         | AgentErrorKind::Elsewhere
         | AgentErrorKind::Refused
+        | AgentErrorKind::Unfit
         | AgentErrorKind::CutShort => false,
     }
 }
@@ -295,6 +298,7 @@ mod tests {
             (busy_a_while, Attempt::First, false),
             (unknown, Attempt::First, false),
             (AgentErrorKind::Refused, Attempt::First, false),
+            (AgentErrorKind::Unfit, Attempt::First, false),
             (AgentErrorKind::CutShort, Attempt::First, false),
         ] {
             assert_eq!(told(kind, attempt, stand_in).await, Some(kind), "{attempt:?} {stand_in}");

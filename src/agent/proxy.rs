@@ -112,7 +112,10 @@ impl Proxy {
             | AgentErrorKind::Unknown { .. } => {
                 self.known().current = None;
             }
-            AgentErrorKind::Elsewhere | AgentErrorKind::Refused | AgentErrorKind::CutShort => {}
+            AgentErrorKind::Elsewhere
+            | AgentErrorKind::Refused
+            | AgentErrorKind::Unfit
+            | AgentErrorKind::CutShort => {}
         }
     }
 

@@ -76,6 +76,7 @@ pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) ->
         409 if headers.contains_key(RETRY_AFTER) => AgentErrorKind::Unknown { after },
         // It failed, or somebody in between gave up: the turn may have run.
         408 | 500..=507 | 509..=599 => AgentErrorKind::Unknown { after },
+        400 | 413 | 422 => AgentErrorKind::Unfit,
         _ => AgentErrorKind::Refused,
     };
     let reason = match status.as_u16() {
@@ -166,6 +167,14 @@ mod tests {
         assert_eq!(of(409, Some("1"), "").kind, AgentErrorKind::Unknown { after });
         assert_eq!(of(409, Some("soon"), "").kind, AgentErrorKind::Unknown { after: None });
         assert_eq!(of(409, None, "").kind, AgentErrorKind::Refused);
+    }
+
+    #[test]
+    fn only_what_the_question_may_be_blamed_for_says_nothing_of_the_agent() {
+        for code in 300..600 {
+            let unfit = of(code, None, "").kind == AgentErrorKind::Unfit;
+            assert_eq!(unfit, matches!(code, 400 | 413 | 422), "{code}");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
         AgentErrorKind::Elsewhere => again(facts.attempt, None),
         AgentErrorKind::Unknown { after } if facts.resumable => again(Attempt::Resume, after),
         AgentErrorKind::Unknown { .. } => Verdict::Over(Outcome::Unknown { words }),
-        AgentErrorKind::Refused => Verdict::Over(Outcome::Failed { words }),
+        AgentErrorKind::Refused | AgentErrorKind::Unfit => Verdict::Over(Outcome::Failed { words }),
         AgentErrorKind::CutShort => Verdict::Over(Outcome::CutShort { words }),
     }
 }
@@ -103,7 +103,10 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
 fn ran_nothing(kind: AgentErrorKind, attempt: Attempt) -> bool {
     let this_one = match kind {
         AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => true,
-        AgentErrorKind::Unknown { .. } | AgentErrorKind::Refused | AgentErrorKind::CutShort => false,
+        AgentErrorKind::Unknown { .. }
+        | AgentErrorKind::Refused
+        | AgentErrorKind::Unfit
+        | AgentErrorKind::CutShort => false,
     };
     this_one && attempt == Attempt::First
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use talaria_platform::{AccountId, RoomId};
 use tokio::time::Instant;
 
 use crate::agent::{AgentError, AgentErrorKind, TurnEnd};
@@ -14,16 +15,21 @@ const FAILURES: usize = 3;
 /// asked for so long, nobody knows.
 const KNOWN: Duration = Duration::from_secs(15 * 60);
 
+/// Where somebody asked: an app is a room too.
+pub(super) type Asker = (AccountId, RoomId);
+
 /// The tries that failed since the last that did not.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     failures: usize,
+    /// Whose questions were found wrong, among those; as many as it takes to know that it is the agent.
+    unfit: Vec<Asker>,
     last: Option<(Instant, Phrase)>,
 }
 
 impl Trouble {
     /// Learns from how a try ended.
-    pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, now: Instant) {
+    pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, asker: &Asker, now: Instant) {
         match end {
             Ok(TurnEnd::Done | TurnEnd::Limit) => *self = Self::default(),
             // Whoever stopped it did not say anything about the agent.
@@ -31,9 +37,16 @@ impl Trouble {
             Err(error) => match error.kind {
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Unknown { .. }
-                | AgentErrorKind::Refused => {
-                    self.failures += 1;
-                    self.last = Some((now, error.words.clone()));
+                | AgentErrorKind::Refused => self.fail(error, now),
+                // One app that asks what cannot be answered says nothing about the agent, however often it asks. If
+                // everybody is told so, it is the agent.
+                AgentErrorKind::Unfit => {
+                    if !self.unfit.contains(asker) {
+                        if self.unfit.len() < FAILURES {
+                            self.unfit.push(asker.clone());
+                        }
+                        self.fail(error, now);
+                    }
                 }
                 // It is there and has much to do; or somebody else is asked at once, and how that goes is what
                 // people see.
@@ -42,6 +55,11 @@ impl Trouble {
                 AgentErrorKind::CutShort => *self = Self::default(),
             },
         }
+    }
+
+    fn fail(&mut self, error: &AgentError, now: Instant) {
+        self.failures += 1;
+        self.last = Some((now, error.words.clone()));
     }
 
     /// How often in a row it failed and why the last time, if that is known to be more than one question's fault.
@@ -60,19 +78,38 @@ mod tests {
         Err(AgentError::new(kind, "no"))
     }
 
+    fn asker(room: &str) -> Asker {
+        (AccountId::from("test"), RoomId::from(room))
+    }
+
     #[test]
     fn only_failures_in_a_row_and_of_late_are_known() {
         let (mut trouble, now) = (Trouble::default(), Instant::now());
+        let mut learn = |end, now| {
+            trouble.learn(&end, &asker("!home"), now);
+            trouble.known(now)
+        };
         for _ in 0..2 {
-            trouble.learn(&failed(AgentErrorKind::Refused), now);
+            learn(failed(AgentErrorKind::Refused), now);
         }
-        trouble.learn(&Ok(TurnEnd::Stopped), now);
-        trouble.learn(&failed(AgentErrorKind::Elsewhere), now);
-        assert_eq!(trouble.known(now), None);
-        trouble.learn(&failed(AgentErrorKind::Unknown { after: None }), now);
-        assert_eq!(trouble.known(now), Some((3, "no".into())));
-        assert_eq!(trouble.known(now + KNOWN), None, "nobody has asked since");
-        trouble.learn(&failed(AgentErrorKind::CutShort), now);
-        assert_eq!(trouble.known(now), None, "it said something");
+        learn(Ok(TurnEnd::Stopped), now);
+        assert_eq!(learn(failed(AgentErrorKind::Elsewhere), now), None);
+        assert_eq!(learn(failed(AgentErrorKind::Unknown { after: None }), now), Some((3, "no".into())));
+        assert_eq!(learn(Ok(TurnEnd::Stopped), now + KNOWN), None, "nobody has asked since");
+        assert_eq!(learn(failed(AgentErrorKind::CutShort), now), None, "it said something");
+    }
+
+    #[test]
+    fn wrong_questions_of_one_app_are_not_the_agents_fault_but_those_of_everybody_are() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        let mut asks = |room: &str| {
+            trouble.learn(&failed(AgentErrorKind::Unfit), &asker(room), now);
+            trouble.known(now).map(|(times, _)| times)
+        };
+        for _ in 0..10 {
+            assert_eq!(asks("one app"), None);
+        }
+        assert_eq!((asks("another"), asks("one app"), asks("another")), (None, None, None));
+        assert_eq!(asks("a room"), Some(3));
     }
 }

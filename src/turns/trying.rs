@@ -47,7 +47,8 @@ impl Turns {
         let mut backoff = BACKOFF;
         loop {
             let end = self.attempt(row, &mut turn, &mut prepared, sink, running).await?;
-            self.trouble().learn(&end, Instant::now());
+            let asker = (row.account.clone(), row.place.room.clone());
+            self.trouble().learn(&end, &asker, Instant::now());
             let facts = Facts {
                 full: sink.full.is_cancelled(),
                 stopped: running.stop.is_cancelled(),

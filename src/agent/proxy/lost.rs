@@ -90,9 +90,10 @@ impl Proxy {
                     AgentErrorKind::NothingRan { .. }
                     | AgentErrorKind::Busy { .. }
                     | AgentErrorKind::Unknown { .. } => Found::NotYet,
-                    AgentErrorKind::Elsewhere | AgentErrorKind::Refused | AgentErrorKind::CutShort => {
-                        Found::Never
-                    }
+                    AgentErrorKind::Elsewhere
+                    | AgentErrorKind::Refused
+                    | AgentErrorKind::Unfit
+                    | AgentErrorKind::CutShort => Found::Never,
                 };
             }
         }

@@ -181,3 +181,19 @@ async fn health_is_bad_when_the_agent_refused_the_last_turns_until_it_answers_ag
     scene.shows(|messages| super::texts(messages, "!home").last().is_some_and(|text| text == "ok")).await;
     assert_eq!(scene.prints(["health"]).await, "ok\n");
 }
+
+/// An app that asks what cannot be answered must not have the gateway restarted by whoever watches its health.
+#[tokio::test]
+async fn wrong_questions_of_one_room_do_not_make_health_bad() {
+    let scene = Scene::new(ANN).await;
+    let _process = scene.starts().await;
+    let statuses = [400, 413, 422, 400];
+    for status in statuses {
+        scene.upstream.answers(Answer::status(status, "no"));
+    }
+    for asked in 1..=statuses.len() {
+        scene.network.says_as("@ann:test", "!home", true, "hello?");
+        scene.shows(|messages| super::texts(messages, "!home").len() == asked).await;
+        assert_eq!(scene.prints(["health"]).await, "ok\n", "{asked}");
+    }
+}
