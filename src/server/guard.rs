@@ -1,5 +1,6 @@
 //! What every request must pass, and what every answer carries, whoever asks.
 
+use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use futures_util::FutureExt as _;
 
 use super::host::{self, Entrance};
 use super::listen::Peer;
+use super::refusals::Sent;
 use super::{Problem, Server, Settings, cors};
 use crate::config::Origin;
 
@@ -30,7 +32,8 @@ pub const SECURITY: [(&str, &str); 5] = [
 /// Turns away what a web page or a forged name sends, and says how answers are to be treated.
 pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let settings = &server.settings;
-    let entrance = request.extensions().get::<Peer>().map(|peer| peer.entrance);
+    let peer = request.extensions().get::<Peer>().copied();
+    let entrance = peer.map(|peer| peer.entrance);
     let (mut response, page) = match admit(settings, request.uri(), request.headers(), entrance) {
         Ok(Some(page)) if cors::is_preflight(&request) => (cors::preflight(request.headers()), Some(page)),
         // Whatever breaks in a handler is one answer, not the connection with all that is asked on it.
@@ -38,7 +41,12 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
             Ok(response) => (response, page),
             Err(_) => (Problem::mistake("its handler panicked").into_response(), page),
         },
-        Err(problem) => (problem.into_response(), None),
+        Err(wrong) => {
+            if let Some(sent) = wrong.sent() {
+                server.turned_away(peer.map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.address), sent);
+            }
+            (wrong.problem().into_response(), None)
+        }
     };
     let headers = response.headers_mut();
     for (name, value) in SECURITY {
@@ -50,45 +58,92 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
     response
 }
 
+/// Why a request may not come in.
+#[derive(Clone, Copy)]
+enum Wrong {
+    /// It does not say what the server is called, or not once.
+    Head,
+    /// The server is not called that.
+    Name,
+    /// A page sends it that is not listed.
+    Page,
+    /// A browser that follows a link or loads a picture sends it, and says no origin that could be listed.
+    Link,
+}
+
+impl Wrong {
+    fn problem(self) -> Problem {
+        let (status, code, message) = match self {
+            Self::Head => (
+                StatusCode::BAD_REQUEST,
+                "invalid_host",
+                "The request must say once, in its Host header, what the server is called",
+            ),
+            Self::Name => (
+                StatusCode::FORBIDDEN,
+                "host_not_allowed",
+                "The server is not called that; add the name to server.hosts in the configuration",
+            ),
+            Self::Page => (
+                StatusCode::FORBIDDEN,
+                "origin_not_allowed",
+                "Pages of this origin may not ask; add it to API_SERVER_CORS_ORIGINS",
+            ),
+            Self::Link => (
+                StatusCode::FORBIDDEN,
+                "origin_not_allowed",
+                "A page elsewhere may not lead here; open the address by itself",
+            ),
+        };
+        Problem::new(status, code, message)
+    }
+
+    /// What the operator is told of it. What is no proper request is not worth it.
+    fn sent(self) -> Option<Sent> {
+        match self {
+            Self::Head => None,
+            Self::Name => Some(Sent::Name),
+            Self::Page | Self::Link => Some(Sent::Page),
+        }
+    }
+}
+
 /// Whether a request may come in at all; and if a listed page sends it, which.
 fn admit(
     settings: &Settings,
     uri: &Uri,
     headers: &HeaderMap,
     entrance: Option<Entrance>,
-) -> Result<Option<HeaderValue>, Problem> {
-    let host = only(headers, &HOST).ok_or_else(no_host)?;
+) -> Result<Option<HeaderValue>, Wrong> {
+    let host = only(headers, &HOST).ok_or(Wrong::Head)?;
     check_host(settings, host, entrance)?;
     if let Some(authority) = uri.authority() {
         // The whole address in the first line counts for more than `Host`; both must be right.
         check_host(settings, authority.as_str(), entrance)?;
     }
     if headers.contains_key(ORIGIN) {
-        let origin = only(headers, &ORIGIN).ok_or_else(wrong_page)?;
+        let origin = only(headers, &ORIGIN).ok_or(Wrong::Page)?;
         let listed = Origin::parse(origin).is_ok_and(|origin| settings.origins.contains(&origin));
         return match (listed, host::is_own(origin, host)) {
             (true, _) => Ok(headers.get(ORIGIN).cloned()),
             (false, true) => Ok(None),
-            (false, false) => Err(wrong_page()),
+            (false, false) => Err(Wrong::Page),
         };
     }
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         // What people type themselves comes from nowhere.
         None | Some(b"same-origin" | b"none") => Ok(None),
-        Some(_) => Err(linked()),
+        Some(_) => Err(Wrong::Link),
     }
 }
 
-fn check_host(settings: &Settings, host: &str, entrance: Option<Entrance>) -> Result<(), Problem> {
-    let host = host::read(host).ok_or_else(no_host)?;
+fn check_host(settings: &Settings, host: &str, entrance: Option<Entrance>) -> Result<(), Wrong> {
+    let host = host::read(host).ok_or(Wrong::Head)?;
     // Without a connection there is only this machine.
-    let here = Entrance { address: std::net::Ipv4Addr::LOCALHOST.into(), everywhere: false };
+    let here = Entrance { address: Ipv4Addr::LOCALHOST.into(), everywhere: false };
     match host::is_ours(&host, &settings.hosts, entrance.unwrap_or(here)) {
         true => Ok(()),
-        false => {
-            let message = "The server is not called that; add the name to server.hosts in the configuration";
-            Err(Problem::new(StatusCode::FORBIDDEN, "host_not_allowed", message))
-        }
+        false => Err(Wrong::Name),
     }
 }
 
@@ -97,20 +152,4 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     values.next().is_none().then(|| first.to_str().ok()).flatten()
-}
-
-fn no_host() -> Problem {
-    let message = "The request must say once, in its Host header, what the server is called";
-    Problem::new(StatusCode::BAD_REQUEST, "invalid_host", message)
-}
-
-fn wrong_page() -> Problem {
-    let message = "Pages of this origin may not ask; add it to API_SERVER_CORS_ORIGINS";
-    Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
-}
-
-/// A browser that follows a link or loads a picture says no origin that could be listed.
-fn linked() -> Problem {
-    let message = "A page elsewhere may not lead here; open the address by itself";
-    Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
 }

@@ -1,4 +1,5 @@
-//! What the operator is told of requests without a key that counts: a line in the log and a row in the audit.
+//! What the operator is told of requests without a key that counts, of those for a server of another name, and of those
+//! that a page elsewhere sends: a line in the log and a row in the audit.
 //!
 //! Anybody can make us write them, so there is one a minute for each address and token, and a bound for all of them
 //! together. Of what was sent nothing is told but which token it was, which is no secret.
@@ -25,9 +26,13 @@ pub struct Refusals {
     told: Mutex<HashMap<(IpAddr, Sent), Instant>>,
 }
 
-/// What came in place of a key that counts.
+/// What was turned away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Sent {
+    /// What calls the server by a name that it does not have, as a forged one does.
+    Name,
+    /// What a page sends that is not listed.
+    Page,
     /// No key.
     Nothing,
     /// One that is none of ours.
@@ -61,6 +66,8 @@ impl Server {
         tokio::spawn(async move {
             let kept = store.write(move |tx| {
                 let (why, app) = match sent {
+                    Sent::Name => ("unknown host", None),
+                    Sent::Page => ("unknown origin", None),
                     Sent::Nothing => ("no key", None),
                     Sent::Key => ("unknown key", None),
                     Sent::Token(id) => match tx.revoked_app(&id)? {
@@ -92,12 +99,12 @@ mod tests {
         let (refusals, start) = (Refusals::default(), Instant::now());
         let address = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
         let token = Sent::Token("0123abcd".to_owned());
-        for sent in [Sent::Nothing, Sent::Key, token.clone()] {
+        for sent in [Sent::Name, Sent::Page, Sent::Nothing, Sent::Key, token.clone()] {
             assert!(refusals.is_news(address(1), &sent, start), "{sent:?}");
             assert!(!refusals.is_news(address(1), &sent, start + AGAIN / 2), "{sent:?}");
         }
         let told = (2..1000).filter(|number| refusals.is_news(address(*number), &Sent::Key, start)).count();
-        assert_eq!(told, MOST - 3);
+        assert_eq!(told, MOST - 5);
         assert!(refusals.is_news(address(1), &token, start + AGAIN));
     }
 }

@@ -227,3 +227,26 @@ async fn what_is_sent_as_something_else_than_json_is_not_read() {
         assert_eq!(request.body(body.clone()).send().await.unwrap().status(), status, "{kind}");
     }
 }
+
+/// As wrong keys are: somebody tries to get in through a browser, or a setting is missing.
+#[tokio::test]
+async fn a_wrong_name_and_a_page_that_is_not_listed_are_written_down_once_a_minute() {
+    let served = with(&[], &["https://chat.example"]).await;
+    for _ in 0..3 {
+        for line in ["host: evil.example", "host: localhost\r\norigin: https://evil.example"] {
+            assert_eq!(asks(&served, MODELS, &[line]).await.status, 403, "{line}");
+        }
+        let linked = asks(&served, MODELS, &["host: localhost", "sec-fetch-site: cross-site"]).await;
+        assert_eq!(linked.status, 403);
+        // What is no proper request is not worth a row, and what may come in is none.
+        assert_eq!(asks(&served, MODELS, &["host: a@localhost"]).await.status, 400);
+        assert_eq!(asks(&served, MODELS, &["host: localhost"]).await.status, 200);
+    }
+    // Something else that is written down comes behind all of that.
+    assert_eq!(served.bare(Method::GET, "/v1/models").send().await.unwrap().status(), 401);
+    let rows = served.turned_away(3).await;
+    let mut rows: Vec<_> = rows.iter().map(|row| (row.rule.as_str(), row.actor.as_str())).collect();
+    rows.sort_unstable();
+    let address = "127.0.0.1";
+    assert_eq!(rows, [("no key", address), ("unknown host", address), ("unknown origin", address)]);
+}
