@@ -107,8 +107,14 @@ fn status_error(who: Text, status: StatusCode, why: Text) -> Phrase {
     Text::StatusError.with("who", who).with("status", status.as_u16()).with("why", why)
 }
 
-/// A stream that says of itself that it failed.
-pub fn reported(error: Option<&ErrorBody<'_>>) -> AgentError {
+/// A stream that says of itself that it failed; for this reason, if it is a server of our own and says one.
+pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<Phrase>) -> AgentError {
+    if let Some(words) = reason {
+        // As our own server calls it when it does not know how a turn ended: whoever asked may ask again.
+        let lost = error.is_some_and(|error| error.code.as_deref() == Some("unknown"));
+        let words = if lost { Text::BrokeAgain.with("why", words) } else { words };
+        return AgentError::new(AgentErrorKind::CutShort, words);
+    }
     let label = error.map_or(String::new(), |error| {
         format!("{} {}", error.kind.as_deref().unwrap_or_default(), error.code.as_deref().unwrap_or_default())
     });

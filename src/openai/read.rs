@@ -248,8 +248,8 @@ impl Reader<'_> {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeStopped)))
             }
             // An error object says more than any finish reason beside it.
-            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref()))),
-            Some("error") => Some(Err(fault::reported(None))),
+            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref(), chunk.reason()))),
+            Some("error") => Some(Err(fault::reported(None, chunk.reason()))),
             Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeFiltered)))

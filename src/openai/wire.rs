@@ -7,6 +7,7 @@
 
 mod approval;
 mod lenient;
+mod reason;
 mod repeat;
 #[cfg(test)]
 mod tests;
@@ -19,9 +20,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval};
+pub use reason::Reason;
 pub use repeat::Chunks;
 
 use crate::agent;
+use crate::words::Phrase;
 
 /// The data of the event that ends a stream.
 pub const DONE: &str = "[DONE]";
@@ -151,6 +154,9 @@ pub struct Hermes<'a> {
     /// `completed`, `failed` or `cancelled`.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub status: Option<Cow<'a, str>>,
+    /// Why it failed.
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    pub reason: Option<Reason<'a>>,
 }
 
 impl<'a> Chunk<'a> {
@@ -179,6 +185,11 @@ impl<'a> Chunk<'a> {
     pub fn whole(&self) -> Option<&str> {
         let hermes = self.hermes.as_ref()?;
         hermes.text.as_deref().filter(|_| hermes.status.as_deref() == Some("completed"))
+    }
+
+    /// Why the turn failed, if our own server says it.
+    pub fn reason(&self) -> Option<Phrase> {
+        self.hermes.as_ref()?.reason.as_ref()?.words()
     }
 
     /// Whether the server says that the turn was stopped there.

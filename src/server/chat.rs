@@ -139,7 +139,12 @@ impl Chunks {
     }
 
     fn hermes(&self, end: &Ended, text: Value) -> Value {
-        json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": text })
+        let mut hermes =
+            json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": text });
+        if let Some(reason) = end.reason() {
+            hermes["reason"] = json!(reason);
+        }
+        hermes
     }
 
     /// A chunk without choices, so that a client that knows no such events does not stumble; with these fields.

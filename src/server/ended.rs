@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Problem, Server};
 use crate::agent::{Record, Tools, Usage};
+use crate::openai::wire::Reason;
 use crate::reply::{self, Outcome};
 use crate::session::TurnId;
 use crate::store::{self, State, Transcribed};
@@ -105,6 +106,20 @@ impl Ended {
     /// How it came out, for programs that care which.
     pub fn code(&self) -> &'static str {
         self.outcome.for_the_log().0
+    }
+
+    /// Why it failed or was cut short, for another Talaria before this one, which has the words itself.
+    pub fn reason(&self) -> Option<Reason<'static>> {
+        match &self.outcome {
+            Outcome::CutShort { words } | Outcome::Failed { words } | Outcome::Unknown { words } => {
+                Reason::of(words)
+            }
+            Outcome::Done
+            | Outcome::Stopped
+            | Outcome::Limit
+            | Outcome::Interrupted
+            | Outcome::Cancelled { .. } => None,
+        }
     }
 
     /// The error object of a turn that failed.

@@ -13,10 +13,13 @@ use crate::support::network::Shown;
 
 /// What the room is told when an answer cannot be had without running the prompt again: because the gateway died, the
 /// server behind it, or the model behind that.
-const INTERRUPTED: [&str; 3] = [
+const INTERRUPTED: [&str; 6] = [
     "(interrupted — /retry runs it again)",
     "(cut short: the agent server restarted; /retry asks again)",
     "(cut short: the agent reported an error; /retry asks again)",
+    "(cut short: the answer broke off; /retry asks again)",
+    "(cut short: Model connection error at the agent server: the connection was lost; /retry asks again)",
+    "(cut short: Model connection error at the agent server: the connection was reset; /retry asks again)",
 ];
 
 /// A broken promise, with the prompt it was made for.

@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 
-use talaria::agent::StepState;
+use talaria::agent::{AgentErrorKind, StepState};
+use talaria::words::{Phrase, Text};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::binary::Talaria;
+use crate::support::gateway::Setup;
 use crate::support::ports::free_port;
-use crate::support::relay::relay;
-use crate::support::served::{KEY, Served};
+use crate::support::relay::{model, relay};
+use crate::support::served::{KEY, Served, settings};
+use crate::support::upstream::{Answer, Upstream};
 
 /// Another address for what listens at `port`, as a forwarded port or a proxy in front is.
 async fn forwarded(port: u16) -> SocketAddr {
@@ -95,4 +98,65 @@ async fn a_gateway_that_is_pointed_at_itself_says_so() {
     let mut process = talaria.starts();
     process.types("hi\n");
     process.logs("\n⚠️ Proxy error (508): it leads back to this gateway").await;
+}
+
+/// Whoever asks in a room cannot look into the log of the agent server.
+#[tokio::test]
+async fn why_it_failed_over_there_is_said_here() {
+    let status = |why| Text::StatusError.with("who", Text::WhoModel).with("status", 401_u16).with("why", why);
+    let unreachable = Text::ConnectionError.with("who", Text::WhoModel).with("why", Text::WhyUnknownHost);
+    for (kind, words, shown) in [
+        (
+            AgentErrorKind::Refused,
+            status(Phrase::from(Text::WhyModelKey)),
+            "note  (cut short: Model error (401) at the agent server: it does not accept the key, or wants one; set \
+             OPENAI_API_KEY)",
+        ),
+        (
+            AgentErrorKind::CutShort,
+            unreachable,
+            "note  (cut short: Model connection error at the agent server: the host name is not known)",
+        ),
+        (
+            AgentErrorKind::CutShort,
+            Text::BrokeTooLong.into(),
+            "note  (cut short: the conversation is too long for the model; /new begins another one)",
+        ),
+        // Words that are none of ours stay where they are.
+        (
+            AgentErrorKind::Refused,
+            status("see https://secret.example".into()),
+            "note  (cut short: the agent reported an error; /retry asks again)",
+        ),
+    ] {
+        let served = Served::start().await;
+        served.agent().then_fails(kind, words);
+        let gateway = relay(&served.url(""), Some(KEY)).await;
+        let room = gateway.room();
+        room.says("@ann", "hello?").await;
+        room.shows(shown).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_model_over_there_said_is_not_shown_but_what_it_means() {
+    let upstream = Upstream::plain().await;
+    let served =
+        Served::with(Setup { agent: Some(model(&upstream.url())), ..Setup::default() }, settings()).await;
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    for (status, shown) in [
+        (401, "Model error (401) at the agent server: it does not accept the key, or wants one"),
+        (
+            404,
+            "Model error (404) at the agent server: there is no such service at this address, or no such model",
+        ),
+        (500, "Model error (500) at the agent server: it failed; /retry asks again)"),
+    ] {
+        let body = r#"{"error":{"message":"canary: see https://secret.example","code":"canary"}}"#;
+        upstream.answers(Answer::status(status, body));
+        room.says("@ann", "hello?").await;
+        room.shows(shown).await;
+    }
+    assert!(!room.now().contains("canary"));
 }

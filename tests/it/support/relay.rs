@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use talaria::agent::SharedAgent;
+use talaria::agent::local::Local;
 use talaria::agent::proxy::Proxy;
 use talaria::config::{AgentChoice, Config, Sources};
 
@@ -23,6 +24,22 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
     };
     match Config::load(&sources, &vars).unwrap().agent {
         AgentChoice::Proxy(config, _) => Arc::new(Proxy::new(config).unwrap()),
+        other => panic!("{other}"),
+    }
+}
+
+/// The agent that talks to a model server itself.
+pub fn model(url: &str) -> SharedAgent {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let vars = |name: &str| match name {
+        "OPENAI_BASE_URL" => Some(format!("{url}/v1")),
+        "OPENAI_MODEL" => Some("small".to_owned()),
+        "TALARIA_HOME" => Some(folder.path().display().to_string()),
+        _ => None,
+    };
+    match Config::load(&sources, &vars).unwrap().agent {
+        AgentChoice::Local(config) => Arc::new(Local::new(config).unwrap()),
         other => panic!("{other}"),
     }
 }

@@ -1,0 +1,138 @@
+//! Why a turn failed at an agent server of our own, as the gateway before it is told. Pure.
+//!
+//! Only names of texts go over the wire, and a status: each end has the words itself, in its own language. So whoever
+//! is at the other end, a room is shown nothing but sentences of this catalogue.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::lenient;
+use crate::words::{Phrase, Text};
+
+/// A reason on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason<'a> {
+    /// The name of the text that says it.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    text: Option<Cow<'a, str>>,
+    /// The name of whoever failed, where the text says that.
+    #[serde(borrow, default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    who: Option<Cow<'a, str>>,
+    /// The HTTP status that they answered with.
+    #[serde(borrow, default, deserialize_with = "lenient::label", skip_serializing_if = "Option::is_none")]
+    status: Option<Cow<'a, str>>,
+    /// The name of what was wrong.
+    #[serde(borrow, default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    why: Option<Cow<'a, str>>,
+}
+
+impl Reason<'static> {
+    /// What the next gateway is told of words that this one would tell a room; `None` if it would not understand them.
+    pub fn of(words: &Phrase) -> Option<Self> {
+        let Phrase::Text(text, fill) = words else { return None };
+        let filled = |name: &str| fill.iter().find(|(gap, _)| gap == name).map(|(_, value)| value);
+        let gap = |name: &str| {
+            Some(Cow::Owned(match filled(name)? {
+                Phrase::Text(text, _) => text.key().to_owned(),
+                Phrase::Said(words) => words.clone(),
+            }))
+        };
+        // What a server behind this one told is told on as if it were our own.
+        let text = match text {
+            Text::BrokeAgain => return Self::of(filled("why")?),
+            Text::BrokeThere => Text::StatusError,
+            Text::BrokeOnTheWay => Text::ConnectionError,
+            text => *text,
+        };
+        let reason =
+            Self { text: Some(text.key().into()), who: gap("who"), status: gap("status"), why: gap("why") };
+        reason.words().is_some().then_some(reason)
+    }
+}
+
+impl Reason<'_> {
+    /// What a room is told, as a part of a sentence; `None` if it is nothing that we know.
+    pub fn words(&self) -> Option<Phrase> {
+        let (who, why) = (named(&self.who), named(&self.why));
+        let who = who.filter(|who| matches!(who, Text::WhoProxy | Text::WhoModel));
+        let why = why.filter(|why| why.key().starts_with("why_"));
+        match named(&self.text)? {
+            Text::StatusError => {
+                let status: u16 = self.status.as_ref()?.parse().ok()?;
+                let words = Text::BrokeThere.with("who", who?).with("why", why?);
+                (100..600).contains(&status).then(|| words.with("status", status))
+            }
+            Text::ConnectionError => Some(Text::BrokeOnTheWay.with("who", who?).with("why", why?)),
+            text if text.key().starts_with("broke_") && text.gaps().is_empty() => Some(text.into()),
+            Text::AnswerTooLong => Some(Text::AnswerTooLong.into()),
+            _ => None,
+        }
+    }
+}
+
+fn named(key: &Option<Cow<'_, str>>) -> Option<Text> {
+    let key = key.as_deref()?;
+    Text::ALL.iter().copied().find(|text| text.key() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goes_over(words: &Phrase) -> Option<String> {
+        let wire = serde_json::to_string(&Reason::of(words)?).unwrap();
+        let read: Reason<'_> = serde_json::from_str(&wire).unwrap();
+        read.words().map(|words| words.to_string())
+    }
+
+    #[test]
+    fn what_failed_there_is_said_here() {
+        let status = Text::StatusError.with("who", Text::WhoModel).with("status", 401_u16);
+        let status = status.with("why", Text::WhyModelKey);
+        let said = "Model error (401) at the agent server: it does not accept the key, or wants one; set OPENAI_API_KEY";
+        assert_eq!(goes_over(&status).as_deref(), Some(said));
+        let lost = Text::ConnectionError.with("who", Text::WhoModel).with("why", Text::WhyNothingListens);
+        let said = "Model connection error at the agent server: connection refused; nothing listens there";
+        assert_eq!(goes_over(&lost).as_deref(), Some(said));
+        assert_eq!(
+            goes_over(&Text::BrokeBusy.into()).as_deref(),
+            Some("the model is busy; /retry asks again")
+        );
+        // Through another one in between.
+        let between = Reason::of(&status).unwrap().words().unwrap();
+        assert_eq!(Reason::of(&between), Reason::of(&status));
+        assert_eq!(Reason::of(&Text::BrokeAgain.with("why", between)), Reason::of(&status));
+    }
+
+    #[test]
+    fn whatever_is_said_only_our_own_words_are_shown() {
+        for words in [
+            Phrase::from("see https://secret.example"),
+            Text::TurnBroken.with("turn", "0f"),
+            Text::StatusError
+                .with("who", "secret-canary")
+                .with("status", 500_u16)
+                .with("why", Text::WhyFailed),
+            Text::StatusError
+                .with("who", Text::WhoModel)
+                .with("status", 500_u16)
+                .with("why", "secret-canary"),
+            Text::StatusError.with("who", Text::WhoModel).with("why", Text::WhyFailed),
+        ] {
+            assert_eq!(Reason::of(&words), None, "{words}");
+        }
+        for wire in [
+            r#"{}"#,
+            r#"{"text":"secret-canary"}"#,
+            r#"{"text":"guide_ollama","address":"http://secret.example"}"#,
+            r#"{"text":"status_error","who":"help","status":"401","why":"why_failed"}"#,
+            r#"{"text":"status_error","who":"who_model","status":"401 secret","why":"why_failed"}"#,
+            r#"{"text":"status_error","who":"who_model","status":7,"why":"why_failed"}"#,
+            r#"{"text":["broke_busy"],"who":{"a":1},"status":[],"why":7}"#,
+        ] {
+            let reason: Reason<'_> = serde_json::from_str(wire).unwrap();
+            assert_eq!(reason.words(), None, "{wire}");
+        }
+    }
+}
