@@ -29,6 +29,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use talaria_platform::Lasts;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -238,6 +239,12 @@ impl Turns {
         let gone =
             row.agent == Some(AgentName::Local) && self.agents.local.is_none() && !self.agent().is_model();
         row.prepared.clone().filter(|_| !gone)
+    }
+
+    /// How long the place of a turn lasts. A program comes back to its own over any connection.
+    fn lasts(&self, row: &TurnRow) -> Lasts {
+        let account = self.delivery.account(&row.account).filter(|_| row.brought.is_none());
+        account.map_or(Lasts::Always, |account| account.platform().lasts(&row.place))
     }
 
     /// How often in a row the agent failed of late and why the last time, if it is known to fail.

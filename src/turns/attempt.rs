@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use talaria_platform::Lasts;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::Voice;
@@ -47,7 +48,7 @@ impl Turns {
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
-        if wanted && prepared.resumable && !row.is_fleeting() {
+        if wanted && prepared.resumable && !row.is_fleeting() && self.lasts(row) == Lasts::Always {
             // The next process asks for this very run, so it must not be told to end: it is only let go.
             return Ok(Ok(TurnEnd::Stopped));
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use talaria_platform::Lasts;
 use tracing::Instrument as _;
 
 use super::log::TurnLog;
@@ -179,6 +180,10 @@ impl Turns {
             let not_run = Outcome::Cancelled { words: Text::NotRun.into() };
             return Ok(Drive::Over(if resumed { Outcome::Stopped } else { not_run }));
         }
+        // Nobody is left there who could read it, and what is shown where somebody else asks would be no answer.
+        if self.lasts(row) == Lasts::Gone {
+            return Ok(Drive::Over(Outcome::Interrupted));
+        }
         let repeats = |prepared: &Prepared| {
             // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
             // made for an agent that is no longer configured at the one that is.
@@ -206,7 +211,10 @@ impl Turns {
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
-        let drive = self.keep_trying(row, turn, &sink, running).await?;
+        let drive = match self.keep_trying(row, turn, &sink, running).await? {
+            Drive::Suspended if self.lasts(row) == Lasts::Process => Drive::Over(Outcome::Interrupted),
+            drive => drive,
+        };
         if let Drive::Over(_) = drive {
             sink.finish();
         }

@@ -7,7 +7,8 @@
 //! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets
 //!   the answers and nothing else, each whole and ended by one newline; everything the gateway says
 //!   itself goes to standard error. Because a pipe cannot take anything back, answers are shown
-//!   [`Once`](Show::Once). The end of the input ends the platform.
+//!   [`Once`](Show::Once). The end of the input ends the platform, and the end of the process the conversation: the next
+//!   one has another reader, who did not ask.
 //! - **nothing**: nobody writes; the platform waits for its end.
 //!
 //! A repeated [`SendKey`] prints once for as long as the process lives. A terminal forgets nothing
@@ -32,8 +33,8 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::sync::Arc;
 
 use talaria_platform::{
-    Body, BodyKind, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MessageId, Place,
-    Platform, RoomId, SendKey, Show, Signal,
+    Body, BodyKind, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, Lasts, MessageId,
+    Place, Platform, RoomId, SendKey, Show, Signal,
 };
 use tokio::sync::Mutex;
 
@@ -48,6 +49,9 @@ pub use crate::wording::Wording;
 
 /// The room of whoever sits at a terminal.
 const TERMINAL: &str = "console";
+
+/// What the rooms of pipes begin with.
+const PIPE: &str = "pipe-";
 
 /// What a person writes with.
 pub enum Input {
@@ -116,7 +120,7 @@ impl Console {
     pub fn new(input: Input, output: Output, wording: Wording) -> io::Result<Self> {
         let room = match &input {
             Input::Terminal(_) | Input::Nothing => RoomId::new(TERMINAL),
-            Input::Lines(_) => RoomId::new(format!("pipe-{}", id::unique())),
+            Input::Lines(_) => RoomId::new(format!("{PIPE}{}", id::unique())),
         };
         let (show, surface) = match &input {
             Input::Terminal(_) => {
@@ -129,7 +133,7 @@ impl Console {
         Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound })
     }
 
-    /// What ended in another room, in an earlier process, is shown but is no answer to anything here.
+    /// What ended at a terminal, in an earlier process, is shown in a pipe but is no answer to anything there.
     fn body_for<'a>(&self, place: &Place, body: &'a Body) -> Cow<'a, Body> {
         match place.room == self.room {
             true => Cow::Borrowed(body),
@@ -179,6 +183,14 @@ impl Platform for Console {
         })
     }
 
+    fn lasts(&self, place: &Place) -> Lasts {
+        match place.room.as_str().starts_with(PIPE) {
+            true if place.room == self.room => Lasts::Process,
+            true => Lasts::Gone,
+            false => Lasts::Always,
+        }
+    }
+
     fn send<'a>(
         &'a self,
         place: &'a Place,
@@ -186,6 +198,9 @@ impl Platform for Console {
         body: &'a Body,
     ) -> BoxFuture<'a, Result<MessageId, Error>> {
         Box::pin(async move {
+            if self.lasts(place) == Lasts::Gone {
+                return Ok(MessageId::new(key.as_str()));
+            }
             let body = self.body_for(place, body);
             self.finish(&body, self.outbound.send(key, &body).await)
         })
@@ -202,14 +217,18 @@ impl Platform for Console {
             if self.show == Show::Once {
                 return Err(ErrorKind::Unsupported.into());
             }
+            if self.lasts(place) == Lasts::Gone {
+                return Ok(());
+            }
             let body = self.body_for(place, body);
             self.finish(&body, self.outbound.edit(message, &body).await)
         })
     }
 
-    fn signal<'a>(&'a self, _place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
+    fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             match signal {
+                Signal::Typing(_) if self.lasts(place) == Lasts::Gone => {}
                 Signal::Typing(on) => {
                     self.floor.answering(on);
                     self.outbound.typing(on);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use talaria_platform::conformance::{MemoryInbox, World as _, run_all};
 use talaria_platform::{
-    Body, BodyKind, CancellationToken, ErrorKind, EventId, MessageId, Place, Platform, SendKey, Signal, Trust,
+    Body, BodyKind, CancellationToken, ErrorKind, EventId, Lasts, MessageId, Place, Platform, SendKey, Show,
+    Signal, Trust,
 };
 
 use self::scene::{Scene, Style};
@@ -276,11 +277,27 @@ async fn a_message_from_before_a_restart_is_shown_again_rather_than_lost() {
 }
 
 #[tokio::test]
-async fn what_ended_in_another_room_is_shown_apart_from_the_answers() {
+async fn what_ended_at_a_terminal_is_shown_apart_from_the_answers_of_a_pipe() {
     let scene = Scene::lines();
-    let old = Place::room("pipe-of-an-earlier-process");
-    scene.console.send(&old, &SendKey::from("a"), &answer("(interrupted)")).await.unwrap();
+    let terminal = Place::room("console");
+    scene.console.send(&terminal, &SendKey::from("a"), &answer("(interrupted)")).await.unwrap();
     assert_eq!((scene.out().as_str(), scene.err().as_str()), ("", "(interrupted)\n"));
+}
+
+#[tokio::test]
+async fn what_ended_in_another_pipe_is_shown_to_nobody() {
+    let old = Place::room("pipe-of-an-earlier-process");
+    let (pipe, terminal) = (Scene::lines(), Scene::terminal(Style::Plain));
+    for scene in [&pipe, &terminal] {
+        assert_eq!(scene.console.lasts(&old), Lasts::Gone);
+        let sent = scene.console.send(&old, &SendKey::from("a"), &answer("(interrupted)")).await.unwrap();
+        let edited = scene.console.edit(&old, &sent, &SendKey::from("b"), &answer("(stopped)")).await;
+        assert_eq!(edited.is_ok(), scene.console.about().show == Show::Append);
+        scene.console.signal(&old, Signal::Typing(true)).await;
+        // Behind it, so that it would have been seen.
+        scene.console.send(&place(), &SendKey::from("c"), &answer("Hello")).await.unwrap();
+        assert!(!(scene.out() + scene.err().as_str()).contains('('), "{}", scene.out());
+    }
 }
 
 fn place() -> Place {

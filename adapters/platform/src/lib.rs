@@ -53,7 +53,7 @@ pub use error::{Error, ErrorKind};
 pub use event::{Author, Event, EventKind, Invite, Media, MediaKind, Message, Quote, Room, Trust};
 pub use id::{AccountId, EventId, MediaId, MessageId, Place, RoomId, SendKey, ThreadId, UserId};
 pub use inbox::{Batch, Inbox, InboxError};
-pub use platform::{Capabilities, Platform, Rate, Show};
+pub use platform::{Capabilities, Lasts, Platform, Rate, Show};
 pub use tokio_util::sync::CancellationToken;
 
 /// A boxed future, so that the traits can be used behind `Arc<dyn …>` and an adapter's large future

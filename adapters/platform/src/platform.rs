@@ -26,6 +26,12 @@ pub trait Platform: Send + Sync {
         false
     }
 
+    /// How long a place lasts. Asked before a turn is run there and before it is left to the next process. Must not
+    /// wait for anything.
+    fn lasts(&self, _place: &Place) -> Lasts {
+        Lasts::Always
+    }
+
     /// Posts a message and returns its id; one request. Two sends to one place may be under way at
     /// once (an answer that begins and a notice), never two with one key. The same `key` again (after a crash or an unknown outcome, perhaps with another
     /// body) returns the message that is already there instead of posting a second one.
@@ -90,6 +96,18 @@ pub struct Capabilities {
     /// What the network is believed to allow before it has said anything itself; `None` is no limit.
     /// Counts every send and edit of the account, over all rooms.
     pub rate: Option<Rate>,
+}
+
+/// How long a place lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// Whatever becomes of the process: what is open goes on with the next one.
+    Always,
+    /// As long as the process: what is open ends with it.
+    Process,
+    /// It ended with an earlier process. Nothing is run there any more, and whatever is sent or edited there is to be
+    /// taken and shown to nobody.
+    Gone,
 }
 
 /// How a growing answer is shown.

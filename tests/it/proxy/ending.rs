@@ -12,7 +12,11 @@ use talaria::session::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
-use crate::support::upstream::{Answer, DONE, Gate, Upstream, delta, event};
+use crate::support::network::{Network, Shown};
+use crate::support::upstream::{Answer, DONE, Gate, Nobody, Upstream, delta, event};
+
+/// Nothing here takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Defect 15.
 #[tokio::test]
@@ -32,21 +36,74 @@ async fn a_run_that_can_be_resumed_goes_on_in_the_next_process() {
     let upstream = Upstream::idempotent().await;
     upstream.answers(Answer::stream().sends(delta("Half an answer")).hangs());
     let talaria = Talaria::to(&upstream);
-    let mut process = talaria.starts();
-    process.types("hi\n");
+    let network = Network::listen(talaria.home());
+    let test = format!("socket: {}, access: {{people: ['@ann:test']}}", network.socket().display());
+    talaria.rewrites_config(format!("platforms: {{test: {{{test}}}}}\n"));
+    let process = talaria.starts();
+    assert!(network.is_read(PATIENCE, 1).await);
+    network.says_as("@ann:test", "!home", true, "hi");
     is_kept(&talaria, "Half an answer").await;
     process.signal(Signal::TERM);
-    process.ended().await.showed("");
+    process.ended().await;
 
     upstream.answers(Answer::says(["Half an answer", " and the rest."]));
-    // It answers what another pipe asked, so it is told apart from the answers of this one.
-    let ended = talaria.reads("").await;
-    ended.said("Half an answer and the rest.\n");
-    ended.showed("");
+    let _process = talaria.starts();
+    let whole = |shown: &Shown| shown.body().markdown == "Half an answer and the rest.";
+    assert!(
+        network.shows(PATIENCE, |messages| messages.iter().any(whole)).await,
+        "{:#?}",
+        network.messages()
+    );
     let prompts = upstream.prompts();
     assert_eq!(prompts.len(), 2);
     assert_eq!(prompts[0].body, prompts[1].body);
     assert_eq!(prompts[0].header("idempotency-key"), prompts[1].header("idempotency-key"));
+}
+
+/// The next pipe has another reader, who asked something else.
+#[tokio::test]
+async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let upstream = Upstream::idempotent().await;
+        let headers = [("content-type", "text/event-stream"), ("x-hermes-run-id", "run-7")];
+        upstream.answers(Answer::stream_with(&headers).sends(delta("Half an answer")).hangs());
+        let talaria = Talaria::to(&upstream);
+        let mut process = talaria.starts();
+        process.types("hi\n");
+        is_kept(&talaria, "Half an answer").await;
+        process.signal(signal);
+        let ended = process.ended().await;
+        if signal != Signal::KILL {
+            ended.showed("Half an answer\n\n(interrupted — /retry runs it again)\n");
+            upstream.has_requests("/v1/runs/run-7/stop", 1).await;
+        }
+        upstream.answers(Answer::says(["Fine."]));
+        let next = talaria.reads("and now?\n").await;
+        next.showed("Fine.\n");
+        assert!(!next.err.contains("Half") && !next.err.contains("interrupted —"), "{}", next.err);
+        let asked: Vec<_> = upstream
+            .prompts()
+            .iter()
+            .map(|prompt| String::from_utf8_lossy(&prompt.body).contains("and now?"))
+            .collect();
+        assert_eq!(asked, [false, true], "{signal:?}");
+    }
+}
+
+/// Also what has not begun, because the agent is away.
+#[tokio::test]
+async fn what_a_pipe_asked_of_nobody_is_not_asked_by_the_next_one() {
+    let nobody = Nobody::new();
+    let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url());
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    process.logs("a try failed").await;
+    process.signal(Signal::INT);
+    process.ended().await.showed("");
+    let upstream = nobody.becomes_an_upstream();
+    upstream.answers(Answer::says(["Fine."]));
+    talaria.reads("and now?\n").await.showed("Fine.\n");
+    assert_eq!(upstream.prompts().len(), 1);
 }
 
 /// Defect 8.
