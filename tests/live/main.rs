@@ -27,4 +27,5 @@ mod restarting;
 mod rooms;
 mod support;
 mod talking;
+mod trusting;
 mod verifying;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each helper is used by some of the test files")]
 
 pub mod asking;
+pub mod comparing;
 pub mod gateway;
 pub mod homeserver;
 pub mod lines;

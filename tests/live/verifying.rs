@@ -1,77 +1,33 @@
 //! Somebody compares pictures with the operator, and the operator asks how the account is.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::it::binary::Ended;
 use crate::it::upstream::Answer;
 use crate::parts;
 use crate::support::PATIENCE;
+use crate::support::comparing::{Comparing, operator, until};
 use crate::support::homeserver::Homeserver;
 use crate::support::person::{Person, With};
 use crate::support::scene::Scene;
 
-/// Somebody whose device is signed and the operator see pictures.
-struct Comparing {
-    scene: Scene,
-    room: String,
-    /// What the operator calls it.
-    id: String,
-}
-
-impl Comparing {
-    async fn begins() -> Self {
-        let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
-        scene.gateway.starts();
-        scene.ann.does("cross_sign", json!({})).await;
-        let room = scene.direct().await;
-        scene.settles(&room).await;
-
-        let theirs = scene.ann.begins("verify", json!({ "user": scene.bot.id, "room": room }));
-        let list = until(&scene, &["list"], |list| list["verifications"][0]["id"].is_string()).await;
-        let one = &list["verifications"][0];
-        assert_eq!(one["user"], *scene.ann.id);
-        let id = one["id"].as_str().unwrap().to_owned();
-        let ours = until(&scene, &["accept", &id], |one| one["stage"] == "compare").await;
-        let theirs = scene.ann.has_done("verify", theirs).await;
-        let pictures = |emoji: &Value| -> Vec<String> {
-            let emoji = emoji.as_array().expect("pictures");
-            emoji.iter().map(|one| one[0].as_str().unwrap().trim_end_matches('\u{fe0f}').to_owned()).collect()
-        };
-        assert_eq!(pictures(&ours["emoji"]).len(), 7);
-        assert_eq!(pictures(&ours["emoji"]), pictures(&theirs["emoji"]));
-        Self { scene, room, id }
-    }
-
-    /// Both say that the pictures are the same.
-    async fn matches(&self) {
-        let confirmed = self.scene.ann.begins("confirm", json!({}));
-        operator(&self.scene, &["confirm", &self.id]).await;
-        self.scene.ann.has_done("confirm", confirmed).await;
-        until(&self.scene, &["list"], |list| {
-            let all = list["verifications"].as_array().unwrap();
-            all.iter().all(|one| one["id"] != self.id || one["stage"] == "done")
-        })
-        .await;
-    }
-
-    /// Whether Ann's client is sure of the bot.
-    async fn is_sure(&self) -> bool {
-        self.scene.ann.does("verified", json!({ "user": self.scene.bot.id })).await["verified"] == true
-    }
-
-    async fn still_talk(self) {
-        self.scene.upstream.answers(Answer::says(["Of course."]));
-        self.scene.ann.says(&self.room, "is it you?").await;
-        self.scene.reads(&self.room, "Of course.").await;
-        self.scene.ends();
-    }
+/// Somebody who is heard already, because her device is signed, and the operator see pictures.
+async fn begins() -> Comparing {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+    scene.gateway.starts();
+    scene.ann.does("cross_sign", json!({})).await;
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    Comparing::in_room(scene, room).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_and_the_operator_compare_pictures() {
     if parts::has_js() {
-        let comparing = Comparing::begins().await;
+        let comparing = begins().await;
         comparing.matches().await;
+        // Whoever can read us is told nothing in the clear.
+        let aloud = comparing.scene.in_the_clear(&comparing.room, &comparing.scene.bot.id);
+        assert!(aloud.iter().all(|kind| !kind.starts_with("m.key.verification")), "{aloud:?}");
         comparing.still_talk().await;
     }
 }
@@ -81,7 +37,7 @@ async fn pictures_that_differ_for_the_person_verify_nobody() {
     if !parts::has_js() {
         return;
     }
-    let comparing = Comparing::begins().await;
+    let comparing = begins().await;
     comparing.scene.ann.does("mismatch", json!({})).await;
 
     // Whoever says that they match is told that it is over; a moment later the SDK has let go of it.
@@ -104,7 +60,7 @@ async fn pictures_that_differ_for_the_operator_verify_nobody() {
     if !parts::has_js() {
         return;
     }
-    let comparing = Comparing::begins().await;
+    let comparing = begins().await;
     let said = operator(&comparing.scene, &["mismatch", &comparing.id]).await;
     assert!(said.out.contains("cancelled"), "{}{}", said.out, said.err);
 
@@ -119,7 +75,7 @@ async fn a_verified_person_with_a_new_identity_is_not_obeyed() {
     if !parts::has_js() {
         return;
     }
-    let comparing = Comparing::begins().await;
+    let comparing = begins().await;
     comparing.matches().await;
     let Comparing { mut scene, room, .. } = comparing;
     scene.upstream.answers(Answer::says(["Of course."]));
@@ -158,26 +114,6 @@ async fn another_device_of_the_account_waits_for_the_operator_like_everybody() {
     let id = list["verifications"][0]["id"].as_str().unwrap();
     operator(&scene, &["cancel", id]).await;
     scene.ends();
-}
-
-/// Asks again until the operator is told what a test waits for.
-async fn until(scene: &Scene, step: &[&str], happened: impl Fn(&Value) -> bool) -> Value {
-    let asking = async {
-        loop {
-            let answer = operator(scene, step).await;
-            let answer = serde_json::from_str(&answer.out)
-                .unwrap_or_else(|_| panic!("{step:?} {:?} {}", answer.out, answer.err));
-            if happened(&answer) {
-                return answer;
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{step:?}"))
-}
-
-async fn operator(scene: &Scene, step: &[&str]) -> Ended {
-    let command = ["matrix", "verify", "--json"].iter().chain(step).copied();
-    scene.gateway.talaria.does(command).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

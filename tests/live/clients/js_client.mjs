@@ -88,9 +88,11 @@ const commands = {
         return { id: answer.event_id };
     },
 
-    /** Asks somebody to compare emoji, and waits until both have them. */
+    /** Asks somebody to compare emoji, in a room or else on their only device, and waits until both have them. */
     async verify({ user, room }) {
-        const request = await client.getCrypto().requestVerificationDM(user, room);
+        const request = room
+            ? await client.getCrypto().requestVerificationDM(user, room)
+            : await client.getCrypto().requestDeviceVerification(user, await onlyDevice(user));
         await until(request, "change", () => request.phase >= 3);
         if (request.phase === 5) throw new Error(`cancelled: ${request.cancellationCode}`);
         verifier = request.verifier ?? (await request.startVerification("m.sas.v1"));
@@ -138,6 +140,11 @@ const commands = {
         return { verified: status.isCrossSigningVerified() };
     },
 };
+
+async function onlyDevice(user) {
+    const devices = (await client.getCrypto().getUserDeviceInfo([user], true)).get(user);
+    return [...devices.keys()][0];
+}
 
 function until(emitter, event, happened) {
     if (happened()) return Promise.resolve();

@@ -1,5 +1,6 @@
 //! A bot and its gateway on a homeserver, with an upstream behind it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::fresh;
@@ -62,6 +63,17 @@ impl Scene {
         self.upstream.answers(Answer::says([answer.as_str()]));
         self.ann.says(room, "is everything done?").await;
         self.reads(room, &answer).await;
+    }
+
+    /// The types of everything that somebody has sent in a room after it was encrypted, and not encrypted.
+    pub fn in_the_clear(&self, room: &str, who: &str) -> BTreeSet<String> {
+        let sent = "SELECT DISTINCT type FROM events WHERE room_id = ?1 AND sender = ?2
+            AND type <> 'm.room.encrypted' AND stream_ordering >
+                (SELECT min(stream_ordering) FROM events WHERE type = 'm.room.encryption' AND room_id = ?1)";
+        let stored = self.homeserver.stored();
+        let mut sent = stored.prepare(sent).unwrap();
+        let types = sent.query_map([room, who], |row| row.get(0)).unwrap();
+        types.map(Result::unwrap).collect()
     }
 
     /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.

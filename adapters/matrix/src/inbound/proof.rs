@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{
-    DeviceLinkProblem, EncryptionInfo, TimelineEvent, TimelineEventKind, VerificationLevel, VerificationState,
+    AlgorithmInfo, DeviceLinkProblem, EncryptionInfo, TimelineEvent, TimelineEventKind, VerificationLevel,
+    VerificationState,
 };
-use matrix_sdk::ruma::UserId;
+use matrix_sdk::ruma::{DeviceKeyAlgorithm, UserId};
 use talaria_platform::{Error, Trust};
 use tokio::time::timeout;
 
@@ -55,7 +56,25 @@ impl Reader<'_> {
                 Err(_) => tracing::debug!(%sender, "the keys of a person are not told in time"),
             }
         }
-        Ok(room.get_encryption_info(session, sender).await.map_or(proof, |info| look(&info, sender)))
+        let Some(info) = room.get_encryption_info(session, sender).await else { return Ok(proof) };
+        let proof = look(&info, sender);
+        if proof.trust == Trust::CrossSigned && self.is_verified_by_now(&info).await? {
+            return Ok(Proof { trust: Trust::Verified, ..proof });
+        }
+        Ok(proof)
+    }
+
+    /// Whether the operator has verified somebody after a session of theirs began. Of a session on a signed device the
+    /// SDK says for good what it knew then, and people go on with the session that they have; so the device is looked
+    /// at itself. It must be the one that made the session, by its keys, and nobody may have handed the session on.
+    async fn is_verified_by_now(&self, info: &EncryptionInfo) -> Result<bool, Error> {
+        let (Some(id), None) = (&info.sender_device, &info.forwarder) else { return Ok(false) };
+        let device = self.account.client.encryption().get_device(&info.sender, id).await;
+        let Some(device) = device.map_err(store_failed)? else { return Ok(false) };
+        let exchange = device.curve25519_key().map(|key| key.to_base64());
+        let signing = device.ed25519_key().map(|key| key.to_base64());
+        Ok(device.is_verified_with_cross_signing()
+            && is_made_with(info, exchange.as_deref(), signing.as_deref()))
     }
 
     /// Whether somebody whom the operator verified has another identity now. Of a session that is older than that the
@@ -71,6 +90,16 @@ impl Reader<'_> {
 fn look(info: &EncryptionInfo, sender: &UserId) -> Proof {
     let trust = if info.sender == sender { trust_in(&info.verification_state) } else { Trust::Violated };
     Proof { secure: true, trust, device: info.sender_device.as_ref().map(ToString::to_string) }
+}
+
+/// Whether a session was made with these keys of a device.
+fn is_made_with(info: &EncryptionInfo, exchange: Option<&str>, signing: Option<&str>) -> bool {
+    let AlgorithmInfo::MegolmV1AesSha2 { curve25519_key, sender_claimed_keys, .. } = &info.algorithm_info
+    else {
+        return false;
+    };
+    let claimed = sender_claimed_keys.get(&DeviceKeyAlgorithm::Ed25519);
+    exchange == Some(curve25519_key) && signing.is_some() && signing == claimed.map(String::as_str)
 }
 
 /// What the SDK found out about a sender's keys, in the core's words.
@@ -93,6 +122,8 @@ fn trust_in(state: &VerificationState) -> Trust {
 
 #[cfg(test)]
 mod tests {
+    use matrix_sdk::ruma::owned_user_id;
+
     use super::*;
 
     #[test]
@@ -111,5 +142,31 @@ mod tests {
         for (state, trust) in table {
             assert_eq!(trust_in(&state), trust, "{state:?}");
         }
+    }
+
+    #[test]
+    fn a_session_belongs_to_the_device_with_both_of_its_keys() {
+        let info = |claimed: &[(DeviceKeyAlgorithm, &str)]| EncryptionInfo {
+            sender: owned_user_id!("@ann:example.org"),
+            sender_device: Some("PHONE".into()),
+            forwarder: None,
+            algorithm_info: AlgorithmInfo::MegolmV1AesSha2 {
+                curve25519_key: "exchange".to_owned(),
+                sender_claimed_keys: claimed
+                    .iter()
+                    .map(|(kind, key)| (kind.clone(), (*key).to_owned()))
+                    .collect(),
+                session_id: Some("session".to_owned()),
+            },
+            verification_state: VerificationState::Unverified(VerificationLevel::UnverifiedIdentity),
+        };
+        let signed = info(&[(DeviceKeyAlgorithm::Ed25519, "signing")]);
+        assert!(is_made_with(&signed, Some("exchange"), Some("signing")));
+        assert!(!is_made_with(&signed, Some("another"), Some("signing")));
+        assert!(!is_made_with(&signed, Some("exchange"), Some("another")));
+        assert!(
+            !is_made_with(&signed, None, Some("signing")) && !is_made_with(&signed, Some("exchange"), None)
+        );
+        assert!(!is_made_with(&info(&[]), Some("exchange"), None));
     }
 }

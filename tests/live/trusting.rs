@@ -1,0 +1,62 @@
+//! With `trust: verified`, whoever has not compared pictures with the operator is not heard and cannot read; then they
+//! are and can.
+
+use serde_json::json;
+
+use crate::it::upstream::Answer;
+use crate::parts;
+use crate::support::comparing::Comparing;
+use crate::support::homeserver::Homeserver;
+use crate::support::person::With;
+use crate::support::scene::Scene;
+use crate::support::shown::Shown;
+
+/// Ann, whose device is signed, has said something and was not heard.
+async fn unheard() -> (Scene, String) {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+    scene.gateway.sets("MATRIX_TRUST", "verified");
+    scene.gateway.starts();
+    scene.ann.does("cross_sign", json!({})).await;
+    let room = scene.direct().await;
+    // Before it has an identity, it cannot be sure of anybody's.
+    scene.gateway.process().logs("recovery.key").await;
+    says_in_vain(&mut scene, &room).await;
+    (scene, room)
+}
+
+/// Ann says something that nobody hears, and cannot read what the bot says about it.
+async fn says_in_vain(scene: &mut Scene, room: &str) {
+    scene.ann.says(room, "do you hear me?").await;
+    scene.gateway.process().logs("a device is not trusted").await;
+    let of_the_bot = |shown: &[Shown]| shown.iter().find(|message| message.sender == scene.bot.id).cloned();
+    let told = scene.ann.sees(room, "that she is not heard", of_the_bot).await;
+    assert!(told.encrypted && !told.readable, "{told:?}");
+    assert_eq!(scene.upstream.prompts().len(), 0);
+}
+
+/// Ann is heard, on the same device and in the same session as before, and reads the answer.
+async fn is_heard(comparing: Comparing) {
+    let Comparing { scene, room, .. } = comparing;
+    scene.upstream.answers(Answer::says(["Now I do."]));
+    scene.ann.says(&room, "and now?").await;
+    let answer = scene.reads(&room, "Now I do.").await;
+    assert!(answer.encrypted && answer.readable, "{answer:?}");
+    // What she said before is not answered after all.
+    scene.settles(&room).await;
+    assert_eq!(scene.upstream.prompts().len(), 2);
+    let clear = scene.in_the_clear(&room, &scene.bot.id);
+    let is_harmless = |kind: &String| kind == "m.room.member" || kind.starts_with("m.key.verification.");
+    assert!(clear.iter().all(is_harmless), "{clear:?}");
+    scene.ends();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_compares_pictures_from_device_to_device_is_heard() {
+    if !parts::has_js() {
+        return;
+    }
+    let (scene, room) = unheard().await;
+    let comparing = Comparing::by_device(scene, room).await;
+    comparing.matches().await;
+    is_heard(comparing).await;
+}
