@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::it::upstream::Answer;
 use crate::parts;
-use crate::support::comparing::Comparing;
+use crate::support::comparing::{Comparing, operator};
 use crate::support::homeserver::Homeserver;
 use crate::support::person::With;
 use crate::support::scene::Scene;
@@ -51,6 +51,39 @@ async fn is_heard(comparing: Comparing) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_compares_pictures_in_the_room_is_heard() {
+    if !parts::has_js() {
+        return;
+    }
+    let (scene, room) = unheard().await;
+    let comparing = Comparing::in_room(scene, room).await;
+    comparing.matches().await;
+    is_heard(comparing).await;
+}
+
+/// Ann says her part encrypted, which is read although nobody has verified her.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_compares_pictures_in_the_room_and_encrypts_her_part_is_heard() {
+    if !parts::has_js() {
+        return;
+    }
+    let (scene, room) = unheard().await;
+    let comparing = Comparing::sealed_in_room(scene, room).await;
+    comparing.matches().await;
+    is_sealed(&comparing.scene, &comparing.room);
+    is_heard(comparing).await;
+}
+
+/// Nothing of Ann's is in the clear but that she came.
+fn is_sealed(scene: &Scene, room: &str) {
+    let clear = scene.in_the_clear(room, &scene.ann.id);
+    assert!(
+        clear.iter().all(|kind| !kind.starts_with("m.key.verification.") && kind != "m.room.message"),
+        "{clear:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_compares_pictures_from_device_to_device_is_heard() {
     if !parts::has_js() {
         return;
@@ -59,4 +92,28 @@ async fn who_compares_pictures_from_device_to_device_is_heard() {
     let comparing = Comparing::by_device(scene, room).await;
     comparing.matches().await;
     is_heard(comparing).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_pictures_differ_learns_so_and_stays_unheard() {
+    if !parts::has_js() {
+        return;
+    }
+    let (scene, room) = unheard().await;
+    let Comparing { scene, room, id } = Comparing::in_room(scene, room).await;
+    let said = operator(&scene, &["mismatch", &id]).await;
+    assert!(said.out.contains("cancelled"), "{}{}", said.out, said.err);
+    assert_eq!(scene.ann.does("is_broken_off", json!({})).await["cancelled"], true);
+
+    let after = scene.ann.says(&room, "and now?").await;
+    let refused = "SELECT count(*) FROM audit WHERE rule = 'untrusted' AND actor = ?1";
+    let heard = async {
+        while scene.gateway.count(refused, &scene.ann.id) < 2 {
+            scene.gateway.talaria.does(["health"]).await;
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, heard).await.expect("a second refusal");
+    assert!(scene.said(&room).iter().all(|message| message.reply_to.as_ref() != Some(&after)));
+    assert_eq!(scene.upstream.prompts().len(), 0);
+    scene.ends();
 }

@@ -38,7 +38,7 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 pub(crate) async fn keep(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
     let opened = &account.opened;
     // From the first sync on: requests that come with it must not be missed.
-    let _listening = verify::listen(opened);
+    let _listening = verify::listen(opened, account.settings.trust);
     let doubled = opened.client.subscribe_to_duplicate_key_upload_errors();
     tokio::select! {
         biased;

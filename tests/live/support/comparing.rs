@@ -22,6 +22,12 @@ impl Comparing {
         Self::begins(scene, room, request).await
     }
 
+    /// The same with a client that encrypts its part.
+    pub async fn sealed_in_room(scene: Scene, room: String) -> Self {
+        let request = json!({ "user": scene.bot.id, "room": room, "sealed": true });
+        Self::begins(scene, room, request).await
+    }
+
     /// Ann asks the bot's device.
     pub async fn by_device(scene: Scene, room: String) -> Self {
         let request = json!({ "user": scene.bot.id });

@@ -10,8 +10,10 @@ use matrix_sdk::event_handler::EventHandlerDropGuard;
 use matrix_sdk::ruma::events::key::verification::request::ToDeviceKeyVerificationRequestEvent;
 use matrix_sdk::ruma::events::room::member::MembershipState;
 use matrix_sdk::ruma::events::room::message::{MessageType, OriginalSyncRoomMessageEvent};
-use matrix_sdk::ruma::{OwnedUserId, UserId};
+use matrix_sdk::ruma::{DeviceId, EventId, OwnedUserId, UserId};
+use talaria_platform::Trust;
 
+use super::aloud;
 use crate::login::Opened;
 
 /// Requests that wait at a time. One person looks at them, one after the other.
@@ -33,12 +35,24 @@ pub(super) struct Waiting {
     pub user: OwnedUserId,
     /// What Matrix calls it.
     flow: String,
+    /// Whoever asks cannot read what we write, so our part is said in the clear; see `aloud`.
+    aloud: bool,
     since: Instant,
+}
+
+/// Somebody asks.
+struct Asked<'a> {
+    user: &'a UserId,
+    flow: &'a str,
+    /// It is another device of our own account.
+    own: bool,
+    aloud: bool,
 }
 
 impl Requests {
     /// Takes a request down. One for each person, so that nobody takes the place of all others.
-    fn note(&self, user: &UserId, flow: &str, own: bool, now: Instant) -> bool {
+    fn note(&self, asked: &Asked<'_>, now: Instant) -> bool {
+        let Asked { user, flow, own, aloud } = *asked;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| now.duration_since(one.since) < HOLDS);
         if waiting.iter().any(|one| one.user == user && one.flow == flow) {
@@ -54,7 +68,7 @@ impl Requests {
             return false;
         }
         let id = (self.next.fetch_add(1, Ordering::Relaxed) + 1).to_string();
-        waiting.push(Waiting { id, user: user.to_owned(), flow: flow.to_owned(), since: now });
+        waiting.push(Waiting { id, user: user.to_owned(), flow: flow.to_owned(), aloud, since: now });
         true
     }
 
@@ -68,22 +82,29 @@ impl Requests {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
     }
 
+    /// Whether our part of a verification is said in the clear.
+    pub(super) fn is_aloud(&self, flow: &EventId) -> bool {
+        self.all().iter().any(|one| one.aloud && one.flow == flow.as_str())
+    }
+
     pub(super) fn all(&self) -> Vec<Waiting> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.iter().filter(|one| one.since.elapsed() < HOLDS).cloned().collect()
     }
 }
 
-/// Takes requests down for as long as what is returned lives.
-pub(crate) fn listen(opened: &Opened) -> [EventHandlerDropGuard; 2] {
+/// Takes requests down for as long as what is returned lives, and answers in a way that can be read: `trust` says who
+/// can read us.
+pub(crate) fn listen(opened: &Opened, trust: Trust) -> Vec<EventHandlerDropGuard> {
     let (client, own) = (&opened.client, opened.own.clone());
     let direct = client.add_event_handler({
         let (requests, own) = (opened.requests.clone(), own.clone());
         move |event: ToDeviceKeyVerificationRequestEvent, client: Client| {
             let (requests, own) = (requests.clone(), event.sender == own);
             async move {
-                take_down(&client, &requests, &event.sender, event.content.transaction_id.as_str(), own)
-                    .await;
+                let flow = event.content.transaction_id.as_str();
+                let asked = Asked { user: &event.sender, flow, own, aloud: false };
+                take_down(&client, &requests, &asked).await;
             }
         }
     });
@@ -95,19 +116,39 @@ pub(crate) fn listen(opened: &Opened) -> [EventHandlerDropGuard; 2] {
                 && request.to == own
                 && event.sender != own
             {
-                take_down(&client, &requests, &event.sender, event.event_id.as_str(), false).await;
+                let (user, flow) = (&*event.sender, event.event_id.as_str());
+                let aloud = !can_read(&client, trust, user, &request.from_device).await;
+                take_down(&client, &requests, &Asked { user, flow, own: false, aloud }).await;
             }
         }
     });
-    [direct, in_room].map(|handler| client.event_handler_drop_guard(handler))
+    let aloud = match trust {
+        Trust::Verified => Some(aloud::listen(opened)),
+        Trust::Violated | Trust::Network | Trust::CrossSigned => None,
+    };
+    let all = [Some(direct), Some(in_room), aloud].into_iter().flatten();
+    all.map(|handler| client.event_handler_drop_guard(handler)).collect()
+}
+
+/// Whether a device that asks gets the keys to what we write. Where devices need only be signed by their owner, those
+/// that are not cannot be verified either.
+async fn can_read(client: &Client, trust: Trust, user: &UserId, device: &DeviceId) -> bool {
+    match trust {
+        Trust::Violated | Trust::Network | Trust::CrossSigned => true,
+        Trust::Verified => {
+            let device = client.encryption().get_device(user, device).await.ok().flatten();
+            device.is_some_and(|device| device.is_verified())
+        }
+    }
 }
 
 /// Takes a request down, if there is room for it.
-async fn take_down(client: &Client, requests: &Requests, user: &UserId, flow: &str, own: bool) {
+async fn take_down(client: &Client, requests: &Requests, asked: &Asked<'_>) {
+    let user = asked.user;
     if requests.are_full() {
         make_room(client, requests, user).await;
     }
-    if requests.note(user, flow, own, Instant::now()) {
+    if requests.note(asked, Instant::now()) {
         tracing::info!(%user, hint = "`talaria matrix verify` goes on with it", "somebody wants to verify us");
     } else {
         tracing::debug!(%user, "a verification request is not taken down");
@@ -154,36 +195,55 @@ pub(super) async fn find(client: &Client, waiting: &Waiting) -> Option<Verificat
 
 #[cfg(test)]
 mod tests {
-    use matrix_sdk::ruma::user_id;
+    use matrix_sdk::ruma::{event_id, user_id};
 
     use super::*;
+
+    fn asks<'a>(user: &'a UserId, flow: &'a str) -> Asked<'a> {
+        Asked { user, flow, own: false, aloud: false }
+    }
 
     #[test]
     fn each_person_waits_once_and_only_a_few_do() {
         let requests = Requests::default();
         let now = Instant::now();
         let ann = user_id!("@ann:example.org");
-        assert!(requests.note(ann, "one", false, now));
-        assert!(!requests.note(ann, "one", false, now));
-        assert!(requests.note(ann, "two", false, now));
+        assert!(requests.note(&asks(ann, "one"), now));
+        assert!(!requests.note(&asks(ann, "one"), now));
+        assert!(requests.note(&asks(ann, "two"), now));
         assert_eq!(requests.all().len(), 1);
 
         for n in 0..100 {
             let user = UserId::parse(format!("@flood{n}:example.org")).unwrap();
-            requests.note(&user, "x", false, now);
+            requests.note(&asks(&user, "x"), now);
         }
         assert_eq!(requests.all().len(), WAITING);
         assert!(requests.are_full());
         // Our own devices still come through.
-        assert!(requests.note(user_id!("@bot:example.org"), "mine", true, now));
+        assert!(requests.note(&Asked { own: true, ..asks(user_id!("@bot:example.org"), "mine") }, now));
 
         // What is over makes room.
         let over = requests.all();
         over.iter().take(2).for_each(|one| requests.forget(&one.id));
-        assert!(requests.note(user_id!("@bob:example.org"), "next", false, now));
+        assert!(requests.note(&asks(user_id!("@bob:example.org"), "next"), now));
 
         // And after ten minutes others do.
         let later = now + HOLDS + Duration::from_secs(1);
-        assert!(requests.note(user_id!("@zoe:example.org"), "late", false, later));
+        assert!(requests.note(&asks(user_id!("@zoe:example.org"), "late"), later));
+    }
+
+    #[test]
+    fn only_a_verification_that_waits_and_has_to_be_heard_is_said_aloud() {
+        let (requests, now) = (Requests::default(), Instant::now());
+        let (ann, bob) = (user_id!("@ann:example.org"), user_id!("@bob:example.org"));
+        let (deaf, reads) = (event_id!("$deaf"), event_id!("$reads"));
+        requests.note(&Asked { aloud: true, ..asks(ann, deaf.as_str()) }, now);
+        requests.note(&asks(bob, reads.as_str()), now);
+        assert!(
+            requests.is_aloud(deaf) && !requests.is_aloud(reads) && !requests.is_aloud(event_id!("$other"))
+        );
+
+        requests.note(&asks(ann, "another"), now);
+        assert!(!requests.is_aloud(deaf));
     }
 }
