@@ -1,9 +1,12 @@
 //! What is said while the gateway is down is answered when it is back: once, and in order.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::it::upstream::Answer;
-use crate::support::homeserver::Homeserver;
+use crate::support::homeserver::{Homeserver, Limits};
 use crate::support::person::{Kind, SHARED, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
@@ -13,6 +16,8 @@ const CHATS: usize = 7;
 const QUESTIONS: usize = 15;
 /// What else is said between two questions in the room of several people: together more than a sync brings.
 const SMALL_TALK: usize = 7;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Events of a room that are read after a gap, at most, and those that the sync itself brings.
 const BOUND: usize = 500 + 50;
@@ -40,16 +45,57 @@ async fn what_is_too_much_to_read_is_said_in_the_room() {
     scene.gateway.starts();
 
     scene.reads(&room, "Here again.").await;
+    let told = notices(&scene, &room).await;
+    assert!(told.len() == 1 && told[0].starts_with("12 messages"), "{told:?}");
+    assert_eq!(scene.upstream.prompts().len(), 2);
+    scene.ends();
+}
+
+/// How old something is, its homeserver says by the time that it took it down, whatever a client claims. So that is
+/// what is changed, while nobody looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_older_than_a_day_is_not_answered_but_said_in_the_room() {
+    let homeserver = Arc::new(Homeserver::own(Limits::Wide).await);
+    let mut scene = Scene::prepared(homeserver.clone(), With::Nio).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    scene.settles(&room).await;
+    scene.gateway.stops().await;
+
+    let yesterday = scene.ann.says(&room, "what is for lunch?").await;
+    let before = scene.ann.says(&room, "and for dinner?").await;
+    let today = scene.ann.says(&room, "and for breakfast?").await;
+    homeserver.dies().await;
+    homeserver.ages(&yesterday, 25 * HOUR);
+    homeserver.ages(&before, 24 * HOUR);
+    homeserver.ages(&today, 23 * HOUR);
+    homeserver.starts().await;
+    scene.upstream.answers(Answer::says(["Porridge."]));
+    scene.gateway.starts();
+
+    let answer = scene.reads(&room, "Porridge.").await;
+    assert_eq!(answer.reply_to, Some(today));
+    let told = notices(&scene, &room).await;
+    assert!(told.len() == 1 && told[0].starts_with("2 messages"), "{told:?}");
+    // Once: the next life does not say it again.
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+    scene.settles(&room).await;
+    assert_eq!(notices(&scene, &room).await.len(), 1);
+    assert_eq!(scene.upstream.prompts().len(), 3);
+    scene.ends();
+}
+
+/// Waits until the bot has noted something in a room: what it has noted there.
+async fn notices(scene: &Scene, room: &str) -> Vec<String> {
     let told = |shown: &[Shown]| {
         let notices =
             shown.iter().filter(|message| message.sender == scene.bot.id && message.kind == "m.notice");
         let notices: Vec<_> = notices.map(|message| message.text().to_owned()).collect();
         (!notices.is_empty()).then_some(notices)
     };
-    let told = scene.ann.sees(&room, "what was missed", told).await;
-    assert!(told.len() == 1 && told[0].starts_with("12 messages"), "{told:?}");
-    assert_eq!(scene.upstream.prompts().len(), 2);
-    scene.ends();
+    scene.ann.sees(room, "a notice", told).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

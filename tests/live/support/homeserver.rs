@@ -1,6 +1,7 @@
 //! A Synapse, and what can be asked of it without any encryption.
 
 use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -102,6 +103,16 @@ impl Homeserver {
     pub fn stored(&self) -> rusqlite::Connection {
         let path = format!("{}/homeserver.db", self.folder);
         rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+    }
+
+    /// Makes an event as old as this, where it is stored. It must not be running.
+    pub fn ages(&self, event: &str, by: Duration) {
+        let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - by;
+        let older =
+            "UPDATE event_json SET json = json_set(json, '$.unsigned.age_ts', ?2) WHERE event_id = ?1";
+        let stored = rusqlite::Connection::open(format!("{}/homeserver.db", self.folder)).unwrap();
+        let taken = i64::try_from(taken.as_millis()).unwrap();
+        assert_eq!(stored.execute(older, rusqlite::params![event, taken]).unwrap(), 1, "{event}");
     }
 
     /// Every request of somebody's that was one too many, as it is in the log of a homeserver with limits.
