@@ -25,6 +25,7 @@ mod outage;
 mod parts;
 mod restarting;
 mod rooms;
+mod stumbling;
 mod support;
 mod talking;
 mod trusting;

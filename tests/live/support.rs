@@ -3,6 +3,7 @@
 
 pub mod asking;
 pub mod comparing;
+pub mod front;
 pub mod gateway;
 pub mod homeserver;
 pub mod lines;

@@ -5,7 +5,7 @@
 //! is `ok`. Each request is recorded before it is answered, so whoever sees an answer sees its request.
 
 mod answer;
-mod http;
+pub mod http;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

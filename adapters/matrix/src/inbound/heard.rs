@@ -20,7 +20,7 @@ use matrix_sdk::ruma::{EventId, OwnedEventId};
 use serde_json::Value;
 use talaria_platform::{Error, ErrorKind, Event, EventKind};
 
-use super::lookup::fetch;
+use super::lookup::Lookup;
 use super::{Reader, store_failed};
 use crate::error::{from_http, kind_of};
 
@@ -132,7 +132,7 @@ impl Reader<'_> {
         if session.has(&id) {
             return Ok(Times::First);
         }
-        let times = match shown(room, &id, event).await? {
+        let times = match shown(&self.lookup, room, &id, event).await? {
             Shown::Sealed(number) => session.hear(number, &id),
             Shown::Deleted => Times::Deleted,
             Shown::Otherwise => Times::Unknown,
@@ -167,12 +167,14 @@ fn counts(kind: &EventKind) -> bool {
 
 /// How the homeserver shows an event that we decrypted. One request for each event of a response, of which there are
 /// only so many: it needs no budget of its own, which some could use up for all.
-async fn shown(room: &Room, id: &EventId, event: &TimelineEvent) -> Result<Shown, Error> {
-    let sent = match fetch(room, id).await {
+async fn shown(lookup: &Lookup, room: &Room, id: &EventId, event: &TimelineEvent) -> Result<Shown, Error> {
+    let sent = match lookup.fetch(room, id).await {
         Ok(sent) => sent,
         Err(error) => match kind_of(&error) {
+            ErrorKind::Fatal => return Err(from_http(error)),
+            // It was waited for long enough: another try would find the same, for ever, and nobody would be heard.
+            ErrorKind::Retry { .. } => return Ok(Shown::Otherwise),
             ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => return Ok(Shown::Otherwise),
-            ErrorKind::Retry { .. } | ErrorKind::Fatal => return Err(from_http(error)),
         },
     };
     let shown = read(sent.json().get());

@@ -19,18 +19,22 @@ use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use matrix_sdk::{HttpError, Room};
 use serde_json::Value;
-use talaria_platform::Quote;
+use talaria_platform::{ErrorKind, Quote};
 use tokio::time::Instant;
 
-use super::patience::{insist_on_room, once};
+use super::patience::{FAULTS, insist_on_room, once};
 use super::text;
 use super::update::unseal;
 use super::wire::{self, What};
+use crate::error::kind_of;
 
 /// The most that is repeated of an earlier message, in characters.
 const QUOTE: usize = 2_000;
 /// Events that may be asked for while one response is read.
 const ASKED: u32 = 600;
+/// Events that the homeserver may stumble over while one response is read. The rest is asked for with less patience:
+/// if it can show none at all, the reading of the others must not wait for each of them.
+const STUMBLES: u32 = 4;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Not before this are the keys of a person asked for again.
@@ -50,6 +54,8 @@ pub(super) struct Lookup {
     others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// How often the homeserver may still be asked.
     left: AtomicU32,
+    /// How often it stumbled.
+    stumbles: AtomicU32,
     /// People whose keys were asked for, lately.
     asked: Mutex<HashMap<OwnedUserId, Instant>>,
 }
@@ -70,6 +76,7 @@ impl Lookup {
             threads: Mutex::default(),
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
+            stumbles: AtomicU32::new(0),
             asked: Mutex::default(),
         }
     }
@@ -77,6 +84,7 @@ impl Lookup {
     /// Another response is read.
     pub fn renew(&self) {
         self.left.store(ASKED, Ordering::Relaxed);
+        self.stumbles.store(0, Ordering::Relaxed);
     }
 
     /// Remembers a message of ours and the thread it is in.
@@ -150,7 +158,7 @@ impl Lookup {
             tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
             return None;
         }
-        match fetch(room, id).await {
+        match self.fetch(room, id).await {
             Ok(event) => Some(unseal(room, event.cast()).await),
             Err(error) => {
                 tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
@@ -158,13 +166,24 @@ impl Lookup {
             }
         }
     }
-}
 
-/// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant.
-pub(super) async fn fetch(room: &Room, id: &EventId) -> Result<Raw<AnyTimelineEvent>, HttpError> {
-    let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
-    let ask = || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
-    Ok(insist_on_room(&client, "an event", ask).await?.event)
+    /// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant; one that
+    /// never shows this event, while it answers everything else, must not end the reading. Then the error says to wait,
+    /// and nobody should.
+    pub async fn fetch(&self, room: &Room, id: &EventId) -> Result<Raw<AnyTimelineEvent>, HttpError> {
+        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
+        let ask =
+            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
+        let faults = if self.stumbles.load(Ordering::Relaxed) < STUMBLES { FAULTS } else { 1 };
+        let shown = insist_on_room(&client, "an event", faults, ask).await;
+        if let Err(error) = &shown
+            && matches!(kind_of(error), ErrorKind::Retry { .. })
+        {
+            self.stumbles.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
+        }
+        Ok(shown?.event)
+    }
 }
 
 /// Who wrote an event and what it says by now.

@@ -16,8 +16,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long one request may take. Pages of history are prepared by asking other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
 
-/// Faults of the homeserver after which we ask whether it is the room.
-const FAULTS: u32 = 6;
+/// Failures after which we ask whether it is only this that the homeserver stumbles over.
+pub(super) const FAULTS: u32 = 6;
 /// How long that question may take.
 const PROBE: Duration = Duration::from_secs(10);
 
@@ -51,33 +51,38 @@ pub(super) async fn insist<T, F>(what: &'static str, request: impl FnMut() -> F)
 where
     F: Future<Output = Result<T, HttpError>>,
 {
-    repeat(what, request, None).await
+    repeat(what, FAULTS, request, || async { false }).await
 }
 
-/// The same about one room. A room that a homeserver stumbles over again and again, while it answers everything else,
-/// must not end the reading of all others.
+/// The same about one room, or one thing in it. What a homeserver stumbles over again and again, while it answers
+/// everything else, must not end the reading of all others: after so many `faults` it is given up, with an error that
+/// says to wait.
 pub(super) async fn insist_on_room<T, F>(
     client: &Client,
     what: &'static str,
+    faults: u32,
     request: impl FnMut() -> F,
 ) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
 {
-    repeat(what, request, Some(client)).await
+    let is_there = || async { matches!(tokio::time::timeout(PROBE, client.whoami()).await, Ok(Ok(_))) };
+    repeat(what, faults, request, is_there).await
 }
 
-/// With a `probe`, the rest of the homeserver is looked at when this fails again and again.
-async fn repeat<T, F>(
+/// Gives up after `most` failures once the homeserver `is_there` for something else.
+async fn repeat<T, F, P>(
     what: &'static str,
+    most: u32,
     mut request: impl FnMut() -> F,
-    probe: Option<&Client>,
+    mut is_there: impl FnMut() -> P,
 ) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
+    P: Future<Output = bool>,
 {
     let mut patience = Patience::default();
-    let mut faults = 0;
+    let (mut faults, mut last) = (0, false);
     loop {
         let error = match request().await {
             Ok(value) => return Ok(value),
@@ -89,15 +94,17 @@ where
                 return Err(error);
             }
         };
-        // An answer, and not that we ask too often.
-        if after.is_none() && error.as_client_api_error().is_some() {
+        // That we ask too often is no fault. That no answer comes in time is one, like an answer that is none.
+        if after.is_none() {
             faults += 1;
-        }
-        if faults >= FAULTS
-            && let Some(client) = probe
-            && matches!(tokio::time::timeout(PROBE, client.whoami()).await, Ok(Ok(_)))
-        {
-            return Err(error);
+            if last {
+                return Err(error);
+            }
+            // It may have come back this very moment, so this is asked for once more.
+            last = faults >= most && is_there().await;
+            if last {
+                continue;
+            }
         }
         tracing::debug!(what, %error, "the homeserver is asked again");
         tokio::time::sleep(patience.next(after)).await;
@@ -123,7 +130,70 @@ fn chance() -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use matrix_sdk::ruma::api::EndpointError as _;
+    use matrix_sdk::ruma::api::client::uiaa::UiaaResponse;
+    use matrix_sdk::ruma::api::error::FromHttpResponseError;
+    use matrix_sdk::ruma::exports::http;
+
     use super::*;
+
+    fn answer(status: u16) -> HttpError {
+        let response = http::Response::builder().status(status).body(b"no".to_vec()).unwrap();
+        FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
+    }
+
+    /// Asks something that is answered with these, the last of them for ever; whether the homeserver is there for
+    /// other things is told after so many probes. How often it was asked, and what came of it.
+    async fn asked(answers: &[u16], there_after: u32) -> (usize, Result<(), HttpError>) {
+        let (asked, probed) = (Cell::new(0), Cell::new(0));
+        let request = || {
+            let status = answers[asked.get().min(answers.len() - 1)];
+            asked.set(asked.get() + 1);
+            async move { if status == 200 { Ok(()) } else { Err(answer(status)) } }
+        };
+        let is_there = || {
+            probed.set(probed.get() + 1);
+            let there = probed.get() > there_after;
+            async move { there }
+        };
+        let came = repeat("a test", FAULTS, request, is_there).await;
+        (asked.get(), came)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_for_ever_is_given_up_once_the_homeserver_is_there() {
+        let most = usize::try_from(FAULTS).unwrap();
+        let (times, came) = asked(&[500], 0).await;
+        assert_eq!(times, most + 1);
+        assert!(came.is_err());
+
+        // Nobody is there for anything: that is no ground to give up.
+        let (times, came) = asked(&[502], 50).await;
+        assert_eq!(times, most + 51);
+        assert!(came.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_homeserver_that_is_just_back_is_asked_once_more() {
+        let (times, came) = asked(&[502, 502, 502, 502, 502, 502, 200], 0).await;
+        assert_eq!(times, 7);
+        assert!(came.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn to_ask_too_often_is_no_fault_and_a_refusal_is_final() {
+        let mut slow = [429; 40];
+        slow[39] = 200;
+        let (times, came) = asked(&slow, 0).await;
+        assert_eq!(times, 40);
+        assert!(came.is_ok());
+
+        let (times, came) = asked(&[404], 0).await;
+        assert_eq!(times, 1);
+        assert!(came.is_err());
+    }
 
     #[test]
     fn pauses_grow_to_a_bound_and_differ() {

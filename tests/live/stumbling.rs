@@ -1,0 +1,47 @@
+//! What a homeserver cannot show, while it answers everything else, does not end the reading.
+
+use crate::it::upstream::Answer;
+use crate::support::front::{Front, Stumble};
+use crate::support::homeserver::Homeserver;
+use crate::support::person::With;
+use crate::support::scene::Scene;
+use crate::support::shown::Shown;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_shown_again_is_asked_for_anew_and_stops_nobody() {
+    stumbles(Stumble::Error).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_waited_for_in_vain_is_asked_for_anew_and_stops_nobody() {
+    stumbles(Stumble::Silence).await;
+}
+
+/// Whether a message was heard before is seen only in the event itself. If that is never shown, nobody knows: it is
+/// not obeyed, its author is told, and everybody else is heard.
+async fn stumbles(how: Stumble) {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    let front = Front::of(&scene.homeserver).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.sets("MATRIX_HOMESERVER", &front.url);
+    scene.gateway.starts();
+    let (broken, whole) = (scene.direct().await, scene.direct().await);
+    scene.settles(&broken).await;
+
+    let name = broken.trim_start_matches('!').split(':').next().unwrap().to_owned();
+    front.stumbles_over(&[&name, "/event/"], how);
+    let question = scene.ann.says(&broken, "open the door").await;
+    let told =
+        |shown: &[Shown]| shown.iter().find(|message| message.reply_to.as_ref() == Some(&question)).cloned();
+    let told = scene.ann.sees(&broken, "that it was not heard", told).await;
+    assert!(told.kind == "m.notice" && told.text().contains("again"), "{told:?}");
+    scene.settles(&whole).await;
+    assert_eq!(scene.upstream.prompts().len(), 2, "each room once, and the door not at all");
+
+    front.recovers();
+    scene.upstream.answers(Answer::says(["Opened."]));
+    scene.ann.says(&broken, "open the door").await;
+    scene.reads(&broken, "Opened.").await;
+    assert_eq!(scene.upstream.prompts().len(), 3);
+    scene.ends();
+}

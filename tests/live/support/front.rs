@@ -1,0 +1,120 @@
+//! Something before a homeserver that stumbles over what a test chooses, as one does that has lost a row.
+
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::PATIENCE;
+use super::homeserver::Homeserver;
+use crate::it::upstream::http::{self, Request};
+
+/// The front. It ends, with all of its connections, when it is dropped.
+pub struct Front {
+    /// Its own address.
+    pub url: String,
+    shared: Arc<Shared>,
+    _listening: JoinSet<()>,
+}
+
+struct Shared {
+    homeserver: String,
+    http: reqwest::Client,
+    /// How requests fail whose path has all of these in it.
+    stumbles: Mutex<Option<(Stumble, Vec<String>)>>,
+}
+
+/// How a request fails.
+#[derive(Clone, Copy, Debug)]
+pub enum Stumble {
+    /// It is answered with 500.
+    Error,
+    /// It is never answered.
+    Silence,
+}
+
+impl Front {
+    /// One that hands everything on.
+    pub async fn of(homeserver: &Homeserver) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            homeserver: homeserver.url.clone(),
+            http: reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap(),
+            stumbles: Mutex::default(),
+        });
+        let mut listening = JoinSet::new();
+        listening.spawn(accept(listener, shared.clone()));
+        Self { url, shared, _listening: listening }
+    }
+
+    /// From now on it cannot answer requests whose path has all of these in it.
+    pub fn stumbles_over(&self, parts: &[&str], how: Stumble) {
+        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+        *self.shared.stumbles.lock().unwrap() = Some((how, parts));
+    }
+
+    /// From now on it can.
+    pub fn recovers(&self) {
+        *self.shared.stumbles.lock().unwrap() = None;
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(serve(stream, shared.clone()));
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = http::read(&mut stream).await {
+        let (status, kind, body) = shared.answer(request).await;
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} .\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        let sent = [head.into_bytes(), body].concat();
+        if stream.write_all(&sent).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// The status, the type and the bytes of the answer.
+    async fn answer(&self, request: Request) -> (u16, String, Vec<u8>) {
+        let error = |status, error: String| {
+            let body = serde_json::json!({ "errcode": "M_UNKNOWN", "error": error });
+            (status, "application/json".to_owned(), body.to_string().into_bytes())
+        };
+        match self.stumble(&request.path) {
+            Some(Stumble::Error) => return error(500, "Internal server error".to_owned()),
+            Some(Stumble::Silence) => std::future::pending().await,
+            None => {}
+        }
+        let method = Method::from_bytes(request.method.as_bytes()).unwrap();
+        let mut onward = self.http.request(method, format!("{}{}", self.homeserver, request.path));
+        for name in ["authorization", "content-type"] {
+            if let Some(value) = request.header(name) {
+                onward = onward.header(name, value.to_owned());
+            }
+        }
+        match onward.body(request.body).send().await {
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                let kind = answer.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+                let kind = kind.unwrap_or("application/octet-stream").to_owned();
+                (status, kind, answer.bytes().await.map(|bytes| bytes.to_vec()).unwrap_or_default())
+            }
+            Err(away) => error(502, away.to_string()),
+        }
+    }
+
+    fn stumble(&self, path: &str) -> Option<Stumble> {
+        let stumbles = self.stumbles.lock().unwrap();
+        let (how, parts) = stumbles.as_ref()?;
+        parts.iter().all(|part| path.contains(part.as_str())).then_some(*how)
+    }
+}
