@@ -58,6 +58,12 @@ async fn who_compares_pictures_in_the_room_is_heard() {
     let (scene, room) = unheard().await;
     let comparing = Comparing::in_room(scene, room).await;
     comparing.matches().await;
+    // She asked in the clear, as her client does, and nobody is warned of that.
+    assert!(
+        !comparing.scene.gateway.log().contains("a message in the clear"),
+        "{}",
+        comparing.scene.gateway.log()
+    );
     is_heard(comparing).await;
 }
 

@@ -4,6 +4,7 @@ use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnableToDecryptReason, VerificationLevel,
 };
 use matrix_sdk::ruma::UserId as MatrixUserId;
+use matrix_sdk::ruma::events::room::message::MessageType;
 use matrix_sdk::{Room, RoomState};
 use talaria_platform::{
     Author, Error, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust,
@@ -78,6 +79,10 @@ impl Reader<'_> {
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
+            // The SDK has read it. Some clients ask in the clear, which is no ground to be warned of them.
+            What::Said(Said { message: MessageType::VerificationRequest(_), .. }) => {
+                return Ok(Outcome::Drop);
+            }
             What::Said(_) | What::Edited { .. } if about.encrypted && !proof.secure => {
                 self.warn_of_plaintext(room);
                 return Ok(Outcome::Drop);
