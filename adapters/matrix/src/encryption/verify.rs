@@ -28,8 +28,9 @@ pub use view::{Stage, Verification};
 /// How long a call of the operator's waits for the other side. Shorter than the control socket's patience.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// How long the other side has to begin before we do.
-const THEIR_TURN: Duration = Duration::from_secs(2);
+/// How long the other side has to begin before we do. Both at once costs the operator a call, or all of it; and whoever
+/// hears our part only `aloud` is two round trips behind.
+const THEIR_TURN: Duration = Duration::from_secs(5);
 
 /// What the operator does with a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
