@@ -107,7 +107,8 @@ fn status_error(who: Text, status: StatusCode, why: Text) -> Phrase {
     Text::StatusError.with("who", who).with("status", status.as_u16()).with("why", why)
 }
 
-/// A stream that says of itself that it failed; for this reason, if it is a server of our own and says one.
+/// A stream that says of itself that it failed; for this reason, if it says one as our own server does. Whoever says so,
+/// it is a sentence of ours.
 pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<Phrase>) -> AgentError {
     if let Some(words) = reason {
         // As our own server calls it when it does not know how a turn ended: whoever asked may ask again.

@@ -211,10 +211,14 @@ impl Turns {
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
-        let drive = match self.keep_trying(row, turn, &sink, running).await? {
-            Drive::Suspended if self.lasts(row) == Lasts::Process => Drive::Over(Outcome::Interrupted),
-            drive => drive,
-        };
+        let mut drive = self.keep_trying(row, &mut turn, &sink, running).await?;
+        if matches!(drive, Drive::Suspended | Drive::Over(Outcome::Interrupted))
+            && self.lasts(row) == Lasts::Process
+        {
+            // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
+            self.agent_of(row).let_go(&turn);
+            drive = Drive::Over(Outcome::Stopped);
+        }
         if let Drive::Over(_) = drive {
             sink.finish();
         }

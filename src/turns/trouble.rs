@@ -25,13 +25,16 @@ pub(super) struct Trouble {
     /// Whose questions were found wrong, among those; as many as it takes to know that it is the agent.
     unfit: Vec<Asker>,
     last: Option<(Instant, Phrase)>,
+    /// It has answered somebody since the process began. Until then every question may look wrong to it because of how
+    /// it is configured.
+    answered: bool,
 }
 
 impl Trouble {
     /// Learns from how a try ended.
     pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, asker: &Asker, now: Instant) {
         match end {
-            Ok(TurnEnd::Done | TurnEnd::Limit) => *self = Self::default(),
+            Ok(TurnEnd::Done | TurnEnd::Limit) => self.is_well(),
             // Whoever stopped it did not say anything about the agent.
             Ok(TurnEnd::Stopped) => {}
             Err(error) => match error.kind {
@@ -41,10 +44,11 @@ impl Trouble {
                 // One app that asks what cannot be answered says nothing about the agent, however often it asks. If
                 // everybody is told so, it is the agent.
                 AgentErrorKind::Unfit => {
-                    if !self.unfit.contains(asker) {
-                        if self.unfit.len() < FAILURES {
-                            self.unfit.push(asker.clone());
-                        }
+                    let known = self.unfit.contains(asker);
+                    if !known && self.unfit.len() < FAILURES {
+                        self.unfit.push(asker.clone());
+                    }
+                    if !known || !self.answered {
                         self.fail(error, now);
                     }
                 }
@@ -52,9 +56,13 @@ impl Trouble {
                 // people see.
                 AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => {}
                 // It is there, and people saw a part of what it said.
-                AgentErrorKind::CutShort => *self = Self::default(),
+                AgentErrorKind::CutShort => self.is_well(),
             },
         }
+    }
+
+    fn is_well(&mut self) {
+        *self = Self { answered: true, ..Self::default() };
     }
 
     fn fail(&mut self, error: &AgentError, now: Instant) {
@@ -102,6 +110,7 @@ mod tests {
     #[test]
     fn wrong_questions_of_one_app_are_not_the_agents_fault_but_those_of_everybody_are() {
         let (mut trouble, now) = (Trouble::default(), Instant::now());
+        trouble.learn(&Ok(TurnEnd::Done), &asker("a room"), now);
         let mut asks = |room: &str| {
             trouble.learn(&failed(AgentErrorKind::Unfit), &asker(room), now);
             trouble.known(now).map(|(times, _)| times)
@@ -111,5 +120,16 @@ mod tests {
         }
         assert_eq!((asks("another"), asks("one app"), asks("another")), (None, None, None));
         assert_eq!(asks("a room"), Some(3));
+    }
+
+    /// A wrong model name in a gateway with one room is nobody's question.
+    #[test]
+    fn whoever_was_never_answered_asks_nothing_wrong() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        for _ in 0..FAILURES {
+            assert_eq!(trouble.known(now), None);
+            trouble.learn(&failed(AgentErrorKind::Unfit), &asker("!home"), now);
+        }
+        assert!(trouble.known(now).is_some());
     }
 }

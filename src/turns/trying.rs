@@ -36,7 +36,7 @@ impl Turns {
     pub(super) async fn keep_trying(
         &self,
         row: &mut Arc<TurnRow>,
-        mut turn: Box<Turn>,
+        turn: &mut Turn,
         sink: &Sink<'_>,
         running: &Running,
     ) -> store::Result<Drive> {
@@ -46,7 +46,7 @@ impl Turns {
         let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + self.settings.retry_for);
         let mut backoff = BACKOFF;
         loop {
-            let end = self.attempt(row, &mut turn, &mut prepared, sink, running).await?;
+            let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
             let asker = (row.account.clone(), row.place.room.clone());
             self.trouble().learn(&end, &asker, Instant::now());
             let facts = Facts {
@@ -69,7 +69,7 @@ impl Turns {
                 Verdict::Over(outcome @ Outcome::Unknown { .. }) => {
                     return match &prepared {
                         Some(prepared) => {
-                            Box::pin(self.recover_or(row, &turn, prepared, sink, running, outcome)).await
+                            Box::pin(self.recover_or(row, turn, prepared, sink, running, outcome)).await
                         }
                         None => Ok(Drive::Over(outcome)),
                     };
@@ -106,14 +106,14 @@ impl Turns {
                     }
                     if let Some(drive) = Box::pin(self.pause(&again, pause, &until, sink, running)).await {
                         if let Drive::Over(_) = drive {
-                            self.agent_of(row).let_go(&turn);
+                            self.agent_of(row).let_go(turn);
                         }
                         return Ok(drive);
                     }
                     self.metrics.agent_retries.inc();
                 }
             }
-            if Box::pin(self.follow_edit(row, &mut turn, sink, running)).await? {
+            if Box::pin(self.follow_edit(row, turn, sink, running)).await? {
                 prepared = None;
             }
         }

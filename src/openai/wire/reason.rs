@@ -56,7 +56,7 @@ impl Reason<'_> {
     pub fn words(&self) -> Option<Phrase> {
         let (who, why) = (named(&self.who), named(&self.why));
         let who = who.filter(|who| matches!(who, Text::WhoProxy | Text::WhoModel));
-        let why = why.filter(|why| why.key().starts_with("why_"));
+        let why = why.filter(|why| why.key().starts_with("why_") && why.gaps().is_empty()).map(from_afar);
         match named(&self.text)? {
             Text::StatusError => {
                 let status: u16 = self.status.as_ref()?.parse().ok()?;
@@ -68,6 +68,15 @@ impl Reason<'_> {
             Text::AnswerTooLong => Some(Text::AnswerTooLong.into()),
             _ => None,
         }
+    }
+}
+
+/// The same as it is understood away from where it happened: what is to be set there, and where "here" is, would be taken
+/// for this end.
+fn from_afar(why: Text) -> Text {
+    match why {
+        Text::WhySessionKey | Text::WhyProxyKey | Text::WhyCircle => Text::WhyRefused,
+        why => why,
     }
 }
 
@@ -99,7 +108,14 @@ mod tests {
             goes_over(&Text::BrokeBusy.into()).as_deref(),
             Some("the model is busy; /retry asks again")
         );
+        // The keys of another link are none of ours.
+        let status = |why: Text| {
+            Text::StatusError.with("who", Text::WhoProxy).with("status", 401_u16).with("why", why)
+        };
+        let said = "Proxy error (401) at the agent server: it refused the request";
+        assert_eq!(goes_over(&status(Text::WhyProxyKey)).as_deref(), Some(said));
         // Through another one in between.
+        let status = status(Text::WhyFailed);
         let between = Reason::of(&status).unwrap().words().unwrap();
         assert_eq!(Reason::of(&between), Reason::of(&status));
         assert_eq!(Reason::of(&Text::BrokeAgain.with("why", between)), Reason::of(&status));

@@ -28,7 +28,7 @@ async fn a_signal_during_a_stream_keeps_the_text() {
     process.types("hi\n");
     is_kept(&talaria, "Half an answer").await;
     process.signal(Signal::TERM);
-    process.ended().await.showed("Half an answer\n\n(interrupted — /retry runs it again)\n");
+    process.ended().await.showed("Half an answer\n\n(stopped)\n");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
         process.signal(signal);
         let ended = process.ended().await;
         if signal != Signal::KILL {
-            ended.showed("Half an answer\n\n(interrupted — /retry runs it again)\n");
+            ended.showed("Half an answer\n\n(stopped)\n");
             upstream.has_requests("/v1/runs/run-7/stop", 1).await;
         }
         upstream.answers(Answer::says(["Fine."]));
@@ -88,6 +88,21 @@ async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
             .collect();
         assert_eq!(asked, [false, true], "{signal:?}");
     }
+}
+
+/// Also while it is about to be asked for again.
+#[tokio::test]
+async fn what_a_pipe_asked_ends_at_the_upstream_too_when_it_was_cut_off() {
+    let upstream = Upstream::idempotent().await;
+    let headers = [("content-type", "text/event-stream"), ("x-hermes-run-id", "run-7")];
+    upstream.answers(Answer::stream_with(&headers).sends(delta("Half an answer")).resets());
+    let talaria = Talaria::to(&upstream);
+    let mut process = talaria.starts();
+    process.types("hi\n");
+    process.logs("a try failed").await;
+    process.signal(Signal::INT);
+    process.ended().await;
+    upstream.has_requests("/v1/runs/run-7/stop", 1).await;
 }
 
 /// Also what has not begun, because the agent is away.
