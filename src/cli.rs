@@ -133,11 +133,19 @@ pub fn nobody_to_chat_with() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Prints what is wrong, each with what to do about it, and room between them.
+pub fn complain_of<'a>(all: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) {
+    for (index, (message, hint)) in all.into_iter().enumerate() {
+        if index > 0 {
+            eprintln!();
+        }
+        complain(message, hint);
+    }
+}
+
 /// Prints why a command was not carried out.
 fn complain_about(problem: &Problem) -> ExitCode {
-    for complaint in &problem.complaints {
-        complain(&complaint.message, complaint.hint.as_deref());
-    }
+    complain_of(problem.complaints.iter().map(|one| (one.message.as_str(), one.hint.as_deref())));
     match problem.is_configuration() {
         true => ExitCode::from(EX_CONFIG),
         false => ExitCode::FAILURE,

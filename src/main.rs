@@ -36,9 +36,7 @@ fn main() -> ExitCode {
             config
         }
         Err(errors) => {
-            for error in errors {
-                talaria::cli::complain(&error.message, error.hint.as_deref());
-            }
+            talaria::cli::complain_of(errors.iter().map(|one| (one.message.as_str(), one.hint.as_deref())));
             return ExitCode::from(EX_CONFIG);
         }
     };

@@ -13,8 +13,10 @@ use talaria_platform::{AccountId, UserId};
 
 use self::upstream::Finding;
 use super::table::{length, moment};
-use super::{complain, print};
+use super::{complain_of, print};
 use crate::access::{Action, Actor, Where};
+#[cfg(feature = "matrix")]
+use crate::config::PlatformConfig;
 use crate::config::{AgentChoice, Config, Sources};
 use crate::control::api::{RefusedList, Status};
 use crate::control::desk::{Desk, Need};
@@ -28,6 +30,10 @@ use crate::store::{Refused, look};
 pub fn run(config: &Config, sources: &Sources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
+    #[cfg(feature = "matrix")]
+    if !sources.serve {
+        wrong.extend(config.platforms.iter().filter_map(|(name, platform)| cannot_log_in(name, platform)));
+    }
     match look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?))) {
         Ok((note, found)) => {
             if let Some(note) = note {
@@ -43,9 +49,7 @@ pub fn run(config: &Config, sources: &Sources) -> ExitCode {
         Err((message, hint)) => wrong.push((message, hint.to_owned())),
     }
     let printed = print(&text);
-    for (message, hint) in &wrong {
-        complain(message, Some(hint));
-    }
+    complain_of(wrong.iter().map(|(message, hint)| (message.as_str(), Some(hint.as_str()))));
     if wrong.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
@@ -86,6 +90,20 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
     // A name that is still being looked up must not hold us.
     runtime.shutdown_background();
     wrong
+}
+
+/// Why an account could not be read: nothing says how to log in, and nobody has.
+#[cfg(feature = "matrix")]
+fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String, String)> {
+    let PlatformConfig::Matrix(settings) = platform else { return None };
+    let stored = matches!(settings.login, talaria_matrix::Login::Stored);
+    (stored && !talaria_matrix::has_session(settings)).then(|| {
+        let folder = settings.folder.display();
+        (
+            format!("`platforms.{name}` has neither a password nor an access token, and no session is kept in {folder}"),
+            "set `password_file` or `access_token_file` (MATRIX_PASSWORD_FILE, MATRIX_ACCESS_TOKEN_FILE)".to_owned(),
+        )
+    })
 }
 
 /// Whether the state folder can be used, and what is worth knowing about it.

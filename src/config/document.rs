@@ -106,12 +106,17 @@ impl Document {
 
     /// Where the value at `path` stands, as it follows a message: `(talaria.yaml, line 7)`.
     pub(super) fn place(&self, path: &[&str]) -> String {
-        position(&self.name, walk::line_of(&self.text, path))
+        position(&self.name, self.line(walk::line_of(&self.text, path)))
     }
 
     /// The same for the key at the end of `path`: where a whole entry is at fault, and not a value in it.
     pub(super) fn place_of_key(&self, path: &[&str]) -> String {
-        position(&self.name, walk::line_of_key(&self.text, path))
+        position(&self.name, self.line(walk::line_of_key(&self.text, path)))
+    }
+
+    /// A file that is not there has no lines.
+    fn line(&self, line: Option<usize>) -> Option<usize> {
+        line.filter(|_| !self.text.is_empty())
     }
 
     fn explain(&self, error: &serde_yaml::Error) -> ConfigError {

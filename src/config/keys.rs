@@ -85,7 +85,7 @@ impl Resolver<'_> {
             .map_err(|reason| {
                 self.errors.push(
                     ConfigError::new(format!("the file `{path}`, which `{by}` names, {reason}"))
-                        .hint("put the key into that file, readable for this user, or correct the path"),
+                        .hint("put it into that file, readable for this user, or correct the path"),
                 );
             })
             .ok()

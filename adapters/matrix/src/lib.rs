@@ -29,6 +29,7 @@ use talaria_platform::{
 };
 
 pub use encryption::verify::{Answer, Stage, Verification};
+pub use login::has_session;
 pub use operate::{Check, Health, RATE_LIMITS, Status, doctor, log_in, log_out, status};
 pub use settings::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
 pub use trouble::Trouble;

@@ -61,6 +61,11 @@ pub(crate) struct Opened {
     pub requests: Arc<Requests>,
 }
 
+/// Whether an earlier login is kept in the account's folder, good or not.
+pub fn has_session(settings: &Settings) -> bool {
+    settings.folder.join(session::NAME).exists()
+}
+
 /// Opens the session that is there, or logs in.
 pub(crate) async fn open(settings: &Settings) -> Result<Opened, Error> {
     let folder = Arc::new(Folder::take(&settings.folder).await?);
@@ -319,7 +324,11 @@ pub(crate) fn revoked(error: Error) -> Error {
         ErrorKind::Retry { after } => {
             let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             let message = format!("the homeserver does not answer ({why})");
-            trouble(ErrorKind::Retry { after }, message, "check that it runs; it is tried again")
+            trouble(
+                ErrorKind::Retry { after },
+                message,
+                "check that it runs; the gateway tries again by itself",
+            )
         }
         ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => error,
     }

@@ -120,8 +120,8 @@ impl Missed {
         if ip.is_loopback() {
             return match in_container {
                 true => format!(
-                    "nothing listens on {named}, which is the container itself; the machine around it is \
-                     http://host.docker.internal:{port}"
+                    "nothing listens on {named}, which is this container itself; start the agent server in it, or, if it \
+                     is on the machine around it, set `GATEWAY_PROXY_URL` to http://host.docker.internal:{port}"
                 ),
                 false => format!(
                     "nothing listens on {named}; start the agent server, or correct `GATEWAY_PROXY_URL` \
@@ -283,7 +283,7 @@ mod tests {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, TimedOut};
         let here = "http://127.0.0.1:8642";
         insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, false), @"nothing listens on 127.0.0.1:8642; start the agent server, or correct `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
-        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is the container itself; the machine around it is http://host.docker.internal:8642");
+        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is this container itself; start the agent server in it, or, if it is on the machine around it, set `GATEWAY_PROXY_URL` to http://host.docker.internal:8642");
         let nas = "http://nas.lan:8642";
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), ConnectionRefused, false), @"nothing listens on 192.168.1.5:8642 (nas.lan). An agent server listens on 127.0.0.1 by default, which cannot be reached from another machine: over there set API_SERVER_HOST=192.168.1.5 (or 0.0.0.0, every address), and start it again");
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), TimedOut, false), @"192.168.1.5:8642 (nas.lan) did not answer within 3 seconds; it may be down, or a firewall is in the way: let port 8642 through");

@@ -44,7 +44,7 @@ fn a_key_file_must_hold_a_key() {
     insta::assert_snapshot!(scene.errors(), @"
     error: the file `/nowhere/key`, which `GATEWAY_PROXY_KEY_FILE` names, is not there
 
-    hint: put the key into that file, readable for this user, or correct the path
+    hint: put it into that file, readable for this user, or correct the path
     ");
     for (content, reason) in [(&b" \n"[..], "is empty"), (b"\xff\xfe", "is not text")] {
         let path = scene.private_file("key", content).display().to_string();

@@ -228,3 +228,23 @@ async fn a_state_folder_that_cannot_be_made_is_an_error() {
     let ended = Talaria::new().var("TALARIA_HOME", &fine).does(["check"]).await;
     assert!(ended.code == 0 && ended.out.contains("it will be made"), "{}", ended.out);
 }
+
+/// What is there to log in with is known before anything starts.
+#[cfg(feature = "matrix")]
+#[tokio::test]
+async fn an_account_that_cannot_log_in_fails_the_check() {
+    let talaria = Talaria::new()
+        .var("MATRIX_HOMESERVER", "http://127.0.0.1:9")
+        .var("MATRIX_USER_ID", "@bot:example.org")
+        .var("MATRIX_ALLOWED_USERS", "@ann:example.org");
+    let ended = talaria.does(["check"]).await;
+    assert_eq!(ended.code, 1);
+    ended
+        .said("error: `platforms.matrix` has neither a password nor an access token")
+        .said("MATRIX_PASSWORD_FILE");
+
+    let session = talaria.home().join("matrix/matrix/session.json");
+    fs::create_dir_all(session.parent().unwrap()).unwrap();
+    fs::write(session, "{}").unwrap();
+    assert_eq!(talaria.does(["check"]).await.code, 0, "whether it is still good is seen when it is used");
+}

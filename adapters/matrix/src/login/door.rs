@@ -285,20 +285,20 @@ impl Failure {
             Self::Away(why) => trouble(
                 ErrorKind::Retry { after: None },
                 format!("{doing}: the homeserver does not answer ({why})"),
-                "check its address and that it runs; it is tried again",
+                "check its address and that it runs; the gateway tries again by itself",
             ),
             Self::Refused(Refusal { status: 429, after, .. }) => {
                 let after = after.unwrap_or(Duration::from_secs(5)).min(LONGEST_PAUSE);
                 trouble(
                     ErrorKind::Retry { after: Some(after) },
                     format!("{doing}: the homeserver asks to wait {} seconds", after.as_secs_f32().ceil()),
-                    "nothing; it is tried again",
+                    "wait that long; the gateway tries again by itself",
                 )
             }
             Self::Refused(Refusal { status, code, .. }) if status >= 500 || code.is_empty() => trouble(
                 ErrorKind::Retry { after: None },
                 format!("{doing}: no homeserver answers there (status {status} {code})"),
-                "check the homeserver's address, and the proxy before it; it is tried again",
+                "check the homeserver's address, and the proxy before it; the gateway tries again by itself",
             ),
             Self::Refused(Refusal { status, code, .. }) => fatal(
                 format!("{doing}: the homeserver refuses (status {status} {code})"),
