@@ -19,7 +19,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::access::Grant;
 use crate::words::{Phrase, Text};
-pub use event::{Answered, Asked, Record, Spot, Step, StepState, Tools, TurnEvent, Usage};
+pub use event::{Answered, Asked, Left, Record, Spot, Step, StepState, Tools, TurnEvent, Usage};
 pub use kept::Kept;
 pub use turn::{Attachment, Attempt, Image, ImageUrl, Message, Origin, Part, Prepared, Role, Turn};
 

@@ -45,7 +45,7 @@ use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError, TurnRow};
 use crate::words::{Phrase, Text};
 use asks::Asks;
-pub use asks::{Answer, RESTART, choice};
+pub use asks::{Answer, PER_TURN, RESTART, choice};
 pub use brought::{Brought, Patience};
 pub(crate) use permitted::permitted;
 use run::Before;

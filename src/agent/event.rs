@@ -64,6 +64,8 @@ pub struct Asked {
     pub ask: Ask,
     /// Until when it may be answered, in seconds since 1970.
     pub expires: i64,
+    /// It is denied at once, so that nobody is asked anything.
+    pub refused: bool,
 }
 
 /// How a question came out.
@@ -75,17 +77,27 @@ pub struct Answered {
     pub choice: Choice,
     /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
     pub rule: &'static str,
-    /// Where an earlier process asked it; `None` if this one did.
-    pub left: Option<Spot>,
 }
 
-/// Where in its turn a question was asked. Kept, so that the next process can tell it in the same place.
+/// Where in its turn a question stands, or how it came out. Kept, so that the next process can tell it in the same
+/// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
-    /// Questions of the turn that restarts had denied before.
-    pub denied: usize,
     /// How much had been told: bytes of text and of reasoning, and each news of a step once.
     pub told: usize,
+    /// How many questions and answers came before it in the turn, whichever process told them.
+    pub nth: usize,
+}
+
+/// What an earlier process asked, or how that came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// How much had been told; see [`Spot`].
+    pub told: usize,
+    /// Which question.
+    pub id: AskId,
+    /// How it came out; `None` where it was asked.
+    pub answered: Option<Answered>,
 }
 
 /// A tool call.

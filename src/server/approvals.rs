@@ -29,7 +29,7 @@ pub const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
 
 /// How a question is told. `command` and `description` are what other servers call the same.
 pub fn requested(run: &TurnId, asked: &Asked) -> Value {
-    let Asked { id, ask, expires } = asked;
+    let Asked { id, ask, expires, .. } = asked;
     json!({
         "run_id": run.0, "approval_id": id.0,
         "title": ask.title, "description": ask.title, "command": ask.detail, "detail": ask.detail, "cwd": ask.cwd,

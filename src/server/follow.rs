@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::ended::Ended;
 use super::frames::Frames;
 use super::{Caller, Problem, Server};
-use crate::agent::TurnEvent;
+use crate::agent::{Left, TurnEvent};
 use crate::rarely::{Rarely, rarely};
 use crate::session::TurnId;
 use crate::store;
@@ -64,6 +64,8 @@ pub trait Shape: Send + 'static {
     fn begin(&mut self, out: &mut Frames);
     /// Something happened; a reader that goes on from `at` has seen it.
     fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames);
+    /// Earlier processes asked this in the turn; said again and again, and always the same.
+    fn left(&mut self, _left: &Arc<[Left]>) {}
     /// Nothing more has happened so far.
     fn so_far(&mut self, _out: &mut Frames) {}
     /// Whatever the reader has of the text, it came out as another one: nothing can be added to that.
@@ -159,6 +161,7 @@ impl Follow {
             let log = &watch.log;
             // Looked at before reading: what comes after the end is nothing.
             let ended = log.is_ended();
+            shape.left(log.left());
             let on = |event: TurnEvent<'_>, at: Position| {
                 shape.event(event, &at, out);
                 out.flow()

@@ -3,13 +3,15 @@
 //! An ask is open, then approved by a person or denied; an approved one is taken when the agent is told. Each
 //! step is one `UPDATE` that names the state before it, so that of two at the same moment one finds nothing.
 
+use std::collections::HashMap;
+
 use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
 use super::grants::KEPT;
 use super::{Result, Tx, unix_now};
 use crate::access::Grant;
-use crate::agent::{Choice, Spot};
+use crate::agent::{Answered, Choice, Left, Spot};
 use crate::session::{AskId, SessionId, TurnId};
 use crate::testing::broken;
 
@@ -68,7 +70,7 @@ impl Tx<'_> {
             .conn
             .prepare_cached(
                 "INSERT INTO asks (id, code, turn, session, account, room, thread, title, digest, asked, expires,
-                     told, denied_before)
+                     told, nth)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                  ON CONFLICT (account, code) WHERE state = 'open' DO NOTHING",
             )?
@@ -85,7 +87,7 @@ impl Tx<'_> {
                 unix_now(),
                 expires,
                 spot.told,
-                spot.denied,
+                spot.nth,
             ])?;
         if added == 1 && self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
             self.prune_asks()?;
@@ -223,9 +225,7 @@ impl Tx<'_> {
         Ok(match found {
             Some((state, ..)) if state == "open" => AskState::Open,
             Some((state, Some(scope), Some(by))) if state == "approved" => {
-                // A scope that does not read back is the narrowest.
-                let grant = Grant::ALL.into_iter().find(|grant| grant.name() == scope).unwrap_or(Grant::Once);
-                AskState::Approved { grant, by }
+                AskState::Approved { grant: granted(Some(scope)), by }
             }
             _ => AskState::Over,
         })
@@ -264,18 +264,67 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The questions of turns that go on which the end of a process denied, this time or earlier, oldest first.
-    pub fn asks_denied_by_restart(&self) -> Result<Vec<(TurnId, AskId, Spot)>> {
+    /// A question stands elsewhere in its turn than was foreseen.
+    pub fn ask_stands(&self, id: &AskId, spot: Spot) -> Result<()> {
+        let mut update = self.conn.prepare_cached("UPDATE asks SET told = ?2, nth = ?3 WHERE id = ?1")?;
+        update.execute(params![id.0, spot.told, spot.nth])?;
+        Ok(())
+    }
+
+    /// Where it stands in its turn how a question came out.
+    pub fn answer_stands(&self, id: &AskId, spot: Spot) -> Result<()> {
+        let mut update =
+            self.conn.prepare_cached("UPDATE asks SET ended_told = ?2, ended_nth = ?3 WHERE id = ?1")?;
+        update.execute(params![id.0, spot.told, spot.nth])?;
+        Ok(())
+    }
+
+    /// What was asked and answered so far in the turns that go on, in order. Answers that no process has told, as those
+    /// of a restart, get their place here: behind all that was.
+    pub fn asks_so_far(&self) -> Result<HashMap<TurnId, Vec<Left>>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT asks.turn, asks.id, told, denied_before FROM asks JOIN turns ON turns.id = asks.turn
-             WHERE asks.state = 'denied' AND rule = 'restart'
-                 AND turns.state IN ('queued', 'dispatched', 'streaming') ORDER BY asks.seq",
+            "SELECT asks.turn, asks.id, told, nth, ended_told, ended_nth, asks.state, scope, rule
+             FROM asks JOIN turns ON turns.id = asks.turn
+             WHERE asks.state IN ('taken', 'denied') AND turns.state IN ('queued', 'dispatched', 'streaming')
+             ORDER BY asks.seq",
         )?;
         let rows = query.query_map([], |row| {
-            let spot = Spot { told: row.get(2)?, denied: row.get(3)? };
-            Ok((TurnId(row.get(0)?), AskId(row.get(1)?), spot))
+            let id = AskId(row.get(1)?);
+            let asked = Spot { told: row.get(2)?, nth: row.get(3)? };
+            let ended = match (row.get(4)?, row.get(5)?) {
+                (Some(told), Some(nth)) => Some(Spot { told, nth }),
+                _ => None,
+            };
+            let (state, scope): (String, Option<String>) = (row.get(6)?, row.get(7)?);
+            let choice = if state == "taken" { Choice::Allow(granted(scope)) } else { Choice::Deny };
+            let answered = Answered { id: id.clone(), choice, rule: known_rule(row.get(8)?) };
+            Ok((TurnId(row.get(0)?), asked, ended, answered))
         })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut turns: HashMap<TurnId, Vec<(Spot, Left)>> = HashMap::new();
+        let mut untold = Vec::new();
+        for row in rows {
+            let (turn, asked, ended, answered) = row?;
+            let (told, id) = (asked.told, answered.id.clone());
+            let so_far = turns.entry(turn.clone()).or_default();
+            so_far.push((asked, Left { told, id: id.clone(), answered: None }));
+            match ended {
+                Some(spot) => so_far.push((spot, Left { told: spot.told, id, answered: Some(answered) })),
+                None => untold.push((turn, answered)),
+            }
+        }
+        for (turn, answered) in untold {
+            let so_far = turns.entry(turn).or_default();
+            let told = so_far.iter().map(|(spot, _)| spot.told).max().unwrap_or_default();
+            let nth = so_far.iter().map(|(spot, _)| spot.nth.saturating_add(1)).max().unwrap_or_default();
+            let (spot, id) = (Spot { told, nth }, answered.id.clone());
+            self.answer_stands(&id, spot)?;
+            so_far.push((spot, Left { told, id, answered: Some(answered) }));
+        }
+        let in_order = |(turn, mut so_far): (_, Vec<(Spot, Left)>)| {
+            so_far.sort_by_key(|(spot, _)| spot.nth);
+            (turn, so_far.into_iter().map(|(_, left)| left).collect())
+        };
+        Ok(turns.into_iter().map(in_order).collect())
     }
 
     /// Forgets what is long over. Also called at each start.
@@ -286,6 +335,18 @@ impl Tx<'_> {
         self.conn.execute("DELETE FROM grants WHERE expires <= ?1", [now])?;
         Ok(())
     }
+}
+
+/// How far something was allowed. What does not read back is the narrowest.
+fn granted(scope: Option<String>) -> Grant {
+    let known = |grant: &Grant| scope.as_deref() == Some(grant.name());
+    Grant::ALL.into_iter().find(known).unwrap_or(Grant::Once)
+}
+
+/// Who or what decided, as it is told. What does not read back is a no.
+fn known_rule(rule: Option<String>) -> &'static str {
+    let known = ["approved", "timeout", "stopped", "restart", "gone"];
+    known.into_iter().find(|known| rule.as_deref() == Some(known)).unwrap_or("denied")
 }
 
 fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {

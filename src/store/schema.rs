@@ -248,4 +248,12 @@ ALTER TABLE turns ADD COLUMN retold INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE asks ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE asks ADD COLUMN denied_before INTEGER NOT NULL DEFAULT 0;
 ",
+    r"
+-- How many questions and answers came before this question in its turn; and the same of its answer. `ended_told` and
+-- `ended_nth` are NULL until they are known: no reader was told the answer.
+ALTER TABLE asks DROP COLUMN denied_before;
+ALTER TABLE asks ADD COLUMN nth INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE asks ADD COLUMN ended_told INTEGER;
+ALTER TABLE asks ADD COLUMN ended_nth INTEGER;
+",
 ];

@@ -18,14 +18,15 @@ use tokio_util::task::TaskTracker;
 
 use super::sink::Sink;
 use super::watch::Logs;
-use crate::agent::{Ask, Choice, Out, TurnEvent};
+use crate::agent::{Ask, Choice, Out, Spot, TurnEvent};
 use crate::delivery::Delivery;
 use crate::rules::Live;
-use crate::session::AskId;
+use crate::session::{AskId, TurnId};
 use crate::store::{self, GATEWAY, Store, TurnRow};
 use crate::testing::broken;
 use crate::words::Text;
 pub use answering::{Answer, choice};
+pub use asking::PER_TURN;
 use asking::{Asking, tell};
 
 /// Why a question is denied that the end of a process came before, as the store and programs are told. The log of
@@ -77,10 +78,10 @@ impl Asks {
                     tell(tx, &rules.words, &turn, max, ask.id.end_key(), &words)?;
                 }
             }
-            Ok((left.len(), tx.asks_denied_by_restart()?))
+            Ok((left.len(), tx.asks_so_far()?))
         });
-        let (denied, told) = denied.await?;
-        self.logs.denied(told);
+        let (denied, so_far) = denied.await?;
+        self.logs.left(so_far);
         if denied > 0 {
             tracing::info!(asks = denied, "questions of the last run are denied");
             self.delivery.accounts().for_each(|account| account.wake());
@@ -99,6 +100,11 @@ impl Asks {
             true => Choice::Deny,
             false => choice,
         }
+    }
+
+    /// Where in its turn a question would stand that is asked or answered now.
+    fn spot(&self, turn: &TurnId) -> Spot {
+        self.logs.of(turn).map(|log| log.spot()).unwrap_or_default()
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<AskId, Arc<Notify>>> {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::RESTART;
-use crate::agent::{Answered, Asked, Choice, Record, Spot, Step, TurnEvent, Usage};
+use crate::agent::{Answered, Asked, Choice, Left, Record, Spot, Step, TurnEvent, Usage};
 use crate::reply::Enclosed;
 use crate::session::{AskId, random_hex};
 use crate::words::Phrase;
@@ -46,8 +46,8 @@ pub struct TurnLog {
     cap: usize,
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
     for_readers: bool,
-    /// Questions of this turn that a restart denied, this one or an earlier one: no log before this one says so.
-    denied: Arc<[(AskId, Spot)]>,
+    /// What earlier processes asked in this turn, and how it came out.
+    left: Arc<[Left]>,
     /// Tells it from every other log, also from those of other processes.
     name: u32,
 }
@@ -61,6 +61,10 @@ struct Inner {
     /// Messages that the agent told.
     records: Vec<Record>,
     size: usize,
+    /// News of steps among the entries.
+    steps: usize,
+    /// Questions and answers among them, without what was refused at once: the next process does not know of it.
+    questions: usize,
     tools: Vec<String>,
     /// Files that came in the text. Bounded by whoever takes them out of it.
     files: Vec<Enclosed>,
@@ -120,7 +124,7 @@ impl TurnLog {
             full: CancellationToken::new(),
             cap,
             for_readers: false,
-            denied: Arc::default(),
+            left: Arc::default(),
             name,
         }
     }
@@ -130,9 +134,14 @@ impl TurnLog {
         Self { for_readers: true, ..Self::new(cap) }
     }
 
-    /// The same of a turn in which these questions were denied by a restart, oldest first.
-    pub fn after(self, denied: Arc<[(AskId, Spot)]>) -> Self {
-        Self { denied, ..self }
+    /// The same of a turn in which earlier processes asked this.
+    pub fn after(self, left: Arc<[Left]>) -> Self {
+        Self { left, ..self }
+    }
+
+    /// What earlier processes asked in this turn, and how it came out.
+    pub fn left(&self) -> &Arc<[Left]> {
+        &self.left
     }
 
     /// An earlier process told this.
@@ -147,6 +156,11 @@ impl TurnLog {
 
     /// Appends an event. Thoughts are always counted, but kept only for those who may read them: no room may.
     pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
+        self.append_at(event).map(drop)
+    }
+
+    /// The same, and where it stands.
+    pub fn append_at(&self, event: TurnEvent<'_>) -> Result<Spot, Full> {
         let appended = self.take(event);
         if appended.is_err() {
             self.full.cancel();
@@ -159,8 +173,9 @@ impl TurnLog {
         &self.full
     }
 
-    fn take(&self, event: TurnEvent<'_>) -> Result<(), Full> {
+    fn take(&self, event: TurnEvent<'_>) -> Result<Spot, Full> {
         let mut inner = self.lock();
+        let at = inner.spot(&self.left);
         let now = Instant::now();
         inner.changed_at = Some(now);
         if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_) | TurnEvent::Record(_)) {
@@ -192,6 +207,7 @@ impl TurnLog {
             }
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len();
+                inner.steps += 1;
                 if inner.tools.len() < TOOLS && !step.title.is_empty() && !inner.tools.contains(&step.title) {
                     inner.tools.push(step.title.clone());
                 }
@@ -205,11 +221,13 @@ impl TurnLog {
             }
             TurnEvent::Asked(asked) => {
                 inner.size += asked.ask.detail.len() + asked.ask.title.len();
+                inner.questions += usize::from(!asked.refused);
                 inner.add(Entry::Asked(asked));
             }
             TurnEvent::Answered(answered) => {
                 // The process may have ended it, or nearly, before whoever waited for it heard.
                 if !inner.is_answered(&answered.id) {
+                    inner.questions += usize::from(inner.is_asked(&answered.id));
                     inner.add(Entry::Answered(answered));
                 }
             }
@@ -220,21 +238,19 @@ impl TurnLog {
         if awaited {
             self.changed.notify_waiters();
         }
-        if full { Err(Full) } else { Ok(()) }
+        if full { Err(Full) } else { Ok(at) }
     }
 
-    /// Where a question stands that is asked now.
+    /// Where a question would stand that is asked or answered now.
     pub fn spot(&self) -> Spot {
-        let inner = self.lock();
-        let steps = inner.entries.iter().filter(|entry| matches!(entry, Entry::Step(_))).count();
-        Spot { denied: self.denied.len(), told: inner.text.len() + inner.thoughts.len() + steps }
+        self.lock().spot(&self.left)
     }
 
     /// Says of every question that nobody has answered that it is denied, because the process ends.
     pub fn deny_unanswered(&self) {
         let unanswered = self.lock().unanswered();
         for id in unanswered {
-            let answered = Answered { id, choice: Choice::Deny, rule: RESTART, left: None };
+            let answered = Answered { id, choice: Choice::Deny, rule: RESTART };
             // One that is full ends anyway.
             let _ = self.append(TurnEvent::Answered(answered));
         }
@@ -397,6 +413,15 @@ fn more(text: &str, from: usize, to: usize) -> bool {
 }
 
 impl Inner {
+    fn spot(&self, left: &[Left]) -> Spot {
+        Spot { told: self.text.len() + self.thoughts.len() + self.steps, nth: left.len() + self.questions }
+    }
+
+    fn is_asked(&self, ask: &AskId) -> bool {
+        let this = |entry: &Entry| matches!(entry, Entry::Asked(asked) if asked.id == *ask && !asked.refused);
+        self.entries.iter().any(this)
+    }
+
     fn is_answered(&self, ask: &AskId) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Answered(answered) if answered.id == *ask))
     }

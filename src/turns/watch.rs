@@ -12,9 +12,9 @@ use tracing::Instrument as _;
 use super::brought::Patience;
 use super::log::TurnLog;
 use super::{Brought, Running, STORE_PAUSE, Turns};
-use crate::agent::{Message, Spot};
+use crate::agent::{Left, Message};
 use crate::metrics::Open;
-use crate::session::{AskId, SessionId, TurnId};
+use crate::session::{SessionId, TurnId};
 use crate::store::{self, TurnRow};
 
 /// How long the log of a turn that a program asked for stays after its end. Whoever comes later gets the stored text.
@@ -40,8 +40,8 @@ struct Inner {
     kept_bytes: usize,
     /// The process ends: nothing that has not ended will.
     suspended: bool,
-    /// What restarts denied in turns whose logs are not open yet.
-    denied: HashMap<TurnId, Vec<(AskId, Spot)>>,
+    /// What earlier processes asked in turns whose logs are not open yet.
+    asked_before: HashMap<TurnId, Vec<Left>>,
 }
 
 #[derive(Clone)]
@@ -62,8 +62,8 @@ struct Watched {
     came: u64,
     /// It is being stopped because nobody reads it: from now on nobody may.
     stopping: bool,
-    /// What restarts denied in it.
-    denied: Arc<[(AskId, Spot)]>,
+    /// What earlier processes asked in it.
+    asked_before: Arc<[Left]>,
     /// Let go at the end.
     permit: Option<Box<dyn Any + Send>>,
 }
@@ -71,13 +71,13 @@ struct Watched {
 impl Watched {
     /// An empty log of the same kind.
     fn fresh(&self, cap: usize) -> Arc<TurnLog> {
-        new_log(self.patience, cap, self.denied.clone())
+        new_log(self.patience, cap, self.asked_before.clone())
     }
 }
 
-fn new_log(patience: Option<Patience>, cap: usize, denied: Arc<[(AskId, Spot)]>) -> Arc<TurnLog> {
+fn new_log(patience: Option<Patience>, cap: usize, asked_before: Arc<[Left]>) -> Arc<TurnLog> {
     let log = if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) };
-    Arc::new(log.after(denied))
+    Arc::new(log.after(asked_before))
 }
 
 /// Nobody read the turn for too long, and it is being stopped: whoever comes now comes too late.
@@ -99,17 +99,17 @@ impl Logs {
         let patience = row.brought.as_deref().map(|brought: &Brought| brought.patience);
         let mut inner = self.lock();
         inner.forget_old();
-        let Inner { open, denied, suspended, .. } = &mut *inner;
+        let Inner { open, asked_before, suspended, .. } = &mut *inner;
         let watched = open.entry(row.id.clone()).or_insert_with(|| {
-            let denied: Arc<[(AskId, Spot)]> = denied.remove(&row.id).unwrap_or_default().into();
+            let asked_before: Arc<[Left]> = asked_before.remove(&row.id).unwrap_or_default().into();
             Watched {
-                log: new_log(patience, cap, denied.clone()),
+                log: new_log(patience, cap, asked_before.clone()),
                 session: row.session.clone(),
                 patience,
                 readers: 0,
                 came: 0,
                 stopping: false,
-                denied,
+                asked_before,
                 permit: None,
             }
         });
@@ -123,12 +123,9 @@ impl Logs {
         watched.log.clone()
     }
 
-    /// What restarts denied, oldest first. Called once, before any log is open.
-    pub fn denied(&self, asks: Vec<(TurnId, AskId, Spot)>) {
-        let mut inner = self.lock();
-        for (turn, ask, spot) in asks {
-            inner.denied.entry(turn).or_default().push((ask, spot));
-        }
+    /// What earlier processes asked, and how it came out, in order. Called once, before any log is open.
+    pub fn left(&self, asked: HashMap<TurnId, Vec<Left>>) {
+        self.lock().asked_before = asked;
     }
 
     /// The log of a turn, if it is still there.
@@ -401,7 +398,7 @@ mod tests {
             readers: 0,
             came: 0,
             stopping: false,
-            denied: Arc::default(),
+            asked_before: Arc::default(),
             permit: Some(Box::new(Permit(log.clone(), sender))),
         };
         logs.lock().open.insert(id.clone(), watched);

@@ -1,8 +1,9 @@
 //! A turn as the events of a response.
 //!
 //! The whole text is one message, whatever comes between its pieces; each stretch of reasoning and each step is an item
-//! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no client tries to make it. Reasoning
-//! and steps are told to whoever reads along and kept nowhere: a response that is retrieved later has only its message.
+//! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no
+//! client tries to make it. Reasoning and steps are told to whoever reads along and kept nowhere: a response that is
+//! retrieved later has only its message.
 //! What a person is asked is an item too; see `questions`.
 //!
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
@@ -18,8 +19,8 @@ use super::super::frames::Frames;
 use super::super::notices;
 use super::object::{Answer, last_event, text_part};
 use super::questions::Questions;
-use super::seen::{self, START, Seen, ends, happens, opens};
-use crate::agent::{Step, StepState, TurnEvent};
+use super::seen::{self, START, Seen};
+use crate::agent::{Left, Step, StepState, TurnEvent};
 use crate::session::TurnId;
 use crate::turns::log::Position;
 
@@ -35,13 +36,13 @@ pub struct ResponseEvents {
     pub(super) answer: Answer,
     pub(super) run: TurnId,
     pub(super) seen: Seen,
-    /// How much was told: bytes of text and of reasoning, and each news of a step once. Questions and notices are not
-    /// counted, because the next process has others.
-    pub(super) count: usize,
+    /// How much was told: bytes of text and of reasoning, and every other event once. Questions are counted for
+    /// themselves, because the next process has others; notices not at all.
+    count: usize,
+    /// The same as the log counts it: bytes, and each news of a step once.
+    pub(super) place: usize,
     /// Bytes of text among that.
     text: usize,
-    /// The last number that the reader knows.
-    last: Option<u64>,
     /// Steps that were told.
     told: usize,
     /// How many items there are.
@@ -80,7 +81,7 @@ struct Stepping {
 }
 
 /// An event that waits for its number.
-type Event = (&'static str, Value);
+pub(super) type Event = (&'static str, Value);
 
 /// Where a reader goes on who has seen an event.
 #[derive(Clone, Copy)]
@@ -100,8 +101,8 @@ impl ResponseEvents {
             run: run.clone(),
             seen,
             count: 0,
+            place: 0,
             text: 0,
-            last: seen.number(),
             told: 0,
             items: 0,
             message: None,
@@ -113,16 +114,21 @@ impl ResponseEvents {
     }
 
     /// Writes an event, unless it was seen.
-    fn write(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, data: Value) {
-        if !self.seen.has(number) {
-            self.tell(out, number, id, name, data);
+    fn write(&mut self, out: &mut Frames, id: Id, name: &str, data: Value) {
+        self.count += 1;
+        if !self.seen.has(self.count) {
+            self.tell(out, id, name, data);
         }
     }
 
-    /// Writes an event that was not seen.
-    pub(super) fn tell(&mut self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
-        let number = seen::told(number, self.questions.denied(), self.last);
-        self.last = Some(number);
+    /// Writes an event that was not seen. The reader keeps what it knows, also where this log has not come so far.
+    pub(super) fn tell(&self, out: &mut Frames, id: Id, name: &str, data: Value) {
+        let questions = self.questions.told.max(self.seen.questions());
+        let number = seen::number(self.count.max(self.seen.count()), questions);
+        self.tell_as(out, number, id, name, data);
+    }
+
+    fn tell_as(&self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
         if data.get("type").is_none() {
             data["type"] = json!(name);
         }
@@ -137,30 +143,28 @@ impl ResponseEvents {
         }
     }
 
-    /// Writes events that belong together. The next number that is free.
-    pub(super) fn write_all(&mut self, out: &mut Frames, number: u64, events: Vec<Event>) -> u64 {
-        let mut number = number;
+    /// Writes events that belong together.
+    fn write_all(&mut self, out: &mut Frames, events: Vec<Event>) {
         for (name, data) in events {
-            self.write(out, number, Id::None, name, data);
-            number = number.saturating_add(1);
+            self.write(out, Id::None, name, data);
         }
-        number
     }
 
     /// Opens the item that a piece belongs to, just before it.
-    fn open(&mut self, out: &mut Frames, number: u64, item: Value, part: Value) -> usize {
+    fn open(&mut self, out: &mut Frames, item: Value, part: Value) -> usize {
         let (index, id) = (self.items, item["id"].clone());
         self.items += 1;
         let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
         let item = json!({ "output_index": index, "item": item });
         let events = vec![("response.output_item.added", item), ("response.content_part.added", place)];
-        self.write_all(out, number, events);
+        self.write_all(out, events);
         index
     }
 
     fn text(&mut self, text: &str, out: &mut Frames) {
         // Whatever was thought before it is over, and what is thought after it is something else.
-        let number = self.stop_thinking(out, opens(self.count));
+        let thought = self.stop_thinking(out);
+        self.write_all(out, thought);
         let index = match self.message {
             Some(index) => index,
             None => {
@@ -168,11 +172,12 @@ impl ResponseEvents {
                     "id": self.answer.message_id(), "type": "message", "role": "assistant",
                     "status": "in_progress", "content": [],
                 });
-                let index = self.open(out, number, item, text_part(json!("")));
+                let index = self.open(out, item, text_part(json!("")));
                 *self.message.insert(index)
             }
         };
         self.count += text.len();
+        self.place += text.len();
         self.text += text.len();
         let delta = unseen(text, self.seen.of_text(text, self.text, self.count));
         if !delta.is_empty() {
@@ -180,7 +185,7 @@ impl ResponseEvents {
                 "item_id": self.answer.message_id(), "output_index": index, "content_index": 0,
                 "delta": delta, "logprobs": [],
             });
-            self.tell(out, happens(self.count), Id::Place, "response.output_text.delta", data);
+            self.tell(out, Id::Place, "response.output_text.delta", data);
         }
     }
 
@@ -190,23 +195,24 @@ impl ResponseEvents {
             let item = json!({
                 "id": id, "type": "reasoning", "status": "in_progress", "summary": [], "content": [],
             });
-            let index = self.open(out, opens(self.count), item, reasoning_part(json!("")));
+            let index = self.open(out, item, reasoning_part(json!("")));
             self.thinking = Some(Thinking { index, id, text: String::new() });
         }
         let Some(thinking) = &mut self.thinking else { return };
         thinking.text.push_str(text);
         self.count += text.len();
+        self.place += text.len();
         let delta = unseen(text, self.seen.of(text, self.count));
         if !delta.is_empty() {
             let Thinking { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
-            self.tell(out, happens(self.count), Id::Place, "response.reasoning_text.delta", data);
+            self.tell(out, Id::Place, "response.reasoning_text.delta", data);
         }
     }
 
-    /// Closes the reasoning that goes on, if any does; the next number that is free.
-    pub(super) fn stop_thinking(&mut self, out: &mut Frames, number: u64) -> u64 {
-        let Some(Thinking { index, id, text }) = self.thinking.take() else { return number };
+    /// Closes the reasoning that goes on, if any does.
+    fn stop_thinking(&mut self, out: &mut Frames) -> Vec<Event> {
+        let Some(Thinking { index, id, text }) = self.thinking.take() else { return Vec::new() };
         let text = Arc::<str>::from(text);
         let told = out.long(&text);
         let item = reasoning(&id, told.clone());
@@ -216,22 +222,21 @@ impl ResponseEvents {
             place[name] = value;
             place
         };
-        let events = vec![
+        vec![
             ("response.reasoning_text.done", place("text", told.clone())),
             ("response.content_part.done", place("part", reasoning_part(told))),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
-        ];
-        self.write_all(out, number, events)
+        ]
     }
 
     fn step(&mut self, step: Step, out: &mut Frames) {
-        self.count += 1;
-        let (mut number, mut events) = (happens(self.count), Vec::new());
+        self.place += 1;
+        let mut events = Vec::new();
         let open = match self.steps.remove(&step.id) {
             Some(Stepping { index, .. }) => Stepping { index, title: step.title },
             None if self.told >= STEPS => return,
             None => {
-                number = self.stop_thinking(out, number);
+                events = self.stop_thinking(out);
                 let open = Stepping { index: self.items, title: step.title };
                 self.items += 1;
                 self.told += 1;
@@ -250,8 +255,8 @@ impl ResponseEvents {
             StepState::Failed => events.extend(self.end_step(&open, "failed")),
         }
         if let Some((name, data)) = events.pop() {
-            let number = self.write_all(out, number, events);
-            self.write(out, number, Id::Place, name, data);
+            self.write_all(out, events);
+            self.write(out, Id::Place, name, data);
         }
     }
 
@@ -266,8 +271,8 @@ impl ResponseEvents {
     }
 
     /// Closes the message, if there is one.
-    fn finish_message(&mut self, end: &Ended, out: &mut Frames, number: u64) {
-        let Some(index) = self.message else { return };
+    fn finish_message(&mut self, end: &Ended, out: &mut Frames) -> Vec<Event> {
+        let Some(index) = self.message else { return Vec::new() };
         let told = out.long(&end.text);
         let item = self.answer.message(end, told.clone());
         self.over.push((index, Over::Item(item.clone())));
@@ -277,12 +282,11 @@ impl ResponseEvents {
         });
         let part = text_part(told);
         let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
-        let events = vec![
+        vec![
             ("response.output_text.done", text),
             ("response.content_part.done", place),
             ("response.output_item.done", json!({ "output_index": index, "item": item })),
-        ];
-        self.write_all(out, number, events);
+        ]
     }
 }
 
@@ -305,8 +309,11 @@ impl Shape for ResponseEvents {
     fn begin(&mut self, out: &mut Frames) {
         let response = self.answer.running();
         let data = json!({ "response": response });
-        self.write(out, 0, Id::None, "response.created", data.clone());
-        self.write(out, 1, Id::Named(START), "response.in_progress", data);
+        // The only event before which nothing happened.
+        if !self.seen.has(0) {
+            self.tell(out, Id::None, "response.created", data.clone());
+        }
+        self.write(out, Id::Named(START), "response.in_progress", data);
     }
 
     fn event(&mut self, event: TurnEvent<'_>, _: &Position, out: &mut Frames) {
@@ -314,40 +321,51 @@ impl Shape for ResponseEvents {
             TurnEvent::Text(text) => self.in_pieces(text, out, Self::text),
             TurnEvent::Thought(text) => self.in_pieces(text, out, Self::think),
             TurnEvent::Step(step) => {
-                self.catch_up(self.count, out);
+                self.catch_up(self.place, out);
                 self.step(step, out);
             }
             TurnEvent::Asked(asked) => {
-                self.catch_up(self.count, out);
+                // Whatever an earlier process asked comes before what this one asks.
+                self.catch_up(usize::MAX, out);
                 self.ask(&asked, out);
             }
-            TurnEvent::Answered(answered) => self.answer(answered, out),
+            TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
         }
     }
 
+    fn left(&mut self, left: &Arc<[Left]>) {
+        self.questions.left = left.clone();
+    }
+
     fn so_far(&mut self, out: &mut Frames) {
-        self.catch_up(self.count, out);
+        self.catch_up(self.place, out);
     }
 
     fn retold(&mut self) {
-        self.seen = self.seen.of_another_text();
+        // Two events open the message.
+        self.seen = self.seen.of_another_text(self.count + 2);
     }
 
     fn end(&mut self, end: &Ended, out: &mut Frames) {
         // What the log no longer has was asked before the end all the same.
         self.catch_up(usize::MAX, out);
-        let count = self.count.max(self.seen.count());
-        let mut number = self.stop_thinking(out, ends(count));
+        let mut events = self.stop_thinking(out);
         let mut open: Vec<_> = std::mem::take(&mut self.steps).into_values().collect();
         open.sort_by_key(|step| step.index);
         for step in open {
-            let events = self.end_step(&step, "incomplete").into();
-            number = self.write_all(out, number, events);
+            events.extend(self.end_step(&step, "incomplete"));
         }
-        let number = self.end_questions(out, number);
-        self.finish_message(end, out, number);
+        events.extend(self.end_questions());
+        events.extend(self.finish_message(end, out));
+        let count = self.count.max(self.seen.count());
+        for (told, (name, data)) in events.into_iter().enumerate() {
+            let number = seen::ends(count, told);
+            if !self.seen.has_end(number) {
+                self.tell_as(out, number, Id::None, name, data);
+            }
+        }
         let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
         let item = |(_, over): (usize, Over)| match over {
@@ -357,7 +375,10 @@ impl Shape for ResponseEvents {
         let output: Vec<_> = output.into_iter().map(item).collect();
         let response = self.answer.ended_with(output, end);
         let data = json!({ "response": response });
-        self.write(out, seen::last(count), Id::Named(END), last_event(end), data);
+        let number = seen::last(count);
+        if !self.seen.has_end(number) {
+            self.tell_as(out, number, Id::Named(END), last_event(end), data);
+        }
     }
 
     /// This protocol ends with its last event.

@@ -1,24 +1,24 @@
 //! What people are asked, as items of a response.
 //!
 //! A question is an item, and how it came out is its end; the events are called `approval.request` and
-//! `approval.responded`, and tell all that these tell elsewhere.
+//! `approval.responded`, and tell all that these tell elsewhere. What was refused at once is no item: nobody was asked,
+//! and no later process would know of it.
 //!
-//! A question that a restart denied is told where an earlier process asked it, so that every item keeps its index.
-//! Whoever saw it there is told only that it was denied. Those that one restart denied are denied together, behind the
-//! last of them: all that the earlier process told before has the same numbers as then. OpenAI's own clients need that:
-//! they read the whole stream again and leave out what has no higher number than they know. (Such a one that was told
-//! more text while a question was open does not hear of its denial, only the end has it; whoever says `starting_after`
-//! does.)
+//! What an earlier process asked, and how it came out, is told again where that one told it, so that every item keeps
+//! its index; whoever heard it then is left in peace. What a restart denied comes behind all that was told of questions
+//! before it, so it waits for the place of the last of them: all that comes before has the same numbers as then.
+//! OpenAI's own clients need that: they read the whole stream again and leave out what has no higher number than they
+//! know. (Such a one that was told more text while a question was open does not hear of its denial, only the end has it;
+//! whoever says `starting_after` does.)
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::super::approvals;
 use super::super::frames::Frames;
-use super::events::{AGENT, Id, Over, ResponseEvents};
-use super::seen;
-use crate::agent::{Answered, Asked, Spot};
+use super::events::{AGENT, Event, Id, Over, ResponseEvents};
+use crate::agent::{Answered, Asked, Left};
 use crate::session::AskId;
 
 /// The questions of one response.
@@ -26,14 +26,10 @@ use crate::session::AskId;
 pub struct Questions {
     /// Those that nobody has answered.
     open: Vec<Asking>,
-    /// Those that a restart denied and whose places have not come, oldest first.
-    left: VecDeque<(Spot, Answered)>,
-    /// Those whose places have come, to be denied with the others of the same restart.
-    denying: Vec<(Asking, Answered)>,
-    /// How many a restart denied so far.
-    denied: usize,
-    /// How many numbers are taken for questions, and where.
-    taken: (usize, u64),
+    /// What earlier processes asked, and how it came out, in order.
+    pub left: Arc<[Left]>,
+    /// How many questions and answers were told: first those that are left, then those of this process.
+    pub told: usize,
 }
 
 /// A question that was asked.
@@ -44,14 +40,14 @@ struct Asking {
 }
 
 impl Questions {
-    /// How many a restart denied so far.
-    pub fn denied(&self) -> usize {
-        self.denied
+    /// The next that is left, if its place comes when no more than this has been told.
+    fn next(&self, told: usize) -> Option<Left> {
+        self.left.get(self.told).filter(|left| left.told <= told).cloned()
     }
 
-    /// Bytes until the next question of an earlier process, when so much has been told.
-    fn ahead(&self, count: usize) -> usize {
-        self.left.front().map_or(usize::MAX, |(spot, _)| spot.told.saturating_sub(count))
+    /// Bytes until that, when so much has been told.
+    fn ahead(&self, told: usize) -> usize {
+        self.left.get(self.told).map_or(usize::MAX, |left| left.told.saturating_sub(told))
     }
 }
 
@@ -59,114 +55,92 @@ impl ResponseEvents {
     /// Tells a text or reasoning with the questions that earlier processes asked in the middle of it.
     pub(super) fn in_pieces(&mut self, text: &str, out: &mut Frames, tell: fn(&mut Self, &str, &mut Frames)) {
         let mut rest = text;
-        self.catch_up(self.count, out);
+        self.catch_up(self.place, out);
         while !rest.is_empty() {
-            let ahead = self.questions.ahead(self.count).min(rest.len());
+            let ahead = self.questions.ahead(self.place).min(rest.len());
             let (piece, after) = rest.split_at(rest.ceil_char_boundary(ahead));
             tell(self, piece, out);
-            self.catch_up(self.count, out);
+            self.catch_up(self.place, out);
             rest = after;
         }
     }
 
-    /// Tells the questions of earlier processes whose places have come when so much has been told.
-    pub(super) fn catch_up(&mut self, count: usize, out: &mut Frames) {
-        while self.questions.left.front().is_some_and(|(spot, _)| spot.told <= count)
-            && let Some((spot, answered)) = self.questions.left.pop_front()
-        {
-            let number = self.number_behind_thoughts(out);
-            let (index, item) = (self.items, question(&answered.id, "", &json!({})));
-            self.items += 1;
-            if !self.seen.has_asked(number, spot.denied) {
-                let added = json!({ "output_index": index, "item": item });
-                self.tell(out, number, Id::None, "response.output_item.added", added);
+    /// Tells the questions and answers of earlier processes whose places come when no more than this has been told.
+    pub(super) fn catch_up(&mut self, told: usize, out: &mut Frames) {
+        while let Some(Left { id, answered, .. }) = self.questions.next(told) {
+            match answered {
+                None => self.add(&id, "", &json!({}), json!({}), "response.output_item.added", out),
+                Some(answered) => self.come_out(&answered, out),
             }
-            let asking = Asking { index, id: answered.id.clone(), item };
-            self.questions.denying.push((asking, answered));
-            let together = |(next, _): &(Spot, Answered)| next.denied == spot.denied;
-            if !self.questions.left.front().is_some_and(together) {
-                self.deny(number, out);
-            }
-        }
-    }
-
-    /// Says of the questions whose places have come that they were denied.
-    fn deny(&mut self, number: u64, out: &mut Frames) {
-        for (Asking { index, item, .. }, answered) in std::mem::take(&mut self.questions.denying) {
-            self.questions.denied += 1;
-            if !self.seen.has_denied(self.questions.denied) {
-                let data = self.answered(&answered, index, &item);
-                self.tell(out, number, Id::Place, approvals::RESPONDED, data);
-            }
-            self.over.push((index, Over::Item(item)));
         }
     }
 
     pub(super) fn ask(&mut self, asked: &Asked, out: &mut Frames) {
-        let number = self.number_behind_thoughts(out);
-        let (index, Asked { id, ask, .. }) = (self.items, asked);
+        let Asked { id, ask, refused, .. } = asked;
+        if !refused {
+            let arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
+            let data = approvals::requested(&self.run, asked);
+            self.add(id, &ask.title, &arguments, data, approvals::REQUEST, out);
+        }
+    }
+
+    /// What an earlier process left is told in its place, and what was refused is not told.
+    pub(super) fn answer(&mut self, answered: &Answered, out: &mut Frames) {
+        let left = self.questions.left.iter().any(|left| left.id == answered.id);
+        if !left && self.questions.open.iter().any(|open| open.id == answered.id) {
+            self.come_out(answered, out);
+        }
+    }
+
+    /// Closes what nobody has answered.
+    pub(super) fn end_questions(&mut self) -> Vec<Event> {
+        let open = std::mem::take(&mut self.questions.open).into_iter();
+        open.map(|Asking { index, item, .. }| {
+            self.over.push((index, Over::Item(item.clone())));
+            ("response.output_item.done", json!({ "output_index": index, "item": item }))
+        })
+        .collect()
+    }
+
+    /// Tells a question with this beside its item.
+    fn add(
+        &mut self,
+        id: &AskId,
+        title: &str,
+        arguments: &Value,
+        mut data: Value,
+        name: &str,
+        out: &mut Frames,
+    ) {
+        let (index, item) = (self.items, question(id, title, arguments));
         self.items += 1;
-        let arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
-        let item = question(id, &ask.title, &arguments);
-        let mut data = approvals::requested(&self.run, asked);
         data["type"] = json!("response.output_item.added");
         data["output_index"] = json!(index);
         data["item"] = item.clone();
         self.questions.open.push(Asking { index, id: id.clone(), item });
-        if !self.seen.has_asked(number, self.questions.denied) {
-            self.tell(out, number, Id::Place, approvals::REQUEST, data);
-        }
+        self.count_and_tell(name, data, out);
     }
 
-    pub(super) fn answer(&mut self, answered: Answered, out: &mut Frames) {
-        if let Some(spot) = answered.left {
-            self.questions.left.push_back((spot, answered));
+    /// Tells how a question came out. It counts also where nobody knows the question: others count it too.
+    fn come_out(&mut self, answered: &Answered, out: &mut Frames) {
+        let Some(known) = self.questions.open.iter().position(|open| open.id == answered.id) else {
+            self.questions.told += 1;
             return;
-        }
-        let Some(known) = self.questions.open.iter().position(|open| open.id == answered.id) else { return };
-        let Asking { index, item, .. } = self.questions.open.swap_remove(known);
-        let number = self.number();
-        let data = self.answered(&answered, index, &item);
-        self.over.push((index, Over::Item(item)));
-        if !self.seen.has_asked(number, self.questions.denied) {
-            self.tell(out, number, Id::Place, approvals::RESPONDED, data);
-        }
-    }
-
-    /// Closes what nobody has answered; the next number that is free.
-    pub(super) fn end_questions(&mut self, out: &mut Frames, mut number: u64) -> u64 {
-        for Asking { index, item, .. } in std::mem::take(&mut self.questions.open) {
-            let data = json!({ "output_index": index, "item": item });
-            number = self.write_all(out, number, vec![("response.output_item.done", data)]);
-            self.over.push((index, Over::Item(item)));
-        }
-        number
-    }
-
-    /// The next number for what is asked or answered here.
-    fn number(&mut self) -> u64 {
-        let taken = match self.questions.taken {
-            (count, taken) if count == self.count => taken,
-            _ => 0,
         };
-        self.questions.taken = (self.count, taken + 1);
-        seen::asked(self.count, taken)
-    }
-
-    /// The same for a question: whatever was thought before it is over.
-    fn number_behind_thoughts(&mut self, out: &mut Frames) -> u64 {
-        let first = self.number();
-        let number = self.stop_thinking(out, first);
-        self.questions.taken.1 += number - first;
-        number
-    }
-
-    fn answered(&self, answered: &Answered, index: usize, item: &Value) -> Value {
+        let Asking { index, item, .. } = self.questions.open.remove(known);
         let mut data = approvals::responded(&self.run, answered);
         data["type"] = json!("response.output_item.done");
         data["output_index"] = json!(index);
         data["item"] = item.clone();
-        data
+        self.over.push((index, Over::Item(item)));
+        self.count_and_tell(approvals::RESPONDED, data, out);
+    }
+
+    fn count_and_tell(&mut self, name: &str, data: Value, out: &mut Frames) {
+        self.questions.told += 1;
+        if !self.seen.has_asked(self.questions.told) {
+            self.tell(out, Id::Place, name, data);
+        }
     }
 }
 

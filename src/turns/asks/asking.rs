@@ -25,7 +25,7 @@ use crate::words::{Phrase, Text, Words};
 const OPEN: usize = 8;
 
 /// Questions that one turn may ask. An agent that asks in circles must not fill the room for ever.
-const PER_TURN: usize = 100;
+pub const PER_TURN: usize = 100;
 
 /// Characters of a code. Short enough to type, and it is no secret: the room is shown it.
 const CODE: usize = 4;
@@ -46,12 +46,20 @@ pub(super) struct Asking {
 
 /// How a question began.
 enum Opened {
-    /// It is in the store, and the room will be shown it.
-    Waits(Box<AskRow>),
+    /// It is in the store, and the room will be shown it; readers are likely told here.
+    Waits(Box<AskRow>, Spot),
     /// It was allowed before, for longer than once.
     Granted(Choice),
     /// It is not even asked, for this reason.
     Denied(&'static str),
+}
+
+/// How a question came out.
+struct Ended {
+    choice: Choice,
+    rule: &'static str,
+    /// Where the log will say so, as the store has it; `None` if the store has nothing.
+    foreseen: Option<Spot>,
 }
 
 /// Why it is time to look what became of a question.
@@ -101,11 +109,13 @@ impl Asking {
         // Before anybody can answer.
         self.asks.waiting().insert(id.clone(), answered.clone());
         let choice = match self.open(&id, ask.clone()).await {
-            Ok(Opened::Waits(row)) => {
-                self.log_asked(&id, ask);
-                let (choice, rule) = self.wait(&row, &answered, &mut reply).await;
+            Ok(Opened::Waits(row, foreseen)) => {
+                let stands = self.log_asked(&id, ask, false);
+                self.keep_spot(&id, stands, Some(foreseen), |tx, id, at| tx.ask_stands(id, at)).await;
+                let Ended { choice, rule, foreseen } = self.wait(&row, &answered, &mut reply).await;
                 if rule != RESTART {
-                    self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule, left: None }));
+                    let stands = self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
+                    self.keep_spot(&id, stands, foreseen, |tx, id, at| tx.answer_stands(id, at)).await;
                 }
                 choice
             }
@@ -114,9 +124,9 @@ impl Asking {
             Ok(Opened::Denied(RESTART)) => Choice::Deny,
             Ok(Opened::Denied(rule)) => {
                 // A room was told in its own words; a program reads it here.
-                self.log_asked(&id, ask);
+                self.log_asked(&id, ask, true);
                 let choice = Choice::Deny;
-                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule, left: None }));
+                self.log(TurnEvent::Answered(Answered { id: id.clone(), choice, rule }));
                 choice
             }
             Err(error) => {
@@ -129,16 +139,29 @@ impl Asking {
         self.asks.waiting().remove(&id);
     }
 
-    fn log_asked(&self, id: &AskId, ask: Ask) {
+    fn log_asked(&self, id: &AskId, ask: Ask, refused: bool) -> Option<Spot> {
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let expires = unix_now().saturating_add(within);
-        self.log(TurnEvent::Asked(Asked { id: id.clone(), ask, expires }));
+        self.log(TurnEvent::Asked(Asked { id: id.clone(), ask, expires, refused }))
     }
 
-    /// Tells whoever reads the turn. A log that is full ends the turn, and with it the question.
-    fn log(&self, event: TurnEvent<'_>) {
-        if let Some(log) = self.asks.logs.of(&self.turn.id) {
-            let _ = log.append(event);
+    /// Tells whoever reads the turn, and says where. A log that is full ends the turn, and with it the question.
+    fn log(&self, event: TurnEvent<'_>) -> Option<Spot> {
+        self.asks.logs.of(&self.turn.id)?.append_at(event).ok()
+    }
+
+    /// Keeps where something stands in the log, if that is not where it was foreseen: something else came before.
+    async fn keep_spot(
+        &self,
+        id: &AskId,
+        stands: Option<Spot>,
+        foreseen: Option<Spot>,
+        keep: fn(&Tx<'_>, &AskId, Spot) -> Result<()>,
+    ) {
+        let Some(spot) = stands.filter(|_| stands != foreseen) else { return };
+        let id = id.clone();
+        if let Err(error) = self.asks.store.write(move |tx| keep(tx, &id, spot)).await {
+            tracing::warn!(%error, "after a restart, a question may be told in another place");
         }
     }
 
@@ -151,7 +174,7 @@ impl Asking {
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
         let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
-        let spot = self.asks.logs.of(&turn.id).map(|log| log.spot()).unwrap_or_default();
+        let spot = self.asks.spot(&turn.id);
         let opened = self.asks.store.write(move |tx| {
             let rules = live.now();
             let opening =
@@ -166,12 +189,7 @@ impl Asking {
     }
 
     /// Waits until there is an end of it; with what led to it.
-    async fn wait(
-        &self,
-        ask: &AskRow,
-        answered: &Notify,
-        reply: &mut oneshot::Sender<Choice>,
-    ) -> (Choice, &'static str) {
+    async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<Choice>) -> Ended {
         let deadline = Instant::now() + self.asks.answer_within;
         loop {
             let why = tokio::select! {
@@ -189,26 +207,34 @@ impl Asking {
                 Err(error) => {
                     tracing::error!(%error, "an answer could not be kept, so it is no");
                     self.deny_later(ask.clone());
-                    return (Choice::Deny, why.rule());
+                    return Ended { choice: Choice::Deny, rule: why.rule(), foreseen: None };
                 }
             }
         }
     }
 
     /// Makes an end of it in the store: the agent may act only if this says so. `None`: nothing has changed.
-    async fn conclude(&self, ask: &AskRow, why: Why) -> Result<Option<(Choice, &'static str)>> {
+    async fn conclude(&self, ask: &AskRow, why: Why) -> Result<Option<Ended>> {
         let (ask, turn, asks, rules) =
             (ask.clone(), self.turn.clone(), self.asks.clone(), self.asks.live.now());
         let concluded = self.asks.store.write(move |tx| {
             let why = if asks.draining.is_cancelled() { Why::Restart } else { why };
+            let foreseen = asks.spot(&turn.id);
+            let ended = |choice, rule| {
+                // Where a restart ends it the next process says so, and knows where.
+                if rule != RESTART {
+                    tx.answer_stands(&ask.id, foreseen)?;
+                }
+                Ok(Some(Ended { choice, rule, foreseen: Some(foreseen) }))
+            };
             match (tx.ask_state(&ask.id)?, why) {
                 (AskState::Open, Why::Answered) => return Ok(None),
-                (AskState::Over, _) => return Ok(Some((Choice::Deny, "denied"))),
+                (AskState::Over, _) => return ended(Choice::Deny, "denied"),
                 (AskState::Approved { grant, by }, Why::Answered | Why::Timeout) => {
                     if tx.take_ask(&ask.id)? {
                         tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
                         tx.add_grant(&ask, Where::from(turn.direct), grant, &by)?;
-                        return Ok(Some((Choice::Allow(grant), "approved")));
+                        return ended(Choice::Allow(grant), "approved");
                     }
                 }
                 (AskState::Open, _) | (AskState::Approved { .. }, _) => {}
@@ -218,7 +244,7 @@ impl Asking {
                 let max = asks.delivery.max_text(&turn.account);
                 tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
-            Ok(Some((Choice::Deny, why.rule())))
+            ended(Choice::Deny, why.rule())
         });
         let choice = concluded.await?;
         if let Some(account) = self.asks.delivery.account(&self.turn.account) {
@@ -310,7 +336,7 @@ impl Opening<'_> {
                     let Some(text) = self.text(&row.title, &row.code) else { break };
                     tx.add_outbox(&question(turn, row.id.send_key(), text))?;
                 }
-                return Ok(Opened::Waits(Box::new(row)));
+                return Ok(Opened::Waits(Box::new(row), self.spot));
             }
         }
         self.deny("too many")

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use tokio::time::Instant;
 
 use super::{Entry, Position, TurnLog};
-use crate::agent::{Answered, Asked, Choice, TurnEvent};
+use crate::agent::{Asked, TurnEvent};
 use crate::turns::asks::RESTART;
 
 /// Bytes of text that are handed over at once, at most: whoever comes late to a long turn would otherwise be given all
@@ -47,11 +47,11 @@ impl TurnLog {
     ) -> bool {
         *position = position.within(self.name);
         // Whatever else a reader knows from another log, it does not know this.
-        while let Some((id, spot)) = self.denied.get(position.denied) {
+        let denied = self.left.iter().filter_map(|left| left.answered.as_ref());
+        let denied = denied.filter(|answered| answered.rule == RESTART);
+        for answered in denied.skip(position.denied) {
             position.denied += 1;
-            let (id, left) = (id.clone(), Some(*spot));
-            let answered = Answered { id, choice: Choice::Deny, rule: RESTART, left };
-            if on(TurnEvent::Answered(answered), *position).is_break() {
+            if on(TurnEvent::Answered(answered.clone()), *position).is_break() {
                 return false;
             }
         }

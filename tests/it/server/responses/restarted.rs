@@ -19,7 +19,8 @@ struct Client {
     /// The ids of the items, by their indexes.
     items: Vec<String>,
     text: String,
-    denied: Vec<String>,
+    /// Questions that came out, and how.
+    answers: Vec<(String, String)>,
     ended: bool,
 }
 
@@ -49,8 +50,9 @@ impl Client {
             "response.output_text.delta" => self.text += data["delta"].as_str().unwrap(),
             "response.output_text.done" => assert_eq!(data["text"], self.text),
             "approval.responded" => {
-                assert_eq!((&data["choice"], &data["reason"]), (&json!("deny"), &json!("restart")));
-                self.denied.push(id.to_owned());
+                let reason = data["reason"].as_str().unwrap();
+                assert_eq!(data["choice"], if reason == "approved" { "once" } else { "deny" });
+                self.answers.push((id.to_owned(), reason.to_owned()));
             }
             "response.completed" => {
                 let output = data["response"]["output"].as_array().unwrap();
@@ -72,13 +74,19 @@ struct Scene {
 impl Scene {
     /// Asks with this script, and reads until so many questions were asked.
     async fn start(script: impl FnOnce(Script) -> Script, questions: usize) -> (Self, Vec<Event>) {
+        let (scene, _, seen) = Self::reading(script, questions).await;
+        (scene, seen)
+    }
+
+    /// The same, with the stream on which more is to come.
+    async fn reading(script: impl FnOnce(Script) -> Script, questions: usize) -> (Self, Stream, Vec<Event>) {
         let served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
         script(served.agent());
         let body = asks("hi", json!({ "stream": true, "background": true }));
         let mut stream = Stream::of(served.post("/v1/responses", &body).await);
         let seen = until_asked(&mut stream, questions).await;
         let id = seen[0].json()["response"]["id"].as_str().unwrap().to_owned();
-        (Self { served, path: format!("/v1/responses/{id}?stream=true") }, seen)
+        (Self { served, path: format!("/v1/responses/{id}?stream=true") }, stream, seen)
     }
 
     async fn reads(&self, after: Option<u64>) -> Stream {
@@ -93,8 +101,17 @@ impl Scene {
         self.served.restart().await;
     }
 
+    /// A person answers a question, and another one is asked.
+    async fn answers(&self, stream: &mut Stream, seen: &mut Vec<Event>, question: &str, choice: &str) {
+        let run = seen.iter().find_map(|event| event.json()["run_id"].as_str().map(str::to_owned)).unwrap();
+        let body = json!({ "choice": choice, "approval_id": question });
+        let answer = self.served.post(&format!("/v1/runs/{run}/approval"), &body).await;
+        assert_eq!(answer.status(), 200);
+        seen.extend(until_asked(stream, 1).await);
+    }
+
     /// Whoever has heard some of these comes back, and again behind each event that is told then.
-    async fn all_is_told_once(&self, seen: &[Event], text: &str, denied: &[String]) {
+    async fn all_is_told_once(&self, seen: &[Event], text: &str, answers: &[(String, String)]) {
         self.served.gateway.idle().await;
         let whole = self.reads(None).await.rest().await;
         for known in 1..=seen.len() {
@@ -110,11 +127,12 @@ impl Scene {
                     let rest = self.reads(client.last).await.rest().await;
                     rest.iter().for_each(|event| client.hears(event));
                 }
-                let Client { text: read, denied: no, ended, .. } = client;
-                assert_eq!((read.as_str(), &*no, ended), (text, denied, true), "behind {known} and {heard}");
+                let Client { text: read, answers: heard_of, ended, .. } = client;
+                let heard_of = (read.as_str(), &*heard_of, ended);
+                assert_eq!(heard_of, (text, answers, true), "behind {known} and {heard}");
             }
         }
-        assert_eq!(Client::of(&whole).denied, denied);
+        assert_eq!(Client::of(&whole).answers, answers);
     }
 }
 
@@ -132,6 +150,11 @@ fn asked(events: &[Event]) -> Vec<String> {
     asked.map(|event| event.json()["item"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
+/// How it sounds when a restart denied these.
+fn denied(questions: &[String]) -> Vec<(String, String)> {
+    questions.iter().map(|id| (id.clone(), "restart".to_owned())).collect()
+}
+
 /// What is told, however the text is cut.
 fn kinds(events: &[Event]) -> Vec<(String, Value)> {
     let mut kinds: Vec<_> =
@@ -145,7 +168,7 @@ async fn a_denial_is_heard_once_and_every_item_keeps_its_index() {
     let begins = |script: Script| script.thinks("Hm. ").says(["Grü"]).step("1", "search", StepState::Done);
     let (mut scene, seen) = Scene::start(|script| begins(script).thinks("So.").asks("one", "first"), 1).await;
     scene.dies(|script| begins(script).thinks("So.").says(["ße"])).await;
-    scene.all_is_told_once(&seen, "Grüße", &asked(&seen)).await;
+    scene.all_is_told_once(&seen, "Grüße", &denied(&asked(&seen))).await;
 }
 
 #[tokio::test]
@@ -153,7 +176,7 @@ async fn several_questions_are_denied_and_one_that_nothing_came_before() {
     let two = [ask("one", "first"), ask("two", "second")];
     let (mut scene, seen) = Scene::start(|script| script.asks_all(two), 2).await;
     scene.dies(|script| script.thinks("Well.").says(["Hello"])).await;
-    scene.all_is_told_once(&seen, "Hello", &asked(&seen)).await;
+    scene.all_is_told_once(&seen, "Hello", &denied(&asked(&seen))).await;
 }
 
 #[tokio::test]
@@ -164,11 +187,11 @@ async fn over_several_restarts_each_denial_is_heard_once() {
     let mut stream = scene.reads(client.last).await;
     let second = until_asked(&mut stream, 1).await;
     second.iter().for_each(|event| client.hears(event));
-    assert_eq!((client.denied, client.text), (asked(&first), "Hello".to_owned()));
+    assert_eq!((client.answers, client.text), (denied(&asked(&first)), "Hello".to_owned()));
     drop(stream);
     scene.dies(|script| script.says(["Hel", "lo", "!"])).await;
     let (seen, all) = ([&*first, &second].concat(), [asked(&first), asked(&second)].concat());
-    scene.all_is_told_once(&seen, "Hello!", &all).await;
+    scene.all_is_told_once(&seen, "Hello!", &denied(&all)).await;
 }
 
 /// The agent may be away for long, and whoever reads should not take the question for an open one.
@@ -178,5 +201,83 @@ async fn a_denial_does_not_wait_for_the_agent_where_nothing_was_told_before() {
     scene.dies(|script| script.then_hangs()).await;
     let mut client = Client::of(&seen);
     client.hears(&scene.reads(client.last).await.until("approval.responded").await);
-    assert_eq!(client.denied, asked(&seen));
+    assert_eq!(client.answers, denied(&asked(&seen)));
+}
+
+#[tokio::test]
+async fn what_was_answered_before_the_restart_keeps_its_index_too() {
+    let begins = |script: Script| script.thinks("Hm. ").says(["Hel"]).asks("one", "first");
+    let goes_on = |script: Script| begins(script).thinks("So.").asks("two", "second");
+    let (mut scene, mut stream, mut seen) = Scene::reading(goes_on, 1).await;
+    let first = asked(&seen).remove(0);
+    scene.answers(&mut stream, &mut seen, &first, "once").await;
+    let second = asked(&seen).remove(1);
+    // Whoever runs it again knows what was answered, and does not ask.
+    scene.dies(|script| script.thinks("Hm. ").says(["Hel"]).thinks("So.").says(["lo"])).await;
+    let answers = [(first, "approved".to_owned()), (second, "restart".to_owned())];
+    scene.all_is_told_once(&seen, "Hello", &answers).await;
+}
+
+#[tokio::test]
+async fn answers_are_told_in_their_order_and_not_in_that_of_the_questions() {
+    let two = [ask("one", "first"), ask("two", "second")];
+    let script = |script: Script| script.says(["Hel"]).asks_all(two).asks("three", "third");
+    let (mut scene, mut stream, mut seen) = Scene::reading(script, 2).await;
+    let mut questions = asked(&seen);
+    for (question, choice) in [(&questions[1], "deny"), (&questions[0], "once")] {
+        let before = seen.len();
+        let run = seen.iter().find_map(|event| event.json()["run_id"].as_str().map(str::to_owned)).unwrap();
+        let body = json!({ "choice": choice, "approval_id": question });
+        assert_eq!(scene.served.post(&format!("/v1/runs/{run}/approval"), &body).await.status(), 200);
+        while !seen[before..].iter().any(|event| event.kind() == "approval.responded") {
+            seen.push(stream.next().await);
+        }
+    }
+    seen.extend(until_asked(&mut stream, 1).await);
+    questions.extend(asked(&seen).pop());
+    scene.dies(|script| script.says(["Hel", "lo"])).await;
+    let answers: Vec<_> = [(1, "denied"), (0, "approved"), (2, "restart")]
+        .map(|(question, reason)| (questions[question].clone(), reason.to_owned()))
+        .into();
+    scene.all_is_told_once(&seen, "Hello", &answers).await;
+}
+
+/// It is nobody's turn but theirs: what they are not told of nobody answers.
+#[tokio::test]
+async fn who_has_read_further_than_the_next_process_hears_what_that_one_asks() {
+    let (mut scene, seen) = Scene::start(|script| script.says(["Hello, you"]).asks("one", "first"), 1).await;
+    scene.dies(|script| script.says(["Hello"]).asks("two", "second").asks("three", "third")).await;
+    let mut client = Client::of(&seen);
+    let mut stream = scene.reads(client.last).await;
+    let mut more = until_asked(&mut stream, 1).await;
+    more.iter().for_each(|event| client.hears(event));
+    assert_eq!(client.answers, denied(&asked(&seen)));
+    let second = asked(&more).remove(0);
+    scene.answers(&mut stream, &mut more, &second, "once").await;
+    // Also who comes back once more.
+    let mut stream = scene.reads(client.last).await;
+    let more = until_asked(&mut stream, 1).await;
+    more.iter().for_each(|event| client.hears(event));
+    assert_eq!((client.items.len(), &client.answers[1].0), (4, &second));
+}
+
+#[tokio::test]
+async fn as_many_questions_as_a_turn_may_ask_are_told_apart() {
+    const MOST: usize = 100;
+    // The last is one too many: it is refused at once, and so it is no item.
+    let questions = |script: Script| (0..=MOST).fold(script, |script, _| script.asks("one", "first"));
+    let (mut scene, mut stream, mut seen) = Scene::reading(questions, 1).await;
+    for _ in 1..MOST {
+        let question = asked(&seen).pop().unwrap();
+        scene.answers(&mut stream, &mut seen, &question, "deny").await;
+    }
+    scene.dies(|script| script.asks("one", "first").says(["Hello"])).await;
+    scene.served.gateway.idle().await;
+    let questions = asked(&seen);
+    for known in 1..=seen.len() {
+        let mut client = Client::of(&seen[..known]);
+        scene.reads(client.last).await.rest().await.iter().for_each(|event| client.hears(event));
+        let heard_of: Vec<_> = client.answers.iter().map(|(id, _)| id).collect();
+        assert_eq!((heard_of, client.text.as_str()), (questions.iter().collect(), "Hello"), "behind {known}");
+    }
 }
