@@ -4,7 +4,8 @@
 //! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no
 //! client tries to make it. Reasoning and steps are told to whoever reads along and kept nowhere: a response that is
 //! retrieved later has only its message.
-//! What a person is asked is an item too; see `questions`.
+//! What a person is asked is an item too; see `questions`. It ends no reasoning, so that what is asked changes nothing in
+//! the numbers of the rest.
 //!
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
 

@@ -14,7 +14,7 @@ use super::super::follow::END;
 use crate::turns::PER_TURN;
 
 /// Numbers for so much that has happened: one for each count of questions and answers, then those of the end. There are
-/// clients that know no number above two thousand millions; for them a response may have two million bytes.
+/// clients that know no number above two thousand millions (2^31): for them, text and reasoning may have 2 MiB together.
 const EACH: u64 = 1024;
 
 /// The first number of how it ends: everything may have to be closed that is open.

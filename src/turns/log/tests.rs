@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::agent::StepState;
+use crate::agent::{Ask, StepState};
 
 fn read(log: &TurnLog, position: &mut Position) -> Vec<String> {
     let mut seen = Vec::new();
@@ -164,4 +164,33 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
             assert!(rest_of_thought == text[thought..] && rest == text[said..], "behind {at}");
         }
     }
+}
+
+fn question(id: &str, refused: bool) -> TurnEvent<'static> {
+    let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None };
+    TurnEvent::Asked(Asked { id: AskId(id.into()), ask, expires: 0, refused })
+}
+
+fn answer(id: &str) -> TurnEvent<'static> {
+    TurnEvent::Answered(Answered { id: AskId(id.into()), choice: Choice::Deny, rule: "denied" })
+}
+
+/// The next process tells it there again.
+#[test]
+fn a_question_stands_where_it_is_logged_and_behind_all_that_was_asked_before() {
+    let left = Left { told: 0, id: AskId("0".into()), answered: None };
+    let log = TurnLog::for_readers(10_000).after([left].into());
+    log.append(TurnEvent::Text("He")).unwrap();
+    let foreseen = log.spot();
+    // The agent goes on while the question is being kept.
+    log.append(TurnEvent::Thought("llo")).unwrap();
+    log.append(step("1")).unwrap();
+    assert_eq!(foreseen, Spot { told: 2, nth: 1 });
+    assert_eq!(log.append_at(question("1", false)).unwrap(), Spot { told: 6, nth: 1 });
+    // Of what is refused at once the next process knows nothing.
+    log.append(question("2", true)).unwrap();
+    log.append(answer("2")).unwrap();
+    assert_eq!(log.append_at(answer("1")).unwrap(), Spot { told: 6, nth: 2 });
+    log.append(answer("1")).unwrap();
+    assert_eq!(log.spot(), Spot { told: 6, nth: 3 });
 }

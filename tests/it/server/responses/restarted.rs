@@ -101,13 +101,12 @@ impl Scene {
         self.served.restart().await;
     }
 
-    /// A person answers a question, and another one is asked.
-    async fn answers(&self, stream: &mut Stream, seen: &mut Vec<Event>, question: &str, choice: &str) {
+    /// A person answers a question.
+    async fn answers(&self, seen: &[Event], question: &str, choice: &str) {
         let run = seen.iter().find_map(|event| event.json()["run_id"].as_str().map(str::to_owned)).unwrap();
         let body = json!({ "choice": choice, "approval_id": question });
         let answer = self.served.post(&format!("/v1/runs/{run}/approval"), &body).await;
         assert_eq!(answer.status(), 200);
-        seen.extend(until_asked(stream, 1).await);
     }
 
     /// Whoever has heard some of these comes back, and again behind each event that is told then.
@@ -210,7 +209,8 @@ async fn what_was_answered_before_the_restart_keeps_its_index_too() {
     let goes_on = |script: Script| begins(script).thinks("So.").asks("two", "second");
     let (mut scene, mut stream, mut seen) = Scene::reading(goes_on, 1).await;
     let first = asked(&seen).remove(0);
-    scene.answers(&mut stream, &mut seen, &first, "once").await;
+    scene.answers(&seen, &first, "once").await;
+    seen.extend(until_asked(&mut stream, 1).await);
     let second = asked(&seen).remove(1);
     // Whoever runs it again knows what was answered, and does not ask.
     scene.dies(|script| script.thinks("Hm. ").says(["Hel"]).thinks("So.").says(["lo"])).await;
@@ -226,9 +226,7 @@ async fn answers_are_told_in_their_order_and_not_in_that_of_the_questions() {
     let mut questions = asked(&seen);
     for (question, choice) in [(&questions[1], "deny"), (&questions[0], "once")] {
         let before = seen.len();
-        let run = seen.iter().find_map(|event| event.json()["run_id"].as_str().map(str::to_owned)).unwrap();
-        let body = json!({ "choice": choice, "approval_id": question });
-        assert_eq!(scene.served.post(&format!("/v1/runs/{run}/approval"), &body).await.status(), 200);
+        scene.answers(&seen, question, choice).await;
         while !seen[before..].iter().any(|event| event.kind() == "approval.responded") {
             seen.push(stream.next().await);
         }
@@ -249,11 +247,11 @@ async fn who_has_read_further_than_the_next_process_hears_what_that_one_asks() {
     scene.dies(|script| script.says(["Hello"]).asks("two", "second").asks("three", "third")).await;
     let mut client = Client::of(&seen);
     let mut stream = scene.reads(client.last).await;
-    let mut more = until_asked(&mut stream, 1).await;
+    let more = until_asked(&mut stream, 1).await;
     more.iter().for_each(|event| client.hears(event));
     assert_eq!(client.answers, denied(&asked(&seen)));
     let second = asked(&more).remove(0);
-    scene.answers(&mut stream, &mut more, &second, "once").await;
+    scene.answers(&more, &second, "once").await;
     // Also who comes back once more.
     let mut stream = scene.reads(client.last).await;
     let more = until_asked(&mut stream, 1).await;
@@ -269,7 +267,8 @@ async fn as_many_questions_as_a_turn_may_ask_are_told_apart() {
     let (mut scene, mut stream, mut seen) = Scene::reading(questions, 1).await;
     for _ in 1..MOST {
         let question = asked(&seen).pop().unwrap();
-        scene.answers(&mut stream, &mut seen, &question, "deny").await;
+        scene.answers(&seen, &question, "deny").await;
+        seen.extend(until_asked(&mut stream, 1).await);
     }
     scene.dies(|script| script.asks("one", "first").says(["Hello"])).await;
     scene.served.gateway.idle().await;
