@@ -3,7 +3,7 @@
 use crate::it::upstream::Answer;
 use crate::support::front::{Front, Stumble};
 use crate::support::homeserver::Homeserver;
-use crate::support::person::With;
+use crate::support::person::{SHARED, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
@@ -42,6 +42,48 @@ async fn stumbles(how: Stumble) {
     scene.upstream.answers(Answer::says(["Opened."]));
     scene.ann.says(&broken, "open the door").await;
     scene.reads(&broken, "Opened.").await;
+    assert_eq!(scene.upstream.prompts().len(), 3);
+    scene.ends();
+}
+
+/// Whether a reply or a message in a thread is meant for us is seen only in what came before it, once we have forgotten
+/// what we wrote. If that is never shown, nobody knows: it is not obeyed, and its author is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_belongs_to_something_that_cannot_be_shown_is_asked_for_anew() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    let front = Front::of(&scene.homeserver).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.sets("MATRIX_HOMESERVER", &front.url);
+    scene.gateway.starts();
+    let talk = scene.ann.makes_room(SHARED, &[&scene.bot.id]).await;
+    let threads = scene.ann.makes_room(SHARED, &[&scene.bot.id]).await;
+    let hello = format!("{} hello", scene.bot.id);
+    scene.upstream.answers(Answer::says(["Here."]));
+    scene.ann.says(&talk, &hello).await;
+    let answer = scene.reads(&talk, "Here.").await.id;
+    let root = scene.ann.says(&threads, "about the door").await;
+    scene.upstream.answers(Answer::says(["And here."]));
+    scene.ann.says_in_thread(&threads, &root, &hello).await;
+    scene.reads(&threads, "And here.").await;
+    // It has read back what it said, and forgets it.
+    let direct = scene.direct().await;
+    scene.settles(&direct).await;
+    scene.gateway.stops().await;
+    scene.gateway.starts();
+
+    for (room, event, in_thread) in [(&talk, &answer, false), (&threads, &root, true)] {
+        front.stumbles_over(&["/event/", event.trim_start_matches('$')], Stumble::Error);
+        let question = if in_thread {
+            scene.ann.says_in_thread(room, event, "open it").await
+        } else {
+            scene.ann.replies(room, event, "open it").await
+        };
+        let told = |shown: &[Shown]| {
+            shown.iter().find(|message| message.reply_to.as_ref() == Some(&question)).cloned()
+        };
+        let told = scene.ann.sees(room, "that nobody knows whether it was meant", told).await;
+        assert!(told.kind == "m.notice" && told.text().contains("again"), "{told:?}");
+    }
     assert_eq!(scene.upstream.prompts().len(), 3);
     scene.ends();
 }

@@ -18,11 +18,10 @@ use matrix_sdk::deserialized_responses::{TimelineEvent, TimelineEventKind};
 use matrix_sdk::encryption::vodozemac::megolm::MegolmMessage;
 use matrix_sdk::ruma::{EventId, OwnedEventId};
 use serde_json::Value;
-use talaria_platform::{Error, ErrorKind, Event, EventKind};
+use talaria_platform::{Error, Event, EventKind};
 
-use super::lookup::Lookup;
+use super::lookup::{Fetched, Lookup};
 use super::{Reader, store_failed};
-use crate::error::{from_http, kind_of};
 
 /// Numbers that are remembered of one session. Clients begin a new one after a hundred messages, unless a room wants
 /// otherwise; and it is more than can wait in `parked`, so that what is decrypted late is not taken for old.
@@ -168,14 +167,10 @@ fn counts(kind: &EventKind) -> bool {
 /// How the homeserver shows an event that we decrypted. One request for each event of a response, of which there are
 /// only so many: it needs no budget of its own, which some could use up for all.
 async fn shown(lookup: &Lookup, room: &Room, id: &EventId, event: &TimelineEvent) -> Result<Shown, Error> {
-    let sent = match lookup.fetch(room, id).await {
-        Ok(sent) => sent,
-        Err(error) => match kind_of(&error) {
-            ErrorKind::Fatal => return Err(from_http(error)),
-            // It was waited for long enough: another try would find the same, for ever, and nobody would be heard.
-            ErrorKind::Retry { .. } => return Ok(Shown::Otherwise),
-            ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => return Ok(Shown::Otherwise),
-        },
+    let sent = match lookup.fetch(room, id).await? {
+        Fetched::Event(sent) => sent,
+        // It was waited for long enough: another try would find the same, for ever, and nobody would be heard.
+        Fetched::Nothing | Fetched::Unknown => return Ok(Shown::Otherwise),
     };
     let shown = read(sent.json().get());
     if let Shown::Sealed(_) = shown {

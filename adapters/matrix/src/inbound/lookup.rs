@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
 };
@@ -17,23 +18,22 @@ use matrix_sdk::ruma::events::AnyTimelineEvent;
 use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
-use matrix_sdk::{HttpError, Room};
 use serde_json::Value;
-use talaria_platform::{ErrorKind, Quote};
+use talaria_platform::{Error, ErrorKind, Quote};
 use tokio::time::Instant;
 
 use super::patience::{FAULTS, insist_on_room, once};
 use super::text;
 use super::update::unseal;
 use super::wire::{self, What};
-use crate::error::kind_of;
+use crate::error::{from_http, kind_of};
 
 /// The most that is repeated of an earlier message, in characters.
 const QUOTE: usize = 2_000;
 /// Events that may be asked for while one response is read.
 const ASKED: u32 = 600;
-/// Events that the homeserver may stumble over while one response is read. The rest is asked for with less patience:
-/// if it can show none at all, the reading of the others must not wait for each of them.
+/// Events of one room that the homeserver may stumble over while one response is read. The rest of that room is asked
+/// for with less patience: if it can show none at all, the reading of the others must not wait for each of them.
 const STUMBLES: u32 = 4;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,17 +54,26 @@ pub(super) struct Lookup {
     others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// How often the homeserver may still be asked.
     left: AtomicU32,
-    /// How often it stumbled.
-    stumbles: AtomicU32,
+    /// How often it stumbled, by the room: one that is broken takes nobody's patience but its own.
+    stumbles: Mutex<HashMap<OwnedRoomId, u32>>,
     /// People whose keys were asked for, lately.
     asked: Mutex<HashMap<OwnedUserId, Instant>>,
 }
 
+/// What came of asking for an event.
+pub(super) enum Fetched<T> {
+    Event(T),
+    /// There is none, or none that we may see.
+    Nothing,
+    /// The homeserver says neither, however often it is asked. So nothing may be decided by it.
+    Unknown,
+}
+
 /// An earlier message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Earlier {
-    /// Whether we wrote it.
-    pub ours: bool,
+    /// Whether we wrote it; `None` if nobody can say.
+    pub ours: Option<bool>,
     pub quote: Option<Quote>,
 }
 
@@ -76,7 +85,7 @@ impl Lookup {
             threads: Mutex::default(),
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
-            stumbles: AtomicU32::new(0),
+            stumbles: Mutex::default(),
             asked: Mutex::default(),
         }
     }
@@ -84,7 +93,7 @@ impl Lookup {
     /// Another response is read.
     pub fn renew(&self) {
         self.left.store(ASKED, Ordering::Relaxed);
-        self.stumbles.store(0, Ordering::Relaxed);
+        self.stumbles.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Remembers a message of ours and the thread it is in.
@@ -95,33 +104,46 @@ impl Lookup {
         }
     }
 
-    /// Whether we take part in a thread, or began it.
-    pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> bool {
+    /// Whether we take part in a thread, or began it; `None` if nobody can say.
+    pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> Result<Option<bool>, Error> {
         let key = key(room, root);
         if has(&self.threads, &key) || has(&self.ours, &key) {
-            return true;
+            return Ok(Some(true));
         }
         if has(&self.others, &key) {
-            return false;
+            return Ok(Some(false));
         }
-        let Some(event) = self.ask(room, root).await else { return false };
+        let event = match self.ask(room, root).await? {
+            Fetched::Event(event) => event,
+            Fetched::Nothing => return Ok(Some(false)),
+            Fetched::Unknown => return Ok(None),
+        };
         let ours = participates(&self.own, event.raw().json().get());
         insert(if ours { &self.threads } else { &self.others }, key);
-        ours
+        Ok(Some(ours))
     }
 
     /// The message that a reply is about. In an encrypted room only what was encrypted is repeated: the rest is
     /// whatever the homeserver likes.
-    pub async fn earlier(&self, room: &Room, id: &EventId, asker: &UserId, encrypted: bool) -> Earlier {
+    pub async fn earlier(
+        &self,
+        room: &Room,
+        id: &EventId,
+        asker: &UserId,
+        encrypted: bool,
+    ) -> Result<Earlier, Error> {
         let known = has(&self.ours, &key(room, id));
-        let Some(event) = self.ask(room, id).await else { return Earlier { ours: known, quote: None } };
+        let event = match self.ask(room, id).await? {
+            Fetched::Event(event) => event,
+            Fetched::Nothing => return Ok(Earlier { ours: Some(known), quote: None }),
+            Fetched::Unknown => return Ok(Earlier { ours: known.then_some(true), quote: None }),
+        };
         let ours = known || event.sender().is_some_and(|sender| sender == self.own);
         if ours {
             insert(&self.ours, key(room, id));
         }
-        let Some((sender, words)) = reads_now(&event, encrypted) else {
-            return Earlier { ours, quote: None };
-        };
+        let unquoted = Earlier { ours: Some(ours), quote: None };
+        let Some((sender, words)) = reads_now(&event, encrypted) else { return Ok(unquoted) };
         // Whoever came later may name what was said before, without being allowed to read it.
         let is_theirs = sender == self.own || sender == asker;
         let is_for_all = match room.history_visibility_or_default() {
@@ -130,10 +152,10 @@ impl Lookup {
             _ => false,
         };
         if !is_theirs && !is_for_all {
-            return Earlier { ours, quote: None };
+            return Ok(unquoted);
         }
         let author = if sender == self.own { None } else { Some(called(room, &sender).await) };
-        Earlier { ours, quote: Some(Quote { author, text: text::beginning(&words, QUOTE) }) }
+        Ok(Earlier { quote: Some(Quote { author, text: text::beginning(&words, QUOTE) }), ..unquoted })
     }
 
     /// Whether the keys of a person may be asked for: not again and again.
@@ -153,36 +175,52 @@ impl Lookup {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    async fn ask(&self, room: &Room, id: &EventId) -> Option<TimelineEvent> {
+    async fn ask(&self, room: &Room, id: &EventId) -> Result<Fetched<TimelineEvent>, Error> {
         if !self.may_ask() {
             tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
-            return None;
+            return Ok(Fetched::Unknown);
         }
-        match self.fetch(room, id).await {
-            Ok(event) => Some(unseal(room, event.cast()).await),
-            Err(error) => {
-                tracing::debug!(room = %room.room_id(), %error, "an earlier message cannot be read");
-                None
+        Ok(match self.fetch(room, id).await? {
+            Fetched::Event(event) => Fetched::Event(unseal(room, event.cast()).await),
+            Fetched::Nothing => Fetched::Nothing,
+            Fetched::Unknown => Fetched::Unknown,
+        })
+    }
+
+    /// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant; one that
+    /// never shows this event, while it answers everything else, must not end the reading. With an error the account
+    /// cannot be used any more.
+    pub async fn fetch(&self, room: &Room, id: &EventId) -> Result<Fetched<Raw<AnyTimelineEvent>>, Error> {
+        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
+        let ask =
+            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
+        let faults = if self.stumbles_in(room) < STUMBLES { FAULTS } else { 1 };
+        let error = match insist_on_room(&client, "an event", faults, ask).await {
+            Ok(shown) => return Ok(Fetched::Event(shown.event)),
+            Err(error) => error,
+        };
+        match kind_of(&error) {
+            ErrorKind::Fatal => Err(from_http(error)),
+            ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => {
+                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event is not for us to see");
+                Ok(Fetched::Nothing)
+            }
+            ErrorKind::Retry { .. } => {
+                self.stumbled_in(room);
+                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
+                Ok(Fetched::Unknown)
             }
         }
     }
 
-    /// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant; one that
-    /// never shows this event, while it answers everything else, must not end the reading. Then the error says to wait,
-    /// and nobody should.
-    pub async fn fetch(&self, room: &Room, id: &EventId) -> Result<Raw<AnyTimelineEvent>, HttpError> {
-        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
-        let ask =
-            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
-        let faults = if self.stumbles.load(Ordering::Relaxed) < STUMBLES { FAULTS } else { 1 };
-        let shown = insist_on_room(&client, "an event", faults, ask).await;
-        if let Err(error) = &shown
-            && matches!(kind_of(error), ErrorKind::Retry { .. })
-        {
-            self.stumbles.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
-        }
-        Ok(shown?.event)
+    fn stumbles_in(&self, room: &Room) -> u32 {
+        let stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        stumbles.get(room.room_id()).copied().unwrap_or_default()
+    }
+
+    fn stumbled_in(&self, room: &Room) {
+        let mut stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        *stumbles.entry(room.room_id().to_owned()).or_default() += 1;
     }
 }
 

@@ -87,10 +87,10 @@ impl Reader<'_> {
                 self.warn_of_plaintext(room);
                 return Ok(Outcome::Drop);
             }
-            What::Said(said) => match self.said(room, about, &happening.sender, said).await {
-                Some(message) => {
+            What::Said(said) => match self.said(room, about, &happening.sender, said).await? {
+                Some(kind) => {
                     let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
-                    (Place { thread, ..place() }, EventKind::Message(message))
+                    (Place { thread, ..place() }, kind)
                 }
                 None => return Ok(Outcome::Drop),
             },
@@ -136,30 +136,44 @@ impl Reader<'_> {
         Ok(Outcome::Tell(Event { id, place, room: about.room.clone(), author, secure: proof.secure, kind }))
     }
 
-    /// A message; `None` if it is not for people to hear.
-    async fn said(&self, room: &Room, about: &About, sender: &MatrixUserId, said: &Said) -> Option<Message> {
-        let text = text::of(&said.message, said.reply_to.is_some(), &called(room, sender).await)?;
+    /// A message; `None` if it is not for people to hear. If nobody can say whether it is meant for us, it is neither
+    /// obeyed nor passed over: whoever wrote it is asked for it again.
+    async fn said(
+        &self,
+        room: &Room,
+        about: &About,
+        sender: &MatrixUserId,
+        said: &Said,
+    ) -> Result<Option<EventKind>, Error> {
+        let author = called(room, sender).await;
+        let Some(text) = text::of(&said.message, said.reply_to.is_some(), &author) else { return Ok(None) };
         let names = about.names(&self.account.own);
         let after = names.after(&text);
         let mut addressed =
             about.room.direct || about.hears_all || after.is_some() || names.are_mentioned(said);
-        let mut quote = None;
+        let (mut quote, mut undecided) = (None, false);
         if let Some(reply_to) = &said.reply_to {
-            let earlier = self.lookup.earlier(room, reply_to, sender, about.encrypted).await;
-            addressed |= earlier.ours;
+            let earlier = self.lookup.earlier(room, reply_to, sender, about.encrypted).await?;
+            addressed |= earlier.ours == Some(true);
+            undecided = earlier.ours.is_none();
             quote = earlier.quote;
         }
         if !addressed && let Some(root) = &said.thread {
-            addressed = self.lookup.is_our_thread(room, root).await;
+            let ours = self.lookup.is_our_thread(room, root).await?;
+            addressed = ours == Some(true);
+            undecided |= ours.is_none();
         }
-        Some(Message {
+        if undecided && !addressed {
+            return Ok(Some(EventKind::Unreadable));
+        }
+        Ok(Some(EventKind::Message(Message {
             text: after.map(str::to_owned).unwrap_or(text),
             addressed,
             reply_to: said.reply_to.as_ref().map(|id| EventId::new(id.as_str())),
             // What is not meant for us need not be kept.
             quote: quote.filter(|_| addressed),
             media: media::of(&said.message).into_iter().collect(),
-        })
+        })))
     }
 
     /// Nothing that we do ourselves is answered; but where we speak, we are spoken to.
