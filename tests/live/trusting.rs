@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::it::upstream::Answer;
 use crate::parts;
-use crate::support::comparing::{Comparing, operator};
+use crate::support::PATIENCE;
+use crate::support::comparing::{Comparing, operator, until};
 use crate::support::homeserver::Homeserver;
 use crate::support::person::With;
 use crate::support::scene::Scene;
@@ -32,6 +33,24 @@ async fn says_in_vain(scene: &mut Scene, room: &str) {
     let told = scene.ann.sees(room, "that she is not heard", of_the_bot).await;
     assert!(told.encrypted && !told.readable, "{told:?}");
     assert_eq!(scene.upstream.prompts().len(), 0);
+}
+
+/// Ann, who was refused before, says something and is refused again; and whatever else was under way is over. The id of
+/// what she said.
+async fn is_refused(scene: &mut Scene, room: &str) -> String {
+    let said = scene.ann.says(room, "and now?").await;
+    let refused = "SELECT count(*) FROM audit WHERE rule = 'untrusted' AND actor = ?1";
+    let again = async {
+        while scene.gateway.count(refused, &scene.ann.id) < 2 {
+            scene.gateway.talaria.does(["health"]).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("a second refusal");
+    scene.gateway.stops().await;
+    // What comes after all that the bot has said is seen after it, too.
+    scene.ann.says(room, "good night").await;
+    scene.ann.reads(room, &scene.ann.id, "good night").await;
+    said
 }
 
 /// Ann is heard, on the same device and in the same session as before, and reads the answer.
@@ -106,20 +125,41 @@ async fn whose_pictures_differ_learns_so_and_stays_unheard() {
         return;
     }
     let (scene, room) = unheard().await;
-    let Comparing { scene, room, id } = Comparing::in_room(scene, room).await;
+    let Comparing { mut scene, room, id } = Comparing::in_room(scene, room).await;
     let said = operator(&scene, &["mismatch", &id]).await;
     assert!(said.out.contains("cancelled"), "{}{}", said.out, said.err);
     assert_eq!(scene.ann.does("is_broken_off", json!({})).await["cancelled"], true);
 
-    let after = scene.ann.says(&room, "and now?").await;
-    let refused = "SELECT count(*) FROM audit WHERE rule = 'untrusted' AND actor = ?1";
-    let heard = async {
-        while scene.gateway.count(refused, &scene.ann.id) < 2 {
+    let after = is_refused(&mut scene, &room).await;
+    assert!(scene.said(&room).iter().all(|message| message.reply_to.as_ref() != Some(&after)));
+    assert_eq!(scene.upstream.prompts().len(), 0);
+    scene.ends();
+}
+
+/// A second request ends the first, and itself: the SDK says so by itself, without the operator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_twice_to_be_verified_is_told_nothing_in_the_clear() {
+    if !parts::has_js() {
+        return;
+    }
+    let (mut scene, room) = unheard().await;
+    let request = json!({
+        "msgtype": "m.key.verification.request", "body": "verify me", "to": scene.bot.id,
+        "from_device": scene.ann.device, "methods": ["m.sas.v1"],
+    });
+    let before = scene.sealed(&room, &scene.bot.id);
+    scene.ann.sends_plain(&room, "m.room.message", request.clone()).await;
+    until(&scene, &["list"], |list| list["verifications"][0]["id"].is_string()).await;
+    scene.ann.sends_plain(&room, "m.room.message", request).await;
+    let ended = async {
+        while scene.sealed(&room, &scene.bot.id) < before + 2 {
             scene.gateway.talaria.does(["health"]).await;
         }
     };
-    tokio::time::timeout(crate::support::PATIENCE, heard).await.expect("a second refusal");
-    assert!(scene.said(&room).iter().all(|message| message.reply_to.as_ref() != Some(&after)));
-    assert_eq!(scene.upstream.prompts().len(), 0);
+    tokio::time::timeout(PATIENCE, ended).await.expect("that both are ended");
+    // It has read back what it said.
+    is_refused(&mut scene, &room).await;
+    let clear = scene.in_the_clear(&room, &scene.bot.id);
+    assert!(clear.iter().all(|kind| !kind.starts_with("m.key.verification.")), "{clear:?}");
     scene.ends();
 }

@@ -76,6 +76,13 @@ impl Scene {
         types.map(Result::unwrap).collect()
     }
 
+    /// How many encrypted events somebody has sent in a room.
+    pub fn sealed(&self, room: &str, who: &str) -> usize {
+        let sent =
+            "SELECT count(*) FROM events WHERE room_id = ?1 AND sender = ?2 AND type = 'm.room.encrypted'";
+        self.homeserver.stored().query_row(sent, [room, who], |row| row.get(0)).unwrap()
+    }
+
     /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.
     pub fn ends(self) {
         let said = "SELECT count(*) FROM events AS sent

@@ -65,6 +65,7 @@ pub(crate) async fn answer(opened: &Opened, id: &str, answer: Answer) -> Result<
     };
     let waiting = opened.requests.all().into_iter().find(|one| one.id == id).ok_or_else(missing)?;
     let request = find(&opened.client, &waiting).await.ok_or_else(missing)?;
+    opened.requests.answer(id);
     let doing = async {
         match answer {
             Answer::Accept => go_on(&request, is_comparable).await,

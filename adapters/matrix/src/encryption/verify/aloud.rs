@@ -7,8 +7,8 @@
 //!
 //! None of it is secret: between devices the same goes in the clear, as Matrix has it, Element's web client says all of
 //! its part in the clear in rooms too, and what keeps both sides safe from whoever is in between are the pictures that
-//! they compare. Nobody's words can be among it: only these types, only what this device encrypted, and only in answer
-//! to a request that waits for the operator.
+//! they compare. Nobody's words can be among it: only these types, only what this device encrypted, each once, and
+//! only in answer to a request that the operator has gone on with.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(super) fn listen(opened: &Opened) -> EventHandlerHandle {
                 info.sender == own && info.sender_device.as_deref().is_some_and(|by| by == device)
             });
             let part = if ours { part(raw.get()) } else { None };
-            let part = part.filter(|part| requests.is_aloud(&part.flow));
+            let part = part.filter(|part| requests.says_aloud(&part.flow, part.kind));
             async move {
                 if let Some(part) = part {
                     say(&room, part).await;

@@ -1,5 +1,6 @@
 //! Who wants to verify us: few at a time, and for ten minutes at most.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,6 +38,11 @@ pub(super) struct Waiting {
     flow: String,
     /// Whoever asks cannot read what we write, so our part is said in the clear; see `aloud`.
     aloud: bool,
+    /// The operator has gone on with it. Before that nothing of it is said in the clear: a second request makes the SDK
+    /// break both off by itself, and then anybody could have us say as much as they like.
+    answered: bool,
+    /// Parts of ours that were said in the clear. Each is said once, however often it comes back to us.
+    said: BTreeSet<&'static str>,
     since: Instant,
 }
 
@@ -68,7 +74,8 @@ impl Requests {
             return false;
         }
         let id = (self.next.fetch_add(1, Ordering::Relaxed) + 1).to_string();
-        waiting.push(Waiting { id, user: user.to_owned(), flow: flow.to_owned(), aloud, since: now });
+        let (user, flow) = (user.to_owned(), flow.to_owned());
+        waiting.push(Waiting { id, user, flow, aloud, answered: false, said: BTreeSet::new(), since: now });
         true
     }
 
@@ -82,9 +89,17 @@ impl Requests {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
     }
 
-    /// Whether our part of a verification is said in the clear.
-    pub(super) fn is_aloud(&self, flow: &EventId) -> bool {
-        self.all().iter().any(|one| one.aloud && one.flow == flow.as_str())
+    /// The operator goes on with one.
+    pub(super) fn answer(&self, id: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter_mut().filter(|one| one.id == id).for_each(|one| one.answered = true);
+    }
+
+    /// Whether a part of ours in a verification is to be said in the clear now. That is so once.
+    pub(super) fn says_aloud(&self, flow: &EventId, part: &'static str) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = waiting.iter_mut().find(|one| one.flow == flow.as_str() && one.since.elapsed() < HOLDS);
+        one.is_some_and(|one| one.aloud && one.answered && one.said.insert(part))
     }
 
     pub(super) fn all(&self) -> Vec<Waiting> {
@@ -233,17 +248,32 @@ mod tests {
     }
 
     #[test]
-    fn only_a_verification_that_waits_and_has_to_be_heard_is_said_aloud() {
+    fn only_a_verification_that_the_operator_answered_and_that_has_to_be_heard_is_said_aloud() {
         let (requests, now) = (Requests::default(), Instant::now());
         let (ann, bob) = (user_id!("@ann:example.org"), user_id!("@bob:example.org"));
         let (deaf, reads) = (event_id!("$deaf"), event_id!("$reads"));
         requests.note(&Asked { aloud: true, ..asks(ann, deaf.as_str()) }, now);
         requests.note(&asks(bob, reads.as_str()), now);
-        assert!(
-            requests.is_aloud(deaf) && !requests.is_aloud(reads) && !requests.is_aloud(event_id!("$other"))
-        );
+        assert!(!requests.says_aloud(deaf, "cancel"));
 
-        requests.note(&asks(ann, "another"), now);
-        assert!(!requests.is_aloud(deaf));
+        requests.all().iter().for_each(|one| requests.answer(&one.id));
+        assert!(requests.says_aloud(deaf, "ready"));
+        assert!(!requests.says_aloud(reads, "ready") && !requests.says_aloud(event_id!("$other"), "ready"));
+    }
+
+    #[test]
+    fn each_part_is_said_aloud_once_and_a_second_request_waits_for_the_operator_again() {
+        let (requests, now) = (Requests::default(), Instant::now());
+        let ann = user_id!("@ann:example.org");
+        let (first, second) = (event_id!("$first"), event_id!("$second"));
+        requests.note(&Asked { aloud: true, ..asks(ann, first.as_str()) }, now);
+        requests.answer(&requests.all()[0].id);
+        assert!(requests.says_aloud(first, "ready") && !requests.says_aloud(first, "ready"));
+        // The same request once more changes nothing.
+        requests.note(&Asked { aloud: true, ..asks(ann, first.as_str()) }, now);
+        assert!(!requests.says_aloud(first, "ready") && requests.says_aloud(first, "key"));
+
+        requests.note(&Asked { aloud: true, ..asks(ann, second.as_str()) }, now);
+        assert!(!requests.says_aloud(first, "cancel") && !requests.says_aloud(second, "cancel"));
     }
 }
