@@ -5,6 +5,7 @@
 //! wait at the `doors`. `room` and `translate` turn the rest into events for the core, and the pure files beneath them
 //! (`wire`, `mention`, `text`) read what people wrote, none of it trusted.
 
+mod allowance;
 mod cursor;
 mod doors;
 mod filter;

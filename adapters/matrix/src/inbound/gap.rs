@@ -11,6 +11,7 @@ use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{UserId, uint};
 use talaria_platform::{Error, ErrorKind};
 
+use super::allowance::Allowance;
 use super::patience::{FAULTS, insist_on_room, once};
 use super::update::unseal;
 use super::wire::{self, Change, Happening, What};
@@ -43,7 +44,15 @@ pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Res
         request.to = Some(to.to_owned());
         request.limit = uint!(100);
         let ask = || async { room.client().send(request.clone()).with_request_config(once()).await };
-        let page = match insist_on_room(&room.client(), "a page of history", FAULTS, ask).await {
+        let page = match insist_on_room(
+            &room.client(),
+            "a page of history",
+            FAULTS,
+            &Allowance::endless(),
+            ask,
+        )
+        .await
+        {
             Ok(page) => page,
             Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(from_http(error)),
             Err(error) => {

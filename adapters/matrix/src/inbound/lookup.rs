@@ -22,6 +22,7 @@ use serde_json::Value;
 use talaria_platform::{Error, ErrorKind, Quote};
 use tokio::time::Instant;
 
+use super::allowance::Allowance;
 use super::patience::{FAULTS, insist_on_room, once};
 use super::text;
 use super::update::unseal;
@@ -32,9 +33,11 @@ use crate::error::{from_http, kind_of};
 const QUOTE: usize = 2_000;
 /// Events that may be asked for while one response is read.
 const ASKED: u32 = 600;
-/// Events of one room that the homeserver may stumble over while one response is read. The rest of that room is asked
-/// for with less patience: if it can show none at all, the reading of the others must not wait for each of them.
-const STUMBLES: u32 = 4;
+/// How long all of that may take. Beyond it nothing is asked, and nothing decided by it.
+const TIME: Duration = Duration::from_secs(60);
+/// Events of one room that the homeserver may stumble over while one response is read: the first is insisted on, the
+/// next hardly, and no more of that room is asked for. Silence over both leaves some of the time to the other rooms.
+const STUMBLES: u32 = 2;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Not before this are the keys of a person asked for again.
@@ -54,6 +57,8 @@ pub(super) struct Lookup {
     others: Mutex<Recent<(OwnedRoomId, OwnedEventId)>>,
     /// How often the homeserver may still be asked.
     left: AtomicU32,
+    /// How long that may still take.
+    time: Allowance,
     /// How often it stumbled, by the room: one that is broken takes nobody's patience but its own.
     stumbles: Mutex<HashMap<OwnedRoomId, u32>>,
     /// People whose keys were asked for, lately.
@@ -85,13 +90,15 @@ impl Lookup {
             threads: Mutex::default(),
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
+            time: Allowance::new(TIME),
             stumbles: Mutex::default(),
             asked: Mutex::default(),
         }
     }
 
-    /// Another response is read.
+    /// Another response is read, or what waited is tried again.
     pub fn renew(&self) {
+        self.time.renew();
         self.left.store(ASKED, Ordering::Relaxed);
         self.stumbles.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -170,7 +177,15 @@ impl Lookup {
         true
     }
 
+    /// Asking somebody else took this long.
+    pub fn took(&self, time: Duration) {
+        self.time.spend(time);
+    }
+
     fn may_ask(&self) -> bool {
+        if !self.time.has(Duration::ZERO) {
+            return false;
+        }
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
@@ -194,8 +209,13 @@ impl Lookup {
         let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
         let ask =
             || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
-        let faults = if self.stumbles_in(room) < STUMBLES { FAULTS } else { 1 };
-        let error = match insist_on_room(&client, "an event", faults, ask).await {
+        let stumbles = self.stumbles_in(room);
+        if stumbles >= STUMBLES || !self.time.has(Duration::ZERO) {
+            tracing::debug!(room = %room.room_id(), event = %id, "an event is not even asked for: too many were not shown");
+            return Ok(Fetched::Unknown);
+        }
+        let faults = if stumbles == 0 { FAULTS } else { 1 };
+        let error = match insist_on_room(&client, "an event", faults, &self.time, ask).await {
             Ok(shown) => return Ok(Fetched::Event(shown.event)),
             Err(error) => error,
         };

@@ -221,6 +221,7 @@ impl Reader<'_> {
         if chosen.is_empty() {
             return Ok(());
         }
+        self.lookup.renew();
         let direct = self.direct_rooms().await?;
         for (key, waiting) in chosen {
             let room = self.account.client.get_room(&waiting.room);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use matrix_sdk::config::RequestConfig;
 use matrix_sdk::{Client, HttpError};
 use talaria_platform::ErrorKind;
+use tokio::time::Instant;
 
+use super::allowance::Allowance;
 use crate::error::kind_of;
 
 /// The first pause. Most failures are a restart or a lost connection, and over in a moment.
@@ -15,6 +17,10 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(10);
 /// How long one request may take. Pages of history are prepared by asking other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
+
+/// What is answered within this costs none of the time there is: however much was said while we were away, a homeserver
+/// that is well is asked for all of it.
+const QUICK: Duration = Duration::from_millis(500);
 
 /// Failures after which we ask whether it is only this that the homeserver stumbles over.
 pub(super) const FAULTS: u32 = 6;
@@ -51,29 +57,32 @@ pub(super) async fn insist<T, F>(what: &'static str, request: impl FnMut() -> F)
 where
     F: Future<Output = Result<T, HttpError>>,
 {
-    repeat(what, FAULTS, request, || async { false }).await
+    repeat(what, FAULTS, &Allowance::endless(), request, || async { false }).await
 }
 
 /// The same about one room, or one thing in it. What a homeserver stumbles over again and again, while it answers
-/// everything else, must not end the reading of all others: after so many `faults` it is given up, with an error that
-/// says to wait.
+/// everything else, must not end the reading of all others: after so many `faults`, or when the `time` is spent, it is
+/// given up, with an error that says to wait.
 pub(super) async fn insist_on_room<T, F>(
     client: &Client,
     what: &'static str,
     faults: u32,
+    time: &Allowance,
     request: impl FnMut() -> F,
 ) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
 {
     let is_there = || async { matches!(tokio::time::timeout(PROBE, client.whoami()).await, Ok(Ok(_))) };
-    repeat(what, faults, request, is_there).await
+    repeat(what, faults, time, request, is_there).await
 }
 
-/// Gives up after `most` failures once the homeserver `is_there` for something else.
+/// Gives up after `most` failures, or when the `time` is spent, once the homeserver `is_there` for something else. While
+/// it is not, nobody waits for us to go on, and no time is spent.
 async fn repeat<T, F, P>(
     what: &'static str,
     most: u32,
+    time: &Allowance,
     mut request: impl FnMut() -> F,
     mut is_there: impl FnMut() -> P,
 ) -> Result<T, HttpError>
@@ -84,7 +93,10 @@ where
     let mut patience = Patience::default();
     let (mut faults, mut last) = (0, false);
     loop {
-        let error = match request().await {
+        let began = Instant::now();
+        let came = request().await;
+        time.spend(began.elapsed().saturating_sub(QUICK));
+        let error = match came {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
@@ -94,20 +106,33 @@ where
                 return Err(error);
             }
         };
-        // That we ask too often is no fault. That no answer comes in time is one, like an answer that is none.
-        if after.is_none() {
+        let pause = patience.next(after);
+        let is_late = !time.has(pause);
+        // That we ask too often is no fault, and whoever says so is there. That no answer comes in time is one, like an
+        // answer that is none.
+        if after.is_some() {
+            if is_late {
+                return Err(error);
+            }
+        } else {
             faults += 1;
             if last {
                 return Err(error);
             }
             // It may have come back this very moment, so this is asked for once more.
-            last = faults >= most && is_there().await;
-            if last {
-                continue;
+            if faults >= most || is_late {
+                let began = Instant::now();
+                last = is_there().await;
+                if last {
+                    time.spend(began.elapsed());
+                    continue;
+                }
+                time.renew();
             }
         }
         tracing::debug!(what, %error, "the homeserver is asked again");
-        tokio::time::sleep(patience.next(after)).await;
+        tokio::time::sleep(pause).await;
+        time.spend(pause);
     }
 }
 
@@ -139,6 +164,8 @@ mod tests {
 
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
     fn answer(status: u16) -> HttpError {
         let response = http::Response::builder().status(status).body(b"no".to_vec()).unwrap();
         FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
@@ -147,6 +174,15 @@ mod tests {
     /// Asks something that is answered with these, the last of them for ever; whether the homeserver is there for
     /// other things is told after so many probes. How often it was asked, and what came of it.
     async fn asked(answers: &[u16], there_after: u32) -> (usize, Result<(), HttpError>) {
+        asked_with(FAULTS, &Allowance::endless(), answers, there_after).await
+    }
+
+    async fn asked_with(
+        most: u32,
+        time: &Allowance,
+        answers: &[u16],
+        there_after: u32,
+    ) -> (usize, Result<(), HttpError>) {
         let (asked, probed) = (Cell::new(0), Cell::new(0));
         let request = || {
             let status = answers[asked.get().min(answers.len() - 1)];
@@ -158,7 +194,7 @@ mod tests {
             let there = probed.get() > there_after;
             async move { there }
         };
-        let came = repeat("a test", FAULTS, request, is_there).await;
+        let came = repeat("a test", most, time, request, is_there).await;
         (asked.get(), came)
     }
 
@@ -193,6 +229,59 @@ mod tests {
         let (times, came) = asked(&[404], 0).await;
         assert_eq!(times, 1);
         assert!(came.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_its_time_is_spent_it_is_given_up_whatever_the_homeserver_says() {
+        for status in [500, 429] {
+            let (time, began) = (Allowance::new(MINUTE), Instant::now());
+            let (_, came) = asked_with(u32::MAX, &time, &[status], 0).await;
+            // The clock of tests is coarse.
+            let most = MINUTE + Duration::from_secs(1);
+            assert!(came.is_err() && began.elapsed() < most, "{status}: {:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_leaves_less_time_for_the_rest() {
+        let time = Allowance::new(MINUTE);
+        for _ in 0..3 {
+            let slow = || async {
+                tokio::time::sleep(MINUTE / 3 + QUICK).await;
+                Ok(())
+            };
+            assert!(time.has(Duration::ZERO));
+            assert!(repeat("a test", FAULTS, &time, slow, || async { true }).await.is_ok());
+        }
+        assert!(!time.has(Duration::ZERO));
+        time.renew();
+        assert!(time.has(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_much_is_asked_a_homeserver_that_is_well_is_asked_for_all_of_it() {
+        let time = Allowance::new(MINUTE);
+        for _ in 0..1_000 {
+            let quick = || async {
+                tokio::time::sleep(QUICK).await;
+                Ok(())
+            };
+            assert!(repeat("a test", FAULTS, &time, quick, || async { true }).await.is_ok());
+        }
+        assert!(time.has(MINUTE / 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_homeserver_is_away_no_time_is_spent() {
+        let (time, began) = (Allowance::new(MINUTE), Instant::now());
+        let mut back = [502; 60];
+        back[59] = 200;
+        let (_, came) = asked_with(FAULTS, &time, &back, u32::MAX).await;
+        assert!(
+            came.is_ok() && began.elapsed() > 3 * MINUTE && time.has(MINUTE / 2),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]

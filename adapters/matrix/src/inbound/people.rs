@@ -5,6 +5,7 @@ use matrix_sdk::ruma::api::client::membership::joined_members::v3::Request;
 use matrix_sdk::{Client, Room, RoomMemberships};
 use talaria_platform::{Error, ErrorKind, Event, EventId, EventKind};
 
+use super::allowance::Allowance;
 use super::patience::{FAULTS, insist_on_room, once};
 use super::translate::{About, moved};
 use super::update::Update;
@@ -23,7 +24,7 @@ pub(super) async fn all_here(
 ) -> Result<Vec<Event>, Error> {
     let ask =
         || async { client.send(Request::new(room.room_id().to_owned())).with_request_config(once()).await };
-    match insist_on_room(client, "the members of a room", FAULTS, ask).await {
+    match insist_on_room(client, "the members of a room", FAULTS, &Allowance::endless(), ask).await {
         Ok(response) => Ok(response
             .joined
             .into_keys()

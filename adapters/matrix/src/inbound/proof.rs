@@ -9,7 +9,7 @@ use matrix_sdk::deserialized_responses::{
 };
 use matrix_sdk::ruma::{DeviceKeyAlgorithm, UserId};
 use talaria_platform::{Error, Trust};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::wire::{Happening, What};
 use super::{Reader, store_failed};
@@ -49,12 +49,13 @@ impl Reader<'_> {
             return Ok(proof);
         }
         if self.lookup.may_ask_for_keys_of(sender) {
-            let encryption = self.account.client.encryption();
+            let (encryption, began) = (self.account.client.encryption(), Instant::now());
             match timeout(KEYS, encryption.request_user_identity(sender)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(%sender, %error, "the keys of a person are not told"),
                 Err(_) => tracing::debug!(%sender, "the keys of a person are not told in time"),
             }
+            self.lookup.took(began.elapsed());
         }
         let Some(info) = room.get_encryption_info(session, sender).await else { return Ok(proof) };
         let proof = look(&info, sender);
