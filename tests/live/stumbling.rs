@@ -28,8 +28,7 @@ async fn stumbles(how: Stumble) {
     let (broken, whole) = (scene.direct().await, scene.direct().await);
     scene.settles(&broken).await;
 
-    let name = broken.trim_start_matches('!').split(':').next().unwrap().to_owned();
-    front.stumbles_over(&[&name, "/event/"], how);
+    front.stumbles_over(&[name_of(&broken), "/event/"], how);
     let question = scene.ann.says(&broken, "open the door").await;
     let told =
         |shown: &[Shown]| shown.iter().find(|message| message.reply_to.as_ref() == Some(&question)).cloned();
@@ -43,6 +42,33 @@ async fn stumbles(how: Stumble) {
     scene.ann.says(&broken, "open the door").await;
     scene.reads(&broken, "Opened.").await;
     assert_eq!(scene.upstream.prompts().len(), 3);
+    scene.ends();
+}
+
+/// What an address has of a room.
+fn name_of(room: &str) -> &str {
+    room.trim_start_matches('!').split(':').next().unwrap()
+}
+
+/// Of an edit the message before it can be read, but that is not what its author wants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_that_cannot_be_shown_again_is_asked_for_anew() {
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
+    let front = Front::of(&scene.homeserver).await;
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.sets("MATRIX_HOMESERVER", &front.url);
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    scene.upstream.answers(Answer::says(["Opened."]));
+    let question = scene.ann.says(&room, "open the front door").await;
+    scene.reads(&room, "Opened.").await;
+
+    front.stumbles_over(&[name_of(&room), "/event/"], Stumble::Error);
+    scene.ann.edits(&room, &question, "open the back door").await;
+    let told = |shown: &[Shown]| shown.iter().find(|message| message.kind == "m.notice").cloned();
+    let told = scene.ann.sees(&room, "that the edit was not heard", told).await;
+    assert!(told.sender == scene.bot.id && told.text().contains("again"), "{told:?}");
+    assert_eq!(scene.upstream.prompts().len(), 1);
     scene.ends();
 }
 

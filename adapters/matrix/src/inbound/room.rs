@@ -113,8 +113,8 @@ impl Reader<'_> {
         match self.times_heard(room, event, &told, heard).await? {
             Times::First => Ok(Some(told)),
             Times::Again | Times::Deleted => Ok(None),
-            // What nobody said to us needs no answer, and of an edit the message before it can be read.
-            Times::Unknown if !matches!(&told.kind, EventKind::Message(message) if message.addressed) => {
+            // What was said to others needs no answer. An edit does: whoever made it believes that it is heard.
+            Times::Unknown if matches!(&told.kind, EventKind::Message(message) if !message.addressed) => {
                 Ok(None)
             }
             Times::Unknown => {
