@@ -25,9 +25,6 @@ async fn a_person_and_the_operator_compare_pictures() {
     if parts::has_js() {
         let comparing = begins().await;
         comparing.matches().await;
-        // Whoever can read us is told nothing in the clear.
-        let aloud = comparing.scene.in_the_clear(&comparing.room, &comparing.scene.bot.id);
-        assert!(aloud.iter().all(|kind| !kind.starts_with("m.key.verification")), "{aloud:?}");
         comparing.still_talk().await;
     }
 }

@@ -85,13 +85,28 @@ impl Scene {
 
     /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.
     pub fn ends(self) {
-        let said = "SELECT count(*) FROM events AS sent
-            JOIN (SELECT room_id, min(stream_ordering) AS since FROM events
-                  WHERE type = 'm.room.encryption' GROUP BY room_id) AS encrypted
-              ON encrypted.room_id = sent.room_id AND encrypted.since < sent.stream_ordering
-            WHERE sent.type = 'm.room.message' AND sent.sender = ?1";
-        let plain: usize =
-            self.homeserver.stored().query_row(said, [&self.bot.id], |row| row.get(0)).unwrap();
-        assert_eq!(plain, 0, "the bot wrote in the open in an encrypted room");
+        let clear = self.in_the_clear_anywhere();
+        assert!(clear.iter().all(|kind| is_harmless(kind)), "in the open in an encrypted room: {clear:?}");
     }
+
+    /// The same where somebody was verified who could not read the bot.
+    pub fn ends_after_verifying_aloud(self) {
+        let clear = self.in_the_clear_anywhere();
+        let is_right = |kind: &String| is_harmless(kind) || kind.starts_with("m.key.verification.");
+        assert!(clear.iter().all(is_right), "in the open in an encrypted room: {clear:?}");
+    }
+
+    /// The types of everything that the bot has sent in rooms after they were encrypted, and not encrypted.
+    fn in_the_clear_anywhere(&self) -> BTreeSet<String> {
+        let rooms = "SELECT DISTINCT room_id FROM events WHERE sender = ?1";
+        let stored = self.homeserver.stored();
+        let mut rooms = stored.prepare(rooms).unwrap();
+        let rooms = rooms.query_map([&self.bot.id], |row| row.get::<_, String>(0)).unwrap();
+        rooms.flat_map(|room| self.in_the_clear(&room.unwrap(), &self.bot.id)).collect()
+    }
+}
+
+/// What Matrix encrypts nowhere: that somebody comes, marks something and takes something back.
+fn is_harmless(kind: &str) -> bool {
+    ["m.room.member", "m.reaction", "m.room.redaction"].contains(&kind)
 }
