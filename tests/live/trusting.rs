@@ -7,6 +7,7 @@ use crate::it::upstream::Answer;
 use crate::parts;
 use crate::support::PATIENCE;
 use crate::support::comparing::{Comparing, operator, until};
+use crate::support::front::{Front, Stumble};
 use crate::support::homeserver::Homeserver;
 use crate::support::person::With;
 use crate::support::scene::Scene;
@@ -14,7 +15,10 @@ use crate::support::shown::Shown;
 
 /// Ann, whose device is signed, has said something and was not heard.
 async fn unheard() -> (Scene, String) {
-    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+    is_unheard(Scene::prepared(Homeserver::shared().await, With::Js).await).await
+}
+
+async fn is_unheard(mut scene: Scene) -> (Scene, String) {
     scene.gateway.sets("MATRIX_TRUST", "verified");
     scene.gateway.starts();
     scene.ann.does("cross_sign", json!({})).await;
@@ -80,6 +84,23 @@ async fn who_compares_pictures_in_the_room_is_heard() {
         "{}",
         comparing.scene.gateway.log()
     );
+    is_heard(comparing).await.ends_after_verifying_aloud();
+}
+
+/// Each part of the bot's that she can read is one too many for the homeserver, at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_compares_pictures_in_the_room_is_heard_where_the_homeserver_wants_it_slower() {
+    if !parts::has_js() {
+        return;
+    }
+    let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
+    let front = Front::of(&scene.homeserver).await;
+    scene.gateway.sets("MATRIX_HOMESERVER", &front.url);
+    front.stumbles_over(&["/send/m.key.verification."], Stumble::TooMany);
+    let (scene, room) = is_unheard(scene).await;
+    let comparing = Comparing::in_room(scene, room).await;
+    comparing.matches().await;
+    assert!(front.refused() > 2, "{}", front.refused());
     is_heard(comparing).await.ends_after_verifying_aloud();
 }
 

@@ -38,13 +38,14 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 pub(crate) async fn keep(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
     let opened = &account.opened;
     // From the first sync on: requests that come with it must not be missed.
-    let _listening = verify::listen(opened, account.settings.trust);
+    let (_listening, answering) = verify::listen(opened, account.settings.trust);
     let doubled = opened.client.subscribe_to_duplicate_key_upload_errors();
     tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         () = key_was_doubled(doubled) => Err(rolled_back()),
         () = look_after(account) => Ok(()),
+        () = answering => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Something before a homeserver that stumbles over what a test chooses, as one does that has lost a row.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use reqwest::Method;
@@ -24,6 +25,8 @@ struct Shared {
     http: reqwest::Client,
     /// How requests fail whose path has all of these in it.
     stumbles: Mutex<Option<(Stumble, Vec<String>)>>,
+    /// The paths that were one too many.
+    refused: Mutex<HashSet<String>>,
 }
 
 /// How a request fails.
@@ -33,6 +36,8 @@ pub enum Stumble {
     Error,
     /// It is never answered.
     Silence,
+    /// It is one too many, the first time that it is asked.
+    TooMany,
 }
 
 impl Front {
@@ -44,6 +49,7 @@ impl Front {
             homeserver: homeserver.url.clone(),
             http: reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap(),
             stumbles: Mutex::default(),
+            refused: Mutex::default(),
         });
         let mut listening = JoinSet::new();
         listening.spawn(accept(listener, shared.clone()));
@@ -54,6 +60,11 @@ impl Front {
     pub fn stumbles_over(&self, parts: &[&str], how: Stumble) {
         let parts = parts.iter().map(|part| (*part).to_owned()).collect();
         *self.shared.stumbles.lock().unwrap() = Some((how, parts));
+    }
+
+    /// How many requests were one too many.
+    pub fn refused(&self) -> usize {
+        self.shared.refused.lock().unwrap().len()
     }
 
     /// From now on it can.
@@ -92,6 +103,10 @@ impl Shared {
         match self.stumble(&request.path) {
             Some(Stumble::Error) => return error(500, "Internal server error".to_owned()),
             Some(Stumble::Silence) => std::future::pending().await,
+            Some(Stumble::TooMany) => {
+                let body = r#"{"errcode":"M_LIMIT_EXCEEDED","error":"slower","retry_after_ms":500}"#;
+                return (429, "application/json".to_owned(), body.into());
+            }
             None => {}
         }
         let method = Method::from_bytes(request.method.as_bytes()).unwrap();
@@ -115,6 +130,9 @@ impl Shared {
     fn stumble(&self, path: &str) -> Option<Stumble> {
         let stumbles = self.stumbles.lock().unwrap();
         let (how, parts) = stumbles.as_ref()?;
-        parts.iter().all(|part| path.contains(part.as_str())).then_some(*how)
+        let how = parts.iter().all(|part| path.contains(part.as_str())).then_some(*how)?;
+        let is_over =
+            matches!(how, Stumble::TooMany) && !self.refused.lock().unwrap().insert(path.to_owned());
+        (!is_over).then_some(how)
     }
 }

@@ -22,11 +22,21 @@ use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{OwnedEventId, OwnedTransactionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use talaria_platform::ErrorKind;
+use tokio::sync::mpsc;
 
+use super::requests::Requests;
+use crate::error::kind_of;
 use crate::login::Opened;
 
-/// How long sending one may take: the next sync waits for it.
+/// How long one try of sending may take.
 const SENDING: Duration = Duration::from_secs(10);
+
+/// The pause before the next try, where the homeserver names none.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Parts that may wait to be said: all of ours in several verifications. One person looks at them, one after the other.
+pub(super) const WAITING: usize = 32;
 
 /// What one side of a verification says after the request.
 const PARTS: [&str; 7] = [
@@ -39,8 +49,9 @@ const PARTS: [&str; 7] = [
     "m.key.verification.cancel",
 ];
 
-/// Repeats our part of those verifications that have to be heard, until the handler is taken away.
-pub(super) fn listen(opened: &Opened) -> EventHandlerHandle {
+/// Puts our part of those verifications that have to be heard into the `line`, until the handler is taken away. The
+/// sync does no more than that: a homeserver that wants us slower must not stop it.
+pub(super) fn listen(opened: &Opened, line: mpsc::Sender<(Room, Part)>) -> EventHandlerHandle {
     let (requests, own, device) = (opened.requests.clone(), opened.own.clone(), opened.device.clone());
     opened.client.add_event_handler(
         move |_: AnySyncMessageLikeEvent, raw: RawEvent, sealed: Option<EncryptionInfo>, room: Room| {
@@ -49,18 +60,27 @@ pub(super) fn listen(opened: &Opened) -> EventHandlerHandle {
                 info.sender == own && info.sender_device.as_deref().is_some_and(|by| by == device)
             });
             let part = if ours { part(raw.get()) } else { None };
-            let part = part.filter(|part| requests.says_aloud(&part.flow, part.kind));
-            async move {
-                if let Some(part) = part {
-                    say(&room, part).await;
-                }
+            if let Some(part) = part.filter(|part| requests.says_aloud(&part.flow, part.kind))
+                && let Err(error) = line.try_send((room, part))
+            {
+                tracing::warn!(%error, "our part of a verification was not sent");
             }
+            std::future::ready(())
         },
     )
 }
 
+/// Says what comes in, in its order. Never ends.
+pub(super) async fn say_all(requests: &Requests, mut line: mpsc::Receiver<(Room, Part)>) {
+    while let Some((room, part)) = line.recv().await {
+        say(requests, &room, part).await;
+    }
+    // Nobody has to be answered like this.
+    std::future::pending().await
+}
+
 /// One event of a verification.
-struct Part {
+pub(super) struct Part {
     id: OwnedEventId,
     kind: &'static str,
     /// The request that it belongs to.
@@ -92,16 +112,36 @@ fn part(json: &str) -> Option<Part> {
     Some(Part { id: wire.event_id, kind, flow: relates_to.event_id, content: wire.content })
 }
 
-/// Sends it as it is, past the SDK's encryption. If that fails the other side waits in vain, and both begin again.
-async fn say(room: &Room, part: Part) {
-    // Told twice, it is sent once.
+/// Sends it as it is, past the SDK's encryption, and again for as long as that helps and the verification goes on.
+async fn say(requests: &Requests, room: &Room, part: Part) {
+    // Whatever became of an earlier try, it is in the room once.
     let transaction = OwnedTransactionId::from(format!("aloud {}", part.id));
     let content = Raw::from_json(part.content);
     let request = Request::new_raw(room.room_id().to_owned(), transaction, part.kind.into(), content);
     let once = RequestConfig::new().disable_retry().timeout(SENDING);
-    match room.client().send(request).with_request_config(once).await {
-        Ok(_) => tracing::debug!(kind = part.kind, "our part of a verification was said in the clear"),
-        Err(error) => tracing::warn!(kind = part.kind, %error, "our part of a verification was not sent"),
+    loop {
+        let error = match room.client().send(request.clone()).with_request_config(once).await {
+            Ok(_) => {
+                tracing::debug!(kind = part.kind, "our part of a verification was said in the clear");
+                return;
+            }
+            Err(error) => error,
+        };
+        match kind_of(&error) {
+            ErrorKind::Retry { after } if requests.is_aloud(&part.flow) => {
+                tracing::debug!(kind = part.kind, %error, "our part of a verification is sent again");
+                tokio::time::sleep(after.unwrap_or(AGAIN)).await;
+            }
+            // The other side waits in vain, and both begin again.
+            ErrorKind::Retry { .. }
+            | ErrorKind::Gone
+            | ErrorKind::Rejected
+            | ErrorKind::Unsupported
+            | ErrorKind::Fatal => {
+                tracing::warn!(kind = part.kind, %error, "our part of a verification was not sent");
+                return;
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use matrix_sdk::ruma::events::room::member::MembershipState;
 use matrix_sdk::ruma::events::room::message::{MessageType, OriginalSyncRoomMessageEvent};
 use matrix_sdk::ruma::{DeviceId, EventId, OwnedUserId, UserId};
 use talaria_platform::Trust;
+use tokio::sync::mpsc;
 
 use super::aloud;
 use crate::login::Opened;
@@ -95,6 +96,11 @@ impl Requests {
         waiting.iter_mut().filter(|one| one.id == id).for_each(|one| one.answered = true);
     }
 
+    /// Whether our part of a verification is said in the clear, still.
+    pub(super) fn is_aloud(&self, flow: &EventId) -> bool {
+        self.all().iter().any(|one| one.aloud && one.answered && one.flow == flow.as_str())
+    }
+
     /// Whether a part of ours in a verification is to be said in the clear now. That is so once.
     pub(super) fn says_aloud(&self, flow: &EventId, part: &'static str) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,9 +114,12 @@ impl Requests {
     }
 }
 
-/// Takes requests down for as long as what is returned lives, and answers in a way that can be read: `trust` says who
-/// can read us.
-pub(crate) fn listen(opened: &Opened, trust: Trust) -> Vec<EventHandlerDropGuard> {
+/// Takes requests down for as long as the handlers live, and answers in a way that can be read while the future is
+/// driven, which never ends: `trust` says who can read us.
+pub(crate) fn listen(
+    opened: &Opened,
+    trust: Trust,
+) -> (Vec<EventHandlerDropGuard>, impl Future<Output = ()>) {
     let (client, own) = (&opened.client, opened.own.clone());
     let direct = client.add_event_handler({
         let (requests, own) = (opened.requests.clone(), own.clone());
@@ -137,12 +146,14 @@ pub(crate) fn listen(opened: &Opened, trust: Trust) -> Vec<EventHandlerDropGuard
             }
         }
     });
+    let (line, said) = mpsc::channel(aloud::WAITING);
     let aloud = match trust {
-        Trust::Verified => Some(aloud::listen(opened)),
+        Trust::Verified => Some(aloud::listen(opened, line)),
         Trust::Violated | Trust::Network | Trust::CrossSigned => None,
     };
     let all = [Some(direct), Some(in_room), aloud].into_iter().flatten();
-    all.map(|handler| client.event_handler_drop_guard(handler)).collect()
+    let all = all.map(|handler| client.event_handler_drop_guard(handler)).collect();
+    (all, aloud::say_all(&opened.requests, said))
 }
 
 /// Whether a device that asks gets the keys to what we write. Where devices need only be signed by their owner, those
@@ -254,9 +265,10 @@ mod tests {
         let (deaf, reads) = (event_id!("$deaf"), event_id!("$reads"));
         requests.note(&Asked { aloud: true, ..asks(ann, deaf.as_str()) }, now);
         requests.note(&asks(bob, reads.as_str()), now);
-        assert!(!requests.says_aloud(deaf, "cancel"));
+        assert!(!requests.is_aloud(deaf) && !requests.says_aloud(deaf, "cancel"));
 
         requests.all().iter().for_each(|one| requests.answer(&one.id));
+        assert!(requests.is_aloud(deaf) && !requests.is_aloud(reads));
         assert!(requests.says_aloud(deaf, "ready"));
         assert!(!requests.says_aloud(reads, "ready") && !requests.says_aloud(event_id!("$other"), "ready"));
     }
@@ -274,6 +286,7 @@ mod tests {
         assert!(!requests.says_aloud(first, "ready") && requests.says_aloud(first, "key"));
 
         requests.note(&Asked { aloud: true, ..asks(ann, second.as_str()) }, now);
+        assert!(!requests.is_aloud(first) && !requests.is_aloud(second));
         assert!(!requests.says_aloud(first, "cancel") && !requests.says_aloud(second, "cancel"));
     }
 }
