@@ -35,12 +35,20 @@ pub(super) async fn all_here(
                 moved(room, about, id, &user, EventKind::Joined)
             })
             .collect()),
-        Err(error) if kind_of(&error) == ErrorKind::Fatal => Err(from_http(error)),
-        // We are out again already.
-        Err(error) => {
-            tracing::debug!(room = %room.room_id(), %error, "the members of a room are not told");
-            Ok(Vec::new())
-        }
+        Err(error) => match kind_of(&error) {
+            ErrorKind::Fatal => Err(from_http(error)),
+            // The homeserver does not say, however often it is asked. Whoever left and came back while we were out is not
+            // obeyed until they do so again.
+            ErrorKind::Retry { .. } => {
+                tracing::warn!(room = %room.room_id(), %error, "the members of a room are not told");
+                Ok(Vec::new())
+            }
+            // We are out again already.
+            ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => {
+                tracing::debug!(room = %room.room_id(), %error, "the members of a room are not told");
+                Ok(Vec::new())
+            }
+        },
     }
 }
 
