@@ -60,7 +60,8 @@ pub enum EventKind {
     /// again, the adapter also sends this for everybody it finds there: while we were away nobody told us that
     /// somebody who had left is back, and until this comes they are not obeyed.
     Joined,
-    /// The author wrote something that we could not decrypt and no longer expect to: they are asked to send it again.
+    /// The author wrote something that we could not decrypt, or of which we could not find out whether it is new or meant
+    /// for us, and no longer expect to: they are asked to send it again.
     Unreadable,
     /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
     Missed {

@@ -170,6 +170,7 @@ async fn shown(lookup: &Lookup, room: &Room, id: &EventId, event: &TimelineEvent
     let sent = match lookup.fetch(room, id).await? {
         Fetched::Event(sent) => sent,
         // It was waited for long enough: another try would find the same, for ever, and nobody would be heard.
+        // That gives nobody a new power: whoever can keep this from us could have kept the message itself.
         Fetched::Nothing | Fetched::Unknown => return Ok(Shown::Otherwise),
     };
     let shown = read(sent.json().get());
