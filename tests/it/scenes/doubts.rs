@@ -148,7 +148,7 @@ async fn what_cannot_be_read_is_asked_for_again_but_not_without_end() {
     for who in ["@ann", "@ann", "@bob"] {
         room.does(unreadable(who)).await;
     }
-    assert_snapshot!(room.settled().await, @"note  A message could not be decrypted: its key did not come. Please send it again.");
+    assert_snapshot!(room.settled().await, @"note  A message could not be read: its key did not come, or the homeserver does not show it. Please send it again.");
     tokio::time::advance(Duration::from_secs(600)).await;
     room.does(unreadable("@bob")).await;
     assert_eq!(room.settled().await.lines().count(), 2);
