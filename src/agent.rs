@@ -9,6 +9,7 @@ pub mod fallback;
 pub mod guide;
 mod kept;
 pub mod local;
+mod model_params;
 pub mod proxy;
 mod turn;
 
@@ -21,6 +22,7 @@ use crate::access::Grant;
 use crate::words::{Phrase, Text};
 pub use event::{Answered, Asked, Left, Record, Spot, Step, StepState, Tools, TurnEvent, Usage};
 pub use kept::Kept;
+pub use model_params::ModelParams;
 pub use turn::{Attachment, Attempt, Image, ImageUrl, Message, Origin, Part, Prepared, Role, Turn};
 
 /// Bytes of one turn, whoever answers.
@@ -37,12 +39,13 @@ pub trait Agent: Send + Sync {
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>>;
 
     /// Runs the turn to its end. Called at most once at a time per session, after `prepared` was
-    /// stored. When `stop` fires the agent ends what it started and returns [`TurnEnd::Stopped`];
+    /// stored. The request is the agent's alone and counts until it is dropped: it should be as soon as the upstream
+    /// has it. Of a large question the turn itself has nothing any more. When `stop` fires the agent ends what it started and returns [`TurnEnd::Stopped`];
     /// if it does not within the grace, the future is dropped, which must end everything too.
     fn run_turn<'a>(
         &'a self,
         turn: &'a Turn,
-        prepared: &'a Prepared,
+        prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
@@ -61,15 +64,25 @@ pub trait Agent: Send + Sync {
     /// that read it. Called once the engine has nothing better to do than to say so. `None` if there is any doubt
     /// whose answer it is. Must run nothing, and end by itself or when it is dropped; `out` is for saying what is
     /// waited for.
-    fn recover<'a>(&'a self, _lost: Lost<'a>, _out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+    fn recover<'a>(&'a self, _lost: Lost<'a>, _out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(async { None })
     }
 
-    /// Whether it would answer now. Called before a turn is risked on an agent that was away; must be quick
-    /// and start nothing. One that cannot tell says yes: the turn finds out.
-    fn reachable(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { true })
+    /// Whether it would answer now. Called before a turn is risked on an agent that was away, and by health checks;
+    /// must be quick and start nothing. [`AgentErrorKind::Refused`] says that it is there and lets nobody in as things
+    /// are. One that cannot tell says yes: the turn finds out.
+    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+        Box::pin(async { Ok(Reached::Agent) })
     }
+}
+
+/// Who would answer a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The agent itself.
+    Agent,
+    /// The agent that stands in for it, because it is away.
+    StandIn,
 }
 
 /// Where an agent puts what happens. Implemented by the turn engine, and by tests.
@@ -83,6 +96,13 @@ pub trait Out: Send + Sync {
     /// the future takes the question back; it may be kept over several tries of a turn. An agent that gets
     /// anything but `Allow` must not act.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice>;
+
+    /// Whether the agent should wait before it reads more from its upstream: because nobody takes what came so far, or
+    /// because all turns together hold too much. An agent that is told an error ends with it. Asked now and then, and
+    /// never while anything else is held.
+    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        None
+    }
 
     /// Says what the whole text is, where that is not what was told piece by piece: this is what stays. Only for the
     /// end of an answer.
@@ -99,6 +119,15 @@ pub struct Lost<'a> {
     /// How often the same was asked in its session before, and answered. Nothing of which this is not known is looked
     /// for.
     pub before: usize,
+}
+
+/// An answer that was found where the upstream keeps it; see [`Agent::recover`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecoveredAnswer {
+    /// The upstream recorded that the agent had said all it wanted.
+    Complete(String),
+    /// Nothing proves that this is all of it: the agent may have been interrupted while it spoke.
+    Partial(String),
 }
 
 /// Something an agent may do only if a person allows it. All of it is the agent's word: it is shown, and
@@ -128,8 +157,8 @@ pub enum Choice {
 pub struct AgentInfo {
     /// For people: "remote agent server", "model llama3".
     pub name: Phrase,
-    /// Whether history can be changed after the fact (`/undo`, `/retry`). Where not, people are
-    /// offered `/new`.
+    /// Whether history can be changed after the fact. Where not, `/undo` is refused and `/retry` asks once more behind
+    /// what was said.
     pub rewind: bool,
     /// Whether it may be given a request once more that an earlier process made for it and that may have run. One
     /// that never makes such requests must not be given those of the agent that was configured before it.
@@ -198,6 +227,8 @@ pub enum AgentErrorKind {
     Busy {
         /// How long the upstream wants us to wait.
         after: Option<Duration>,
+        /// The upstream counts requests and this caller sent too many (429); otherwise it is overloaded (503).
+        rate_limited: bool,
     },
     /// It may have run and the outcome is unknown: the same bytes are sent again if they are
     /// resumable, otherwise the turn is interrupted.
@@ -214,6 +245,16 @@ pub enum AgentErrorKind {
     Unfit,
     /// It broke off after text had come; the text is kept and marked.
     CutShort,
+}
+
+impl AgentErrorKind {
+    /// How long the upstream wants us to wait, if it says so.
+    pub fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::NothingRan { after } | Self::Busy { after, .. } | Self::Unknown { after } => after,
+            Self::Elsewhere | Self::Refused | Self::Unfit | Self::CutShort => None,
+        }
+    }
 }
 
 impl AgentError {

@@ -109,6 +109,8 @@ pub enum After {
     StopTurn(SessionId, TurnId),
     /// The message that the transaction was about was taken up.
     Read(Place, EventId),
+    /// A message is marked as not read, because the device that sent it is not trusted.
+    MarkUntrusted(Place, EventId),
     /// This question was answered.
     Answered(AskId),
     /// A stranger is to be given a code, which is kept nowhere else.
@@ -189,7 +191,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             Ok((after, behind.is_empty().then(|| Text::NewSession.into())))
         }
         Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
-        Command::Retry | Command::Undo if !desk.agent.rewind => say(Text::CannotRewind),
+        Command::Undo if !desk.agent.rewind => say(Text::CannotRewind),
         Command::Undo => match tx.last_turn_of_people(&session.id)? {
             None => say(Text::NothingToUndo),
             Some(last) => {
@@ -202,7 +204,10 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             // Decided before anything is taken back: the answer there is would be lost for none.
             Some(last) if !may_be_asked_again(desk, &last)? => say(Text::RetryGone),
             Some(last) => {
-                tx.take_back(&last)?;
+                // An agent that cannot forget the first try is asked the same once more, in the same session.
+                if desk.agent.rewind {
+                    tx.take_back(&last)?;
+                }
                 tx.use_session(&session.id)?;
                 let turn = again(last, &desk.event.id, desk.event);
                 tx.add_turn(&turn)?;

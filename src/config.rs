@@ -58,6 +58,7 @@ pub use server::{Origin, Reach, ServerConfig};
 pub use url::{BaseUrl, Host, is_private};
 
 use crate::rules::Rules;
+use crate::store::Retention;
 use env::Env;
 
 /// Where a configuration may come from, besides the environment.
@@ -96,6 +97,8 @@ pub struct Config {
     pub server: Option<ServerConfig>,
     /// How answers look in rooms.
     pub display: DisplayConfig,
+    /// How long what is stored is kept.
+    pub store: Retention,
     /// What may change while we run: who may do what, and the words.
     pub rules: Rules,
     /// The filter of the log, checked.
@@ -177,6 +180,8 @@ pub struct TurnConfig {
     pub history_bytes: usize,
     /// How long a turn that provably did not run is tried again; zero is never.
     pub retry_for: Duration,
+    /// How long a prompt that was piped in is tried again. Short, because the script waits for each answer.
+    pub retry_scripts_for: Duration,
 }
 
 /// How answers look in rooms.
@@ -229,6 +234,7 @@ impl Config {
                 platforms: resolved.platforms,
                 server: resolved.server,
                 display: resolved.display,
+                store: resolved.store,
                 rules: resolved.rules,
                 log: resolved.log,
                 warnings: resolved.warnings,

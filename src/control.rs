@@ -43,6 +43,7 @@ use crate::store::Store;
 use crate::turns::Turns;
 
 pub use acts::KEY;
+pub use health::agent_trouble;
 pub use problem::{Complaint, Problem};
 pub use routes::{refused_list, router};
 
@@ -102,6 +103,8 @@ pub struct Running {
     pub served: Option<Served>,
     /// Accounts that have nothing to read: consoles without an input.
     pub deaf: Vec<AccountId>,
+    /// The database was empty at the start although the state folder had been used before.
+    pub lost_database: bool,
     /// The Matrix accounts among them.
     #[cfg(feature = "matrix")]
     pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,

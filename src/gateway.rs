@@ -34,7 +34,7 @@ use crate::tasks::{self, Run, supervise};
 use crate::testing::failpoint;
 use crate::turns::{Agents, Settings, Turns};
 
-pub use home::Home;
+pub use home::{Home, LOST_DATABASE};
 use made::{agent, local, settings};
 pub use process::harden;
 use process::{Signals, has_terminal};
@@ -54,6 +54,8 @@ pub enum Ended {
     Well,
     /// Every platform was lost for good.
     NoPlatformLeft,
+    /// Prompts were piped in, and not all of them were answered to their end.
+    Unanswered,
 }
 
 /// A failure to start, with what to do about it.
@@ -110,17 +112,18 @@ pub struct Parts {
 /// Runs the gateway in a runtime of its own until it has ended.
 pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<Ended, StartError> {
     let home = Home::take(&config.home)?;
-    let (store, threads) = Store::open(&home.database()).map_err(|error| {
+    let (store, threads) = Store::open_keeping(&home.database(), config.store).map_err(|error| {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }
     })?;
+    home.mark_used();
     let mut rules = config.rules.clone();
     for account in &platforms.owned {
         // No file says so, but that these terminals were opened; also where nobody configured one, as in a chat that
         // was asked for on the command line.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let (live, deaf) = (Live::new(rules), platforms.deaf);
+    let (live, deaf, pipe) = (Live::new(rules), platforms.deaf, platforms.pipe);
     #[cfg(feature = "matrix")]
     let matrix = platforms.matrix;
     let parts = Parts {
@@ -146,6 +149,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     let ended = runtime.block_on(async {
         // Before anything runs that would have to be drained.
         let mut signals = Signals::watch().context("signals cannot be watched")?;
+        let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
         let bound = serving::bind(config, platforms.serve).await?;
         let mut gateway = Gateway::start(parts).await?;
         if let Some(Bound { settings, listener, stays }) = bound {
@@ -156,6 +160,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         }
         let running = Running {
             deaf,
+            lost_database,
             #[cfg(feature = "matrix")]
             matrix,
             ..gateway.running(config.clone(), sources.clone())
@@ -173,7 +178,31 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     // Whatever still runs has had its time.
     runtime.shutdown_timeout(Duration::from_millis(200));
     threads.join();
-    ended
+    match pipe {
+        // Also when standard output was closed early (`| head -1`): that is an unanswered prompt, not a lost platform.
+        Some(pipe) if pipe.is_unanswered() => ended.map(|_| Ended::Unanswered),
+        _ => ended,
+    }
+}
+
+/// The setting that a command leaves which found the database empty while no gateway ran.
+const LOST_SETTING: &str = "database.lost";
+
+/// Keeps a note for the next start that the database was lost.
+pub async fn note_lost_database(store: &Store) -> store::Result<()> {
+    store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
+}
+
+/// Says in the log that the database was lost, now or before a command found that out; whether it was.
+async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
+    let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
+    if !now && !noted {
+        return Ok(false);
+    }
+    tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
+    // Said once: the next start finds a database that is in use.
+    store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
+    Ok(true)
 }
 
 impl Gateway {
@@ -211,7 +240,6 @@ impl Gateway {
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
-        while parts.store.write(|tx| tx.prune_sessions()).await? {}
         let recovered = gateway.turns.recover().await?;
         if recovered > 0 {
             tracing::info!(turns = recovered, "turns of the last run are taken up again");
@@ -249,6 +277,7 @@ impl Gateway {
                 Served { server, address }
             }),
             deaf: Vec::new(),
+            lost_database: false,
             #[cfg(feature = "matrix")]
             matrix: Vec::new(),
         }

@@ -4,11 +4,13 @@
 //! turn, the effect of a command, or a notice that the room is told. There is no moment in which it is
 //! only in memory.
 
+mod counted_notice;
 mod deletions;
 mod door;
 mod doubts;
 mod edits;
 mod limits;
+mod loop_guard;
 pub mod pairing;
 mod prompts;
 mod strangers;
@@ -83,6 +85,7 @@ impl Hub {
                     After::Read(place, event) => drop(read.insert(place, event)),
                     After::Run(session, turn) => turns.enqueue(&session, turn),
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
+                    After::MarkUntrusted(place, event) => account.react(&place, &event, doubts::UNTRUSTED),
                     After::Answered(ask) => turns.answered(&ask),
                     After::GiveCode(letter) => {
                         let delivery = pairing::deliver(account.clone(), store.clone(), live.now(), *letter);

@@ -8,6 +8,11 @@ use talaria::platforms::Mode;
 use talaria::words::Words;
 use talaria::{gateway, logging, platforms};
 
+/// What a large question or answer took is given back soon after. glibc's allocator keeps it for the next one, and each
+/// of its arenas keeps its own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse_or_explain();
     let serve = matches!(cli.command, Some(Command::Serve | Command::Check { serve: true }));
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
     }
     match gateway::run(&config, &sources, platforms) {
         Ok(gateway::Ended::Well) => ExitCode::SUCCESS,
+        Ok(gateway::Ended::Unanswered) => ExitCode::FAILURE,
         Ok(gateway::Ended::NoPlatformLeft) => ExitCode::from(EX_CONFIG),
         Err(error) => {
             talaria::cli::complain(&format!("{:#}", error.error), error.hint);

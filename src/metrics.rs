@@ -80,8 +80,8 @@ struct Queue {
 }
 
 /// Every [`Outcome`] by its name, so that a counter is there before the first of them.
-const OUTCOMES: [&str; 8] =
-    ["done", "stopped", "limit", "cut_short", "failed", "interrupted", "unknown", "cancelled"];
+const OUTCOMES: [&str; 9] =
+    ["done", "stopped", "limit", "cut_short", "failed", "unavailable", "interrupted", "unknown", "cancelled"];
 
 impl Metrics {
     /// Nothing has been counted yet, but what the store has taken.
@@ -221,6 +221,7 @@ mod tests {
             Outcome::Limit,
             Outcome::CutShort { words: words() },
             Outcome::Failed { words: words() },
+            Outcome::Unavailable { words: words(), rate_limited: true, retry_after: 1 },
             Outcome::Interrupted,
             Outcome::Unknown { words: words() },
             Outcome::Cancelled { words: words() },

@@ -29,6 +29,29 @@ impl Notice<'_> {
         self.rows(words, phrase).iter().try_for_each(|row| tx.add_outbox(row))
     }
 
+    /// Says that what `reply_to` asks is not done.
+    pub fn refuse(&self, tx: &Tx<'_>, words: &Words, phrase: &Phrase) -> Result<()> {
+        let mut rows = self.rows(words, phrase);
+        rows.iter_mut().for_each(|row| row.body.failed = true);
+        rows.iter().try_for_each(|row| tx.add_outbox(row))
+    }
+
+    /// Changes the text of this notice, which was said before, not before this time. Changes that wait are replaced:
+    /// only the latest one is shown. Each has a `revision` of its own.
+    pub fn change(
+        &self,
+        tx: &Tx<'_>,
+        words: &Words,
+        phrase: &Phrase,
+        revision: usize,
+        not_before: i64,
+    ) -> Result<()> {
+        match self.rows(words, phrase).into_iter().next() {
+            Some(row) => tx.change_notice(OutboxRow { not_before, ..row }, revision),
+            None => Ok(()),
+        }
+    }
+
     /// The messages; none if the operator silenced it.
     pub fn rows(&self, words: &Words, phrase: &Phrase) -> Vec<OutboxRow> {
         let text = words.say(phrase);

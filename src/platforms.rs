@@ -42,6 +42,8 @@ pub struct Platforms {
     pub owned: Vec<AccountId>,
     /// Consoles that have nothing to read.
     pub deaf: Vec<AccountId>,
+    /// The console that prompts are piped into, if there is one.
+    pub pipe: Option<Arc<Console>>,
     /// Whether the agent server is served, as [`Config::server`] says; `None` if it is not.
     pub serve: Option<Serve>,
     /// The Matrix accounts among them once more, for what only their operator does.
@@ -132,12 +134,17 @@ impl Platforms {
             greeting: words.say(&Text::ConsoleGreeting.into()),
             leaving: words.say(&Text::ConsoleLeaving.into()),
             quit: words.say(&Text::ConsoleQuit.into()),
+            replaced: words.say(&Text::ConsoleReplaced.into()),
             too_long: words.say(&Text::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
         };
         let console = Console::new(Input::stdin(), Output::stdio(), wording)
             .context("the console could not be opened")?;
+        let console = Arc::new(console);
+        if stdin_kind() == StdinKind::Lines {
+            self.pipe = Some(console.clone());
+        }
         self.owned.push(name.clone());
-        self.accounts.push((name, Arc::new(console)));
+        self.accounts.push((name, console));
         Ok(())
     }
 }

@@ -101,11 +101,13 @@ pub struct Limits {
     pub per_minute: usize,
     /// Messages in an hour.
     pub per_hour: usize,
+    /// Whether programs that talk to each other are met with silence.
+    pub loop_guard: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_minute: 10, per_hour: 100 }
+        Self { per_minute: 30, per_hour: 300, loop_guard: true }
     }
 }
 

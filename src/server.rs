@@ -31,6 +31,7 @@ pub mod listen;
 mod metrics;
 mod notices;
 mod openapi;
+mod parameters;
 mod path;
 mod problem;
 mod refusals;
@@ -46,6 +47,7 @@ mod wrong_keys;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use apps::Apps;
@@ -96,6 +98,8 @@ pub struct Server {
     wrong_keys: wrong_keys::WrongKeys,
     /// How much may go on at once.
     pub limits: Limits,
+    /// Room for long answers that are over and not read yet, in KiB.
+    long_answers: Arc<Semaphore>,
     /// Fired when the process is about to end: nothing new is taken.
     pub draining: CancellationToken,
     /// Since when it serves.
@@ -111,6 +115,7 @@ impl Server {
             refusals: refusals::Refusals::default(),
             wrong_keys: wrong_keys::WrongKeys::default(),
             limits: Limits::new(settings.runs),
+            long_answers: Arc::new(Semaphore::new(follow::ENDED_KIB as usize)),
             draining: CancellationToken::new(),
             since: SystemTime::now(),
             store,

@@ -10,10 +10,12 @@ mod actors;
 mod anchors;
 mod asks;
 mod audit;
+mod ephemeral;
 mod grants;
 mod http_sessions;
 mod inbox;
 mod look;
+mod maintenance;
 mod open;
 mod outbox;
 mod overview;
@@ -21,12 +23,15 @@ mod pairing;
 mod people;
 mod programs;
 mod responses;
+mod retention;
 mod runs;
 mod schema;
 mod sessions;
 mod tokens;
 mod turns;
 mod usage;
+mod write_health;
+mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -39,47 +44,52 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics::disk_waits;
 use crate::testing::with_lead;
+use write_health::{WriteHealth, disk_trouble};
+use writer::{Command, RanJob, Writer};
 
 pub use anchors::Anchor;
 pub use asks::{AskRow, AskState, OpenAsk};
 pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, OPERATOR, Operated, Refused, room_hash};
+pub use ephemeral::ephemeral_expiry;
 pub use grants::{GRANT_DAYS, GrantRow};
-pub use http_sessions::{Change, Page, SeenSession, Whose};
+pub use http_sessions::{Change, Page, SeenSession, SessionPage, Whose};
 pub use look::look;
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
 pub use pairing::{HashedCode, Lapse, Others, Pairing};
+pub use people::RecentTurn;
 pub use programs::{Known, NewSession, Transcribed};
 pub use responses::{KeptResponse, Onward};
+pub use retention::Retention;
 pub use runs::{AskRecord, RunRecord};
 pub use sessions::{ListedSession, Session};
-pub use tokens::App;
+pub use tokens::{App, TokenRecord};
 pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
 pub use usage::Used;
+pub use write_health::WriteFailure;
 
 /// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.
 const QUEUE: usize = 1024;
 
-/// Jobs that share one commit. Bounds how long the first of them waits for the last.
-const GROUP: usize = 256;
-
 /// The store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    writer: mpsc::Sender<WriteJob>,
+    writer: mpsc::Sender<Command>,
     reader: mpsc::Sender<ReadJob>,
     /// How long whoever reads waits, and whoever writes.
     timings: (Histogram, Histogram),
+    /// How the last commit went.
+    health: WriteHealth,
 }
 
 /// What is left to do for a job once its transaction is committed, or not.
 type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Given no connection, a job only hands the error on.
-type WriteJob = Box<dyn FnOnce(Result<&Connection>) -> Reply + Send>;
+type WriteJob = Box<dyn FnOnce(Result<&Connection>) -> RanJob + Send>;
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The two threads of an open store. Ends when every [`Store`] is dropped.
+/// The threads of an open store. Ends when every [`Store`] is dropped.
 pub struct StoreThreads {
     handles: Vec<JoinHandle<()>>,
 }
@@ -115,18 +125,42 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 impl Store {
     /// Opens or creates the database, after proving that it is ours, whole and not newer than we are.
     pub fn open(path: &Path) -> Result<(Self, StoreThreads), OpenError> {
+        Self::open_keeping(path, Retention::default())
+    }
+
+    /// Like [`open`](Self::open), with another retention than the default.
+    pub fn open_keeping(path: &Path, retention: Retention) -> Result<(Self, StoreThreads), OpenError> {
         let (writing, reading) = open::open(path)?;
-        let (writer, jobs) = mpsc::channel(QUEUE);
+        let (writer, commands) = mpsc::channel(QUEUE);
         let (reader, reads) = mpsc::channel(QUEUE);
+        let (timer, spans) = std::sync::mpsc::channel();
+        let health = WriteHealth::default();
+        let own = Writer {
+            conn: writing,
+            commands,
+            reader: reader.downgrade(),
+            own: writer.downgrade(),
+            health: health.clone(),
+            retention,
+            timer,
+            wal: Writer::wal_of(path),
+            is_armed: false,
+            is_parking: false,
+            postponed: None,
+            last_write: Instant::now(),
+            commits: 0,
+        };
+        let weak = writer.downgrade();
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.into()).spawn(body).map_err(OpenError::Thread)
         };
         let handles = vec![
-            thread("store-writer", Box::new(move || write_loop(&writing, jobs)))?,
+            thread("store-writer", Box::new(move || own.run()))?,
             thread("store-reader", Box::new(move || read_loop(&reading, reads)))?,
+            thread("store-timer", Box::new(move || maintenance::keep_time(&spans, &weak)))?,
         ];
         let timings = (disk_waits(), disk_waits());
-        Ok((Self { writer, reader, timings }, StoreThreads { handles }))
+        Ok((Self { writer, reader, timings, health }, StoreThreads { handles }))
     }
 
     /// Runs `job` in a transaction and returns when it is on disk.
@@ -140,12 +174,17 @@ impl Store {
         let (done, result) = oneshot::channel();
         let job: WriteJob = Box::new(move |conn| {
             let outcome = conn.and_then(|conn| with_lead(lead, || in_savepoint(conn, job)));
-            Box::new(move |committed| {
+            let trouble = match &outcome {
+                Err(StoreError::Sqlite(error)) => disk_trouble(error),
+                Ok(_) | Err(_) => None,
+            };
+            let reply = Box::new(move |committed: Result<()>| {
                 // The caller may have been cancelled; the job has happened all the same.
                 let _ = done.send(outcome.and_then(|value| committed.map(|()| value)));
-            })
+            });
+            RanJob { reply, trouble }
         });
-        done_by(&self.writer, job, result, &self.timings.1).await
+        done_by(&self.writer, Command::Write(job), result, &self.timings.1).await
     }
 
     /// Runs `job` on a connection that cannot write; sees everything that was committed before.
@@ -210,52 +249,6 @@ fn in_savepoint<T>(conn: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) ->
     }
     conn.prepare_cached("RELEASE job")?.execute([])?;
     outcome
-}
-
-fn write_loop(conn: &Connection, mut jobs: mpsc::Receiver<WriteJob>) {
-    while let Some(first) = jobs.blocking_recv() {
-        if let Err(error) = conn.execute_batch("BEGIN IMMEDIATE") {
-            end_on_io_failure(&error);
-            first(Err(error.into()))(Ok(()));
-            continue;
-        }
-        let mut replies = vec![first(Ok(conn))];
-        // A full disk makes SQLite undo the whole transaction by itself. Whatever would run after that
-        // would be on its own, so the group ends there.
-        while !conn.is_autocommit()
-            && replies.len() < GROUP
-            && let Ok(job) = jobs.try_recv()
-        {
-            replies.push(job(Ok(conn)));
-        }
-        let committed = match conn.is_autocommit() {
-            true => Err("it was undone".to_owned()),
-            false => conn.execute_batch("COMMIT").map_err(|error| {
-                end_on_io_failure(&error);
-                let _ = conn.execute_batch("ROLLBACK");
-                error.to_string()
-            }),
-        };
-        if let Err(error) = &committed {
-            tracing::error!(error, "a transaction failed");
-        }
-        for reply in replies {
-            reply(committed.clone().map_err(StoreError::Commit));
-        }
-    }
-    // A short last word: the next start need not read the whole log again.
-    let _ = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-}
-
-/// After a failed `fsync` nobody knows what is on disk, and asking again would be told "all is well".
-/// The next process finds out by reading.
-fn end_on_io_failure(error: &rusqlite::Error) {
-    /// What `sysexits.h` calls an input/output error.
-    const EX_IOERR: i32 = 74;
-    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) {
-        tracing::error!(%error, "the disk failed; ending, so that the next start reads what is really there");
-        std::process::exit(EX_IOERR);
-    }
 }
 
 fn read_loop(conn: &Connection, mut jobs: mpsc::Receiver<ReadJob>) {

@@ -4,6 +4,8 @@
 //!   kills itself there with SIGKILL, as a power cut would.
 //! * `broken("dedupe")`: with `TALARIA_BROKEN=dedupe,…` a safety mechanism is switched off, so that the
 //!   checker of the kill tests can be shown to notice.
+//! * `keepalive_interval(default)`: with `TALARIA_KEEPALIVE_MS=200` silent streams of the server have a keepalive
+//!   comment that often, so that foreign clients need not be watched for 15 s.
 //! * `hold_clock()`: while a test's paused clock waits for a real thread, time must not run ahead.
 
 #[cfg(feature = "testing")]
@@ -46,6 +48,24 @@ pub fn broken(mechanism: &str) -> bool {
 #[cfg(not(feature = "testing"))]
 pub fn broken(_mechanism: &str) -> bool {
     false
+}
+
+/// How often a silent stream of the server has a keepalive comment: the default, unless the environment shortens it.
+#[cfg(feature = "testing")]
+pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
+    use std::sync::LazyLock;
+    use std::time::Duration;
+    static SHORTENED: LazyLock<Option<Duration>> = LazyLock::new(|| {
+        let millis = std::env::var("TALARIA_KEEPALIVE_MS").ok()?.parse().ok()?;
+        Some(Duration::from_millis(millis))
+    });
+    SHORTENED.map_or(default, |shortened| shortened.min(default))
+}
+
+/// How often a silent stream of the server has a keepalive comment; only the feature `testing` can shorten it.
+#[cfg(not(feature = "testing"))]
+pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
+    default
 }
 
 /// Holds a paused test clock for as long as it lives; see [`hold_clock`].

@@ -7,12 +7,15 @@
 //! that may have started is repeated only with the same stored bytes and key, and only where the
 //! upstream said that this does not run it twice.
 
+mod agent_probe;
 mod asks;
 mod attempt;
 mod brought;
 mod changeover;
 mod enclosed;
 mod ending;
+mod input;
+mod input_budget;
 mod judge;
 mod keeping;
 pub mod log;
@@ -30,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria_platform::Lasts;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,9 +47,13 @@ use crate::rules::{AgentName, Live};
 use crate::session::{AskId, SessionId, TurnId};
 use crate::store::{self, Finish, State, Store, StoreError, TurnRow};
 use crate::words::{Phrase, Text};
+pub use agent_probe::AgentHealth;
+use agent_probe::AgentProbe;
 use asks::Asks;
 pub use asks::{Answer, PER_TURN, RESTART, choice};
-pub use brought::{Brought, Patience};
+pub use brought::{Brought, Patience, WhenAway};
+use input::InputSlot;
+pub use input_budget::{InputBudget, InputPermit, Payer};
 pub(crate) use permitted::permitted;
 use run::Before;
 use trouble::Trouble;
@@ -74,10 +81,16 @@ pub struct Turns {
     asks: Arc<Asks>,
     /// What is known of the agent's failures.
     trouble: Mutex<Trouble>,
+    /// Whether it would answer now.
+    probe: AgentProbe,
     /// What happens in the turns of this process, for whoever reads.
     logs: Arc<Logs>,
     /// Counts turns, tries and readers.
     metrics: Arc<Metrics>,
+    /// Bounds what is held of questions, here and where programs ask them.
+    input_budget: Arc<InputBudget>,
+    /// Has one long answer at a time stored, or read from the store: that takes several times what it has.
+    long_ends: Arc<Semaphore>,
 }
 
 /// Those who answer.
@@ -104,6 +117,8 @@ pub struct Settings {
     pub history_bytes: usize,
     /// How long a turn is tried again while it is proven that nothing ran, or that it cannot run twice.
     pub retry_for: Duration,
+    /// The same for prompts that end with this process, such as those that a script pipes in.
+    pub retry_scripts_for: Duration,
     /// The most that one turn's events may take.
     pub turn_bytes: usize,
     /// How long an agent may take to end after it was asked to.
@@ -125,6 +140,8 @@ struct Running {
     id: TurnId,
     /// Fired when a person asks to stop the turn.
     stop: CancellationToken,
+    /// What is counted of its question, until the agent has it.
+    input: InputSlot,
 }
 
 impl Turns {
@@ -161,8 +178,11 @@ impl Turns {
             tasks,
             asks: Arc::new(asks),
             trouble: Mutex::default(),
+            probe: AgentProbe::default(),
             logs,
             metrics,
+            input_budget: Arc::default(),
+            long_ends: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -248,8 +268,18 @@ impl Turns {
     }
 
     /// How often in a row the agent failed of late and why the last time, if it is known to fail.
-    pub fn failing(&self) -> Option<(usize, Phrase)> {
+    fn failing(&self) -> Option<(usize, Phrase)> {
         self.trouble().known(Instant::now())
+    }
+
+    /// What bounds the questions in memory, over all callers.
+    pub fn input_budget(&self) -> &Arc<InputBudget> {
+        &self.input_budget
+    }
+
+    /// Whose permit has whoever stores a long answer, or reads it from the store.
+    pub fn long_ends(&self) -> Arc<Semaphore> {
+        self.long_ends.clone()
     }
 
     /// Where everything is counted.
@@ -364,7 +394,7 @@ impl Turns {
             lines.remove(session);
             return None;
         };
-        let running = Running { id, stop: CancellationToken::new() };
+        let running = Running { id, stop: CancellationToken::new(), input: InputSlot::default() };
         line.running = Some(running.clone());
         Some(running)
     }

@@ -52,6 +52,20 @@ pub enum WordingError {
     Empty,
 }
 
+/// Texts that offer `/retry`, each with the text that says the same without the offer.
+const RETRY_OFFERS: [(Text, Text); 10] = [
+    (Text::EmptyAnswerModel, Text::NoRetryEmptyAnswerModel),
+    (Text::Interrupted, Text::NoRetryInterrupted),
+    (Text::UnknownNothing, Text::NoRetryUnknownNothing),
+    (Text::UnknownSome, Text::NoRetryUnknownSome),
+    (Text::CannotResume, Text::NoRetryCannotResume),
+    (Text::BrokeBusy, Text::NoRetryBrokeBusy),
+    (Text::BrokeReported, Text::NoRetryBrokeReported),
+    (Text::BrokeAgain, Text::NoRetryBrokeAgain),
+    (Text::BrokeRestarted, Text::NoRetryBrokeRestarted),
+    (Text::BrokeStopped, Text::NoRetryBrokeStopped),
+];
+
 /// The default language as it is written. Read once: a log line must not cost a file.
 static DEFAULT: LazyLock<Words> = LazyLock::new(|| {
     Words::of(DEFAULT_LANGUAGE).unwrap_or_else(|| Words { language: DEFAULT_LANGUAGE, texts: Vec::new() })
@@ -110,6 +124,19 @@ impl Words {
             wording.trim_end().clone_into(place);
         }
         Ok(())
+    }
+
+    /// The same texts without any offer of `/retry`, for people who may not use it.
+    pub fn without_retry_offers(&self) -> Self {
+        let mut words = self.clone();
+        for (offer, plain) in RETRY_OFFERS {
+            if let (Some(place), Some(text)) =
+                (words.texts.get_mut(offer as usize), self.texts.get(plain as usize))
+            {
+                place.clone_from(text);
+            }
+        }
+        words
     }
 
     /// The sentence; empty if the operator silenced it.
@@ -265,6 +292,21 @@ mod tests {
             }
             for key in written.keys() {
                 assert!(Text::ALL.iter().any(|text| text.key() == key), "{language} has an unused {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_retry_offers_no_text_about_an_answer_names_retry() {
+        for language in Words::languages() {
+            let words = Words::of(language).unwrap();
+            let offers: Vec<_> =
+                Text::ALL.iter().filter(|text| words.texts[**text as usize].contains("/retry")).collect();
+            assert_eq!(offers.len(), RETRY_OFFERS.len(), "{language}: {offers:?}");
+            let plain = words.without_retry_offers();
+            for (offer, _) in RETRY_OFFERS {
+                assert!(words.texts[offer as usize].contains("/retry"), "{language}: {offer:?}");
+                assert!(!plain.texts[offer as usize].contains("/retry"), "{language}: {offer:?}");
             }
         }
     }

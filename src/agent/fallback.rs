@@ -13,8 +13,8 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::breaker::{Breaker, Route};
 use super::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Lost, Out, Prepared, SharedAgent,
-    StandIn, Turn, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Lost, Out, Prepared, Reached,
+    RecoveredAnswer, SharedAgent, StandIn, Turn, TurnEnd, TurnEvent,
 };
 
 /// An agent that names a longer wait than this is as good as away; for any other it is waited.
@@ -43,11 +43,15 @@ impl Fallback {
         let route = self.breaker().route(now());
         match route {
             Route::Around => return None,
-            Route::Probe if !self.first.reachable().await => {
-                self.failed("unreachable");
-                return None;
+            Route::Probe => {
+                if let Err(error) = self.first.reachable().await
+                    && error.kind != AgentErrorKind::Refused
+                {
+                    self.failed(&error.words);
+                    return None;
+                }
             }
-            Route::Probe | Route::Agent => {}
+            Route::Agent => {}
         }
         match self.first.prepare(turn).await {
             Err(error) if is_away(&error) => {
@@ -62,7 +66,7 @@ impl Fallback {
     async fn run_first(
         &self,
         turn: &Turn,
-        prepared: &Prepared,
+        prepared: Prepared,
         out: &dyn Out,
         stop: CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
@@ -136,7 +140,7 @@ impl Agent for Fallback {
     fn run_turn<'a>(
         &'a self,
         turn: &'a Turn,
-        prepared: &'a Prepared,
+        prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
@@ -151,11 +155,24 @@ impl Agent for Fallback {
         self.first.let_go(turn);
     }
 
+    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+        Box::pin(async move {
+            match self.first.reachable().await {
+                Err(error)
+                    if error.kind != AgentErrorKind::Refused && self.second.reachable().await.is_ok() =>
+                {
+                    Ok(Reached::StandIn)
+                }
+                reached => reached,
+            }
+        })
+    }
+
     fn may_recover(&self) -> bool {
         self.first.may_recover()
     }
 
-    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         match lost.prepared.stand_in {
             true => self.second.recover(lost, out),
             false => self.first.recover(lost, out),
@@ -167,7 +184,7 @@ impl Agent for Fallback {
 fn is_away(error: &AgentError) -> bool {
     match error.kind {
         AgentErrorKind::NothingRan { after } => after.is_none_or(|after| after > LONG),
-        AgentErrorKind::Busy { after } => after.is_some_and(|after| after > LONG),
+        AgentErrorKind::Busy { after, .. } => after.is_some_and(|after| after > LONG),
         AgentErrorKind::Unknown { .. }
         | AgentErrorKind::Elsewhere
         | AgentErrorKind::Refused
@@ -211,6 +228,10 @@ impl Out for Listening<'_> {
     fn whole(&self, text: &str) {
         self.out.whole(text);
     }
+
+    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        self.out.wait_for_room()
+    }
 }
 
 #[cfg(test)]
@@ -236,7 +257,7 @@ mod tests {
         fn run_turn<'a>(
             &'a self,
             _turn: &'a Turn,
-            _prepared: &'a Prepared,
+            _prepared: Prepared,
             _out: &'a dyn Out,
             _stop: CancellationToken,
         ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
@@ -270,12 +291,13 @@ mod tests {
             origin: Origin::default(),
             attempt,
             elsewhere: false,
+            params: crate::agent::ModelParams::default(),
             memory: None,
             hops: 0,
             kept: crate::agent::Kept::default(),
         };
         let prepared = Prepared { stand_in, ..Prepared::default() };
-        let end = fallback.run_turn(&turn, &prepared, &Nowhere, CancellationToken::new()).await;
+        let end = fallback.run_turn(&turn, prepared.clone(), &Nowhere, CancellationToken::new()).await;
         end.err().map(|error| error.kind)
     }
 
@@ -283,9 +305,9 @@ mod tests {
     async fn only_a_turn_of_which_nothing_ran_is_passed_on() {
         let nothing = AgentErrorKind::NothingRan { after: None };
         let soon_back = AgentErrorKind::NothingRan { after: Some(LONG) };
-        let (busy, busy_a_while) =
-            (AgentErrorKind::Busy { after: None }, AgentErrorKind::Busy { after: Some(LONG) });
-        let busy_for_long = AgentErrorKind::Busy { after: Some(LONG + Duration::from_secs(1)) };
+        let busy_for = |after| AgentErrorKind::Busy { after, rate_limited: true };
+        let (busy, busy_a_while) = (busy_for(None), busy_for(Some(LONG)));
+        let busy_for_long = busy_for(Some(LONG + Duration::from_secs(1)));
         let unknown = AgentErrorKind::Unknown { after: None };
         for kind in [nothing, busy_for_long] {
             assert_eq!(told(kind, Attempt::First, false).await, Some(AgentErrorKind::Elsewhere));

@@ -50,7 +50,7 @@ impl Agent for Guide {
     fn run_turn<'a>(
         &'a self,
         _turn: &'a Turn,
-        _prepared: &'a Prepared,
+        _prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {

@@ -1,9 +1,11 @@
 //! A model server that speaks the chat-completions protocol, with the history from our store.
 
+use std::time::Duration;
+
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd};
+use super::{Agent, AgentError, AgentInfo, Out, Prepared, Reached, Turn, TurnEnd};
 use crate::config::LocalConfig;
 use crate::openai::read::Reader;
 use crate::openai::{client, fault, wire};
@@ -11,6 +13,9 @@ use crate::words::Text;
 
 /// How people know it.
 const WHO: Text = Text::WhoModel;
+
+/// How long the question whether it is there may take.
+const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The local agent.
 pub struct Local {
@@ -34,14 +39,17 @@ impl Agent for Local {
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        let request = wire::chat_request(&self.config.model, &turn.into(), true);
-        Box::pin(async move { Ok(Prepared { request, resumable: false, stand_in: false }) })
+        let request = {
+            let question = wire::Question { params: Some(&turn.params), ..turn.into() };
+            wire::chat_request(&self.config.model, &question, true)
+        };
+        Box::pin(async move { Ok(Prepared { request: request.into(), resumable: false, stand_in: false }) })
     }
 
     fn run_turn<'a>(
         &'a self,
         _turn: &'a Turn,
-        prepared: &'a Prepared,
+        prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
@@ -51,7 +59,7 @@ impl Agent for Local {
                 .client
                 .post(url)
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-                .body(prepared.request.clone());
+                .body(prepared.request);
             if let Some(bearer) = self.config.key.as_ref().and_then(client::bearer) {
                 request = request.header(AUTHORIZATION, bearer);
             }
@@ -67,6 +75,23 @@ impl Agent for Local {
             let reader =
                 Reader { who: WHO, timeouts: &self.config.timeouts, numbered: false, asides: &|_| {} };
             reader.read(response, out, &stop).await
+        })
+    }
+
+    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+        let mut question = self.client.get(format!("{}/models", self.config.url.as_str())).timeout(REACHABLE);
+        if let Some(bearer) = self.config.key.as_ref().and_then(client::bearer) {
+            question = question.header(AUTHORIZATION, bearer);
+        }
+        Box::pin(async move {
+            let answer = question.send().await.map_err(|error| fault::request(WHO, &error.without_url()))?;
+            match answer.status() {
+                // Not every server knows the question, and a key may be good for answers only (403).
+                status if status.as_u16() == 401 || status.is_server_error() => {
+                    Err(fault::status(WHO, status, answer.headers(), ""))
+                }
+                _ => Ok(Reached::Agent),
+            }
         })
     }
 }

@@ -16,7 +16,10 @@ use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Turn, TurnEnd};
+use super::{
+    Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Reached, RecoveredAnswer,
+    Turn, TurnEnd,
+};
 use crate::config::{ProxyConfig, Upstream};
 use crate::openai::read::Reader;
 use crate::openai::wire::Approval;
@@ -122,10 +125,11 @@ impl Proxy {
     async fn run(
         &self,
         turn: &Turn,
-        prepared: &Prepared,
+        prepared: Prepared,
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
+        let Prepared { request, resumable, stand_in: _ } = prepared;
         if turn.attempt == Attempt::Resume && !Box::pin(self.abilities()).await?.idempotent {
             // Whoever does not let us in has not said that it cannot; somebody may be mending that.
             let kind = match self.config.upstream == Upstream::Auto && self.known().current.is_none() {
@@ -134,17 +138,14 @@ impl Proxy {
             };
             return Err(AgentError::new(kind, Text::CannotResume));
         }
-        let request = self
-            .client
-            .post(self.url("/v1/chat/completions"))
-            .headers(self.headers(turn))
-            .body(prepared.request.clone());
+        let request =
+            self.client.post(self.url("/v1/chat/completions")).headers(self.headers(turn)).body(request);
         // Boxed: what sends a request is large, and gone when the stream begins.
         let mut sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
         let sent = tokio::select! {
             sent = &mut sending => sent,
             () = stop.cancelled() => {
-                if prepared.resumable {
+                if resumable {
                     self.runs().stop_when_begun(async move { sending.await.ok()?.ok() });
                 }
                 return Ok(TurnEnd::Stopped);
@@ -159,7 +160,7 @@ impl Proxy {
             Err(_) => return Err(fault::broken(Text::BrokeServerSilent)),
         };
         failpoint("proxy.answered");
-        self.read(response, turn, prepared, out, stop).await
+        self.read(response, turn, resumable, out, stop).await
     }
 
     /// Reads the answer, and asks people meanwhile what the upstream asks.
@@ -167,19 +168,15 @@ impl Proxy {
         &self,
         response: Response,
         turn: &Turn,
-        prepared: &Prepared,
+        resumable: bool,
         out: &dyn Out,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         let desk = turn.kept.get_or(Desk::default);
         desk.begun(Run::of(&response));
         let asides = |approval: Approval<'_>| desk.hear(approval, turn.attempt, &self.runs(), out);
-        let reader = Reader {
-            who: WHO,
-            timeouts: &self.config.timeouts,
-            numbered: prepared.resumable,
-            asides: &asides,
-        };
+        let reader =
+            Reader { who: WHO, timeouts: &self.config.timeouts, numbered: resumable, asides: &asides };
         // Most turns ask nothing, so this must cost nothing.
         let mut attending = rarely(desk.attend(out));
         let end = tokio::select! {
@@ -188,7 +185,7 @@ impl Proxy {
             never = &mut attending => match never {},
         };
         match &end {
-            Ok(TurnEnd::Stopped) if prepared.resumable => self.let_go(turn),
+            Ok(TurnEnd::Stopped) if resumable => self.let_go(turn),
             Ok(_) => desk.ended(),
             Err(_) => {}
         }
@@ -212,14 +209,14 @@ impl Agent for Proxy {
         Box::pin(async move {
             let abilities = self.abilities().await?;
             let request = wire::chat_request(&self.config.model, &turn.into(), abilities.answered);
-            Ok(Prepared { request, resumable: abilities.idempotent, stand_in: false })
+            Ok(Prepared { request: request.into(), resumable: abilities.idempotent, stand_in: false })
         })
     }
 
     fn run_turn<'a>(
         &'a self,
         turn: &'a Turn,
-        prepared: &'a Prepared,
+        prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
@@ -245,15 +242,25 @@ impl Agent for Proxy {
         self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
     }
 
-    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<String>> {
+    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(self.look_for(lost, out))
     }
 
-    fn reachable(&self) -> BoxFuture<'_, bool> {
-        let question = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(REACHABLE);
+    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+        let path = match self.config.upstream {
+            Upstream::Plain => "/v1/models",
+            Upstream::Auto | Upstream::Talaria => "/v1/capabilities",
+        };
+        let question = self.client.get(self.url(path)).headers(self.key()).timeout(REACHABLE);
         Box::pin(async move {
-            // One that does not know the question is there; a failure may be of something in front of it.
-            question.send().await.is_ok_and(|answer| !answer.status().is_server_error())
+            let answer = question.send().await.map_err(|error| fault::request(WHO, &error.without_url()))?;
+            match answer.status() {
+                // One that does not know the question is there; a failure may be of something in front of it.
+                status if matches!(status.as_u16(), 401 | 403) || status.is_server_error() => {
+                    Err(fault::status(WHO, status, answer.headers(), ""))
+                }
+                _ => Ok(Reached::Agent),
+            }
         })
     }
 }

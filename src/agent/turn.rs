@@ -1,8 +1,9 @@
 //! One turn as an agent sees it.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
+use super::{Kept, ModelParams};
 use crate::session::{SessionId, TurnId};
 
 /// One turn as an agent sees it.
@@ -32,6 +33,8 @@ pub struct Turn {
     pub attempt: Attempt,
     /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
     pub elsewhere: bool,
+    /// Sampling and output format that a program asked for. Empty unless the main agent is a model.
+    pub params: ModelParams,
     /// What scopes an agent's memory, if a program named it.
     pub memory: Option<String>,
     /// How many relays it has come through.
@@ -114,7 +117,7 @@ pub enum Attempt {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// The bytes of the request.
-    pub request: Vec<u8>,
+    pub request: Bytes,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
     pub resumable: bool,
     /// The request is for the agent that stands in for another one, and for nobody else. Stored, or a

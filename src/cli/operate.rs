@@ -11,8 +11,8 @@ use super::token::TokenCommand;
 use super::{complain_about, print, show};
 use crate::config::{Sources, env};
 use crate::control::api::{
-    ApproveAsked, Approved, Grants, Health, Pairings, Reloaded, RevokeAsked, RevokeGrantAsked, Revoked,
-    RevokedGrant, Sessions, SessionsAsked, Status, StopAsked, Stopped,
+    Alive, ApproveAsked, Approved, Grants, Health, Pairings, Reloaded, RevokeAsked, RevokeGrantAsked,
+    Revoked, RevokedGrant, Sessions, SessionsAsked, Status, StopAsked, Stopped,
 };
 use crate::control::desk::{Desk, Need, slow};
 use crate::control::{Complaint, Problem};
@@ -27,8 +27,17 @@ pub enum Operate {
     #[command(after_help = "Examples:\n  talaria status\n  talaria status --json | jq .platforms")]
     Status(Output),
     /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
-    #[command(after_help = "Examples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\"]")]
-    Health(Output),
+    #[command(
+        after_help = "Not healthy: nothing can be stored, no platform reads, the agent is away or refuses the key.\nNone of that is mended by a restart, so whoever restarts what is not healthy asks for --live.\n\nExamples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\", \"--live\"]"
+    )]
+    Health {
+        /// Only ask whether the process answers: for supervisors that restart it
+        #[arg(long)]
+        live: bool,
+        /// How it is printed
+        #[command(flatten)]
+        output: Output,
+    },
     /// List the conversations of all rooms, the last used first
     #[command(after_help = "Examples:\n  talaria sessions\n  talaria sessions --limit 500 --json")]
     Sessions {
@@ -194,7 +203,7 @@ impl Operate {
 
     fn needs(&self) -> Need {
         match self {
-            Self::Status(_) | Self::Health(_) | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
+            Self::Status(_) | Self::Health { .. } | Self::StopTurn { .. } | Self::Reload(_) => Need::Running,
             Self::Sessions { .. } | Self::Pairing(_) | Self::Approvals { .. } | Self::Audit(_) => Need::Store,
             Self::Token(command) => command.needs(),
         }
@@ -206,7 +215,12 @@ impl Operate {
                 let status: Status = desk.get("/status").await?;
                 output.show(&status, show::status)?.into()
             }
-            Self::Health(output) => {
+            Self::Health { live: true, output } => {
+                let asked = tokio::time::timeout(HEALTH, desk.get("/live")).await;
+                let alive: Alive = asked.unwrap_or_else(|_| Err(slow(HEALTH)))?;
+                output.show(&alive, |_| "alive".to_owned())?.into()
+            }
+            Self::Health { live: false, output } => {
                 let asked = tokio::time::timeout(HEALTH, desk.get("/health")).await;
                 let health: Health = asked.unwrap_or_else(|_| Err(slow(HEALTH)))?;
                 let well = health.healthy;

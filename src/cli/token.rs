@@ -13,7 +13,7 @@ use crate::control::tokens::{AddTokenAsked, AddedToken, Apps, RevokeTokenAsked, 
 pub enum TokenCommand {
     /// Make a token for an app and show it, this once; the app comes to its own sessions and no others
     #[command(
-        after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions"
+        after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions\n  talaria token add forge --no-instructions"
     )]
     Add {
         /// What the app is called: a–z, 0–9 and -
@@ -22,6 +22,12 @@ pub enum TokenCommand {
         /// The name was used before and is the same app: its old token, if it has one, ends
         #[arg(long)]
         again: bool,
+        /// It may not send system messages or instructions; another token with --again keeps that
+        #[arg(long)]
+        no_instructions: bool,
+        /// It may send them, where its token before could not
+        #[arg(long, conflicts_with = "no_instructions")]
+        instructions: bool,
         /// How it is printed
         #[command(flatten)]
         output: Output,
@@ -52,8 +58,9 @@ impl TokenCommand {
 
     pub(super) async fn carry_out(&self, desk: &Desk) -> Result<String, Problem> {
         match self {
-            Self::Add { app, again, output } => {
-                let asked = AddTokenAsked { app: app.clone(), again: *again };
+            Self::Add { app, again, no_instructions, instructions, output } => {
+                let instructions = (*instructions || *no_instructions).then_some(*instructions);
+                let asked = AddTokenAsked { app: app.clone(), again: *again, instructions };
                 let added: AddedToken = desk.post("/tokens/add", &asked).await?;
                 output.show(&added, show_added)
             }
@@ -71,10 +78,11 @@ impl TokenCommand {
 }
 
 fn show_added(added: &AddedToken) -> String {
-    let AddedToken { app, token, replaced } = added;
+    let AddedToken { app, token, replaced, instructions } = added;
+    let less = if *instructions { "" } else { " It may not send system messages or instructions." };
     let old = if *replaced { " The old one has ended." } else { "" };
     format!(
-        "{token}\n\nThis is the token of {app}; it is not shown again.{old} The app sends it as its API key \
+        "{token}\n\nThis is the token of {app}; it is not shown again.{old}{less} The app sends it as its API key \
          (Authorization: Bearer …)."
     )
 }
@@ -89,6 +97,7 @@ fn show_apps(apps: &Apps) -> String {
         .map(|app| {
             let state = match app.revoked {
                 Some(at) => format!("revoked {}", moment(at)),
+                None if !app.instructions => "may ask, not instruct".to_owned(),
                 None => "may ask".to_owned(),
             };
             let used = app.used.map_or("never".to_owned(), moment);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::secret::{self, Secret};
-use super::value::{Span, Whole};
+use super::value::{KeepFor, Span, Whole};
 use super::walk::Keys;
 
 /// The whole file.
@@ -36,6 +36,9 @@ pub struct File {
     /// Other words for what is said in rooms, by the keys of the catalogue. Default: none.
     #[serde(deserialize_with = "section")]
     pub words: BTreeMap<String, Option<String>>,
+    /// What is kept on disk, and how long.
+    #[serde(deserialize_with = "section")]
+    pub store: Store,
     /// What is logged.
     #[serde(deserialize_with = "section")]
     pub log: Log,
@@ -189,6 +192,16 @@ pub enum Steps {
     Line,
     /// Not at all.
     Hidden,
+}
+
+/// `store:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// How long conversations are kept that nobody goes on with. Default: `forever`.
+    pub keep: Option<KeepFor>,
+    /// How long what `/v1/responses` stored is kept that nobody goes on with. Default: `30d`.
+    pub keep_responses: Option<KeepFor>,
 }
 
 /// `log:`

@@ -114,10 +114,12 @@ pub(super) enum Mention {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenLimits {
-    /// Messages in a minute. Default: 10.
+    /// Messages in a minute. Default: 30.
     per_minute: Option<Whole<1, 10_000>>,
-    /// Messages in an hour. Default: 100.
+    /// Messages in an hour. Default: 300.
     per_hour: Option<Whole<1, 100_000>>,
+    /// Whether programs that talk to each other are met with silence. Default: true.
+    loop_guard: Option<bool>,
 }
 
 /// What is different about people from one chat network to another.
@@ -148,6 +150,7 @@ pub(super) fn read(document: &Document, name: &str, network: Network) -> Result<
         limits: Some(Limits {
             per_minute: limits.per_minute.map_or(standard.per_minute, |count| count.0),
             per_hour: limits.per_hour.map_or(standard.per_hour, |count| count.0),
+            loop_guard: limits.loop_guard.unwrap_or(standard.loop_guard),
         }),
     })
 }

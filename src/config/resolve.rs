@@ -24,6 +24,7 @@ use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ServerConfig, TurnConfig,
 };
 use crate::rules::Rules;
+use crate::store::Retention;
 
 const DEFAULT_LOG: &str = "info";
 
@@ -35,6 +36,7 @@ pub(super) struct Resolved {
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) server: Option<ServerConfig>,
     pub(super) display: DisplayConfig,
+    pub(super) store: Retention,
     pub(super) rules: Rules,
     pub(super) log: String,
     pub(super) warnings: Vec<String>,
@@ -62,11 +64,17 @@ pub(super) fn resolve(
         history_messages: file.gateway.history_messages.map_or(100, |count| count.0),
         history_bytes: file.gateway.history_bytes.map_or(262_144, |bytes| bytes.0),
         retry_for: file.gateway.retry_for.map_or(Duration::from_secs(10 * 60), |span| span.0),
+        retry_scripts_for: file.gateway.retry_for.map_or(Duration::from_secs(30), |span| span.0),
     };
     let display = DisplayConfig {
         steps: file.display.steps.unwrap_or_default(),
         edits: file.display.edits.map_or(200, |edits| edits.0),
         reactions: file.display.reactions.unwrap_or(false),
+    };
+    let kept = Retention::default();
+    let store = Retention {
+        sessions: file.store.keep.map_or(kept.sessions, |keep| keep.0),
+        responses: file.store.keep_responses.map_or(kept.responses, |keep| keep.0),
     };
     let agent = resolver.agent(file.gateway, file.agent);
     let mut rules = Rules::default();
@@ -78,7 +86,7 @@ pub(super) fn resolve(
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
         let warnings = resolver.warnings;
-        Ok(Resolved { agent, room_agent, turns, platforms, server, display, rules, log, warnings })
+        Ok(Resolved { agent, room_agent, turns, platforms, server, display, store, rules, log, warnings })
     } else {
         Err(resolver.errors)
     }

@@ -58,6 +58,52 @@ impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
     }
 }
 
+/// How long something is kept: `30d`, `12h`, or `forever`, which is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepFor(pub Option<Duration>);
+
+impl KeepFor {
+    /// Far beyond use, and far from overflowing a clock.
+    const MOST_DAYS: u64 = 36_500;
+
+    fn parse(text: &str) -> Option<Self> {
+        const HOUR: u64 = 60 * 60;
+        let text = text.trim();
+        if text == "forever" {
+            return Some(Self(None));
+        }
+        let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+        let hours = match unit {
+            "h" => 1,
+            "d" => 24,
+            _ => return None,
+        };
+        let hours = number.parse::<u64>().ok()?.checked_mul(hours)?;
+        let fits = (1..=Self::MOST_DAYS * 24).contains(&hours);
+        fits.then(|| Self(Some(Duration::from_secs(hours * HOUR))))
+    }
+}
+
+impl<'de> Deserialize<'de> for KeepFor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = KeepFor;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`forever`, or days or hours such as `30d` or `12h`, at most `36500d`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<KeepFor, E> {
+                KeepFor::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
 /// A time of the day: `04:00`. Since midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOfDay(pub Duration);
@@ -150,6 +196,32 @@ mod tests {
             assert_eq!(length, millis.map(Duration::from_millis), "{text:?}");
         }
         assert_eq!(Span::<1>::parse("0s"), None);
+    }
+
+    #[test]
+    fn lengths_of_keeping() {
+        for (text, hours) in [
+            ("30d", Some(Some(720))),
+            (" 12h ", Some(Some(12))),
+            ("forever", Some(None)),
+            ("36500d", Some(Some(876_000))),
+            ("36501d", None),
+            ("0d", None),
+            ("30", None),
+            ("30m", None),
+            ("-1d", None),
+            ("d", None),
+            ("never", None),
+            ("99999999999999999999d", None),
+            ("18446744073709551615d", None),
+        ] {
+            let kept = KeepFor::parse(text).map(|kept| kept.0);
+            let expected =
+                hours.map(|hours: Option<u64>| hours.map(|hours| Duration::from_secs(hours * 3600)));
+            assert_eq!(kept, expected, "{text:?}");
+        }
+        let error = serde_yaml::from_str::<KeepFor>("30").unwrap_err().to_string();
+        assert!(error.contains("expected `forever`, or days or hours such as `30d` or `12h`"), "{error}");
     }
 
     #[test]

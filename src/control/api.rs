@@ -85,6 +85,14 @@ pub struct Health {
     pub stand_in: Option<StandInStatus>,
 }
 
+/// `GET /live`: the process answers. Says nothing about the agent, the disk or the platforms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Alive {
+    pub alive: bool,
+    pub pid: u32,
+}
+
 /// `POST /sessions`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -20,8 +20,8 @@ use tower::ServiceExt as _;
 use super::problem::{self, Problem};
 use super::{Office, Rules, fits, path, router};
 use crate::config::{Config, Sources, env};
-use crate::gateway::{Home, StartError};
-use crate::store::{Store, StoreThreads};
+use crate::gateway::{Home, StartError, note_lost_database};
+use crate::store::{Retention, Store, StoreThreads};
 
 /// How long a running process may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ impl Desk {
             Need::Store => false,
             Need::NewStore => true,
         };
-        let here = Here::open(home, sources, make)?;
+        let here = Here::open(home, sources, make).await?;
         Ok(Self { answers: Answers::Here(Box::new(here)) })
     }
 
@@ -131,7 +131,7 @@ impl Desk {
 }
 
 impl Here {
-    fn open(home: &Path, sources: &Sources, make: bool) -> Result<Self, Problem> {
+    async fn open(home: &Path, sources: &Sources, make: bool) -> Result<Self, Problem> {
         if !make && !Home::database_of(home).exists() {
             return Err(Problem::missing(
                 format!("there is nothing yet in the state folder {}", home.display()),
@@ -139,9 +139,14 @@ impl Here {
             ));
         }
         let taken = Home::take(home).map_err(start_problem)?;
-        let (store, threads) = Store::open(&taken.database()).map_err(|error| {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), error.hint())
-        })?;
+        let (store, threads) =
+            Store::open_keeping(&taken.database(), Retention::FOREVER).map_err(|error| {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), error.hint())
+            })?;
+        taken.mark_used();
+        if taken.lost_database() {
+            note_lost_database(&store).await?;
+        }
         let rules = Rules::Written(Box::new(Config::load(sources, &env::process)));
         let office = Office { home: home.to_owned(), store, rules, running: None };
         Ok(Self { router: router(Arc::new(office)), threads, _home: taken })

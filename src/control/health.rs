@@ -1,30 +1,23 @@
 //! How a gateway that runs is, as its operator is told: in one line, and for each platform.
 
-use std::time::Duration;
-
 use super::api::{Health, PlatformState, StandInStatus};
 use super::problem::Problem;
 use super::{Office, Running};
 use crate::delivery::{Account, Reading};
-use crate::reply;
+use crate::gateway::LOST_DATABASE;
+use crate::turns::AgentHealth;
 
-/// How long the store may take to prove that it is there.
-const STORE: Duration = Duration::from_secs(5);
-
-/// Whether people are served: the process answers (or nobody would read this), the store answers on both of its
-/// threads, at least one platform reads (or there are none, and the agent server serves), and the agent is not known to fail.
+/// Whether people are served: the process answers (or nobody would read this), the store writes and reads, at least one
+/// platform reads (or there are none, and the agent server serves), and the agent would answer.
 pub(super) async fn judge(office: &Office, running: &Running) -> Result<Health, Problem> {
-    let stand_in = stand_in(running, &*office.rules_now()?);
+    let (stored, agent) = tokio::join!(office.store.check(), running.turns.agent_health());
+    let mut stand_in = stand_in(running, &*office.rules_now()?);
+    if let (Some(other), AgentHealth::StandIn) = (&mut stand_in, &agent) {
+        other.answers = true;
+    }
     let sick = |words: String| Ok(Health { healthy: false, words, stand_in: stand_in.clone() });
-    let store = async {
-        office.store.read(|_| Ok(())).await?;
-        // Nothing is written, so nothing reaches the disk; but the thread that writes must be there.
-        office.store.write(|_| Ok(())).await
-    };
-    match tokio::time::timeout(STORE, store).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return sick(format!("the store fails: {error}")),
-        Err(_) => return sick(format!("the store has not answered for {} seconds", STORE.as_secs())),
+    if let Err(why) = stored {
+        return sick(why);
     }
     let silent: Vec<String> = running
         .accounts
@@ -36,20 +29,19 @@ pub(super) async fn judge(office: &Office, running: &Running) -> Result<Health, 
     if silent.len() == running.accounts.len() && !server_alone {
         return sick(format!("no platform reads: {}", silent.join(", ")));
     }
-    if let Some((times, why)) = running.turns.failing() {
-        let why = why.to_string();
-        let why = reply::one_line(reply::bare(&why), 200);
-        return sick(format!("the agent failed the last {times} times: {why}"));
+    if let Some(trouble) = agent_trouble(&agent) {
+        return sick(format!("the agent {trouble}"));
     }
     let away = stand_in.as_ref().filter(|other| other.answers);
     let away = away.map(|other| format!("the agent is away and {} answers", other.name));
-    let but: Vec<String> = silent.into_iter().chain(away).collect();
+    let lost = running.lost_database.then(|| LOST_DATABASE.to_owned());
+    let but: Vec<String> = silent.into_iter().chain(away).chain(lost).collect();
     let words = if but.is_empty() { "ok".to_owned() } else { format!("ok, but {}", but.join(", ")) };
     Ok(Health { healthy: true, words, stand_in })
 }
 
 /// Who stands in for the agent, and whether it does.
-pub(super) fn stand_in(running: &Running, rules: &crate::rules::Rules) -> Option<StandInStatus> {
+fn stand_in(running: &Running, rules: &crate::rules::Rules) -> Option<StandInStatus> {
     let other = running.turns.agent().stand_in?;
     Some(StandInStatus { name: rules.words.say(&other.name), answers: other.answers })
 }
@@ -65,6 +57,16 @@ pub(super) fn state(running: &Running, account: &Account) -> PlatformState {
         Reading::Reads => PlatformState::Reads,
         Reading::Pausing => PlatformState::Pausing,
         Reading::Ended => PlatformState::Ended,
+    }
+}
+
+/// What is wrong with an agent, for people and behind its name.
+pub fn agent_trouble(agent: &AgentHealth) -> Option<String> {
+    match agent {
+        AgentHealth::Ready | AgentHealth::StandIn => None,
+        AgentHealth::Away(why) => Some(format!("is away: {why}")),
+        AgentHealth::Refused(why) => Some(format!("refuses requests: {why}")),
+        AgentHealth::Failing { times, why } => Some(format!("failed the last {times} times: {why}")),
     }
 }
 

@@ -68,14 +68,24 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
         (old, new) => old != new,
     };
     keys.restart("server", server);
-    let TurnConfig { context_prompt, names, files, history_messages, history_bytes, retry_for } =
-        &started.turns;
+    let TurnConfig {
+        context_prompt,
+        names,
+        files,
+        history_messages,
+        history_bytes,
+        retry_for,
+        retry_scripts_for,
+    } = &started.turns;
     keys.restart("agent.context_prompt", *context_prompt != new.turns.context_prompt);
     keys.restart("agent.names", *names != new.turns.names);
     keys.restart("agent.files", *files != new.turns.files);
     keys.restart("gateway.history_messages", *history_messages != new.turns.history_messages);
     keys.restart("gateway.history_bytes", *history_bytes != new.turns.history_bytes);
-    keys.restart("gateway.retry_for", *retry_for != new.turns.retry_for);
+    let retry = (*retry_for, *retry_scripts_for) != (new.turns.retry_for, new.turns.retry_scripts_for);
+    keys.restart("gateway.retry_for", retry);
+    keys.restart("store.keep", started.store.sessions != new.store.sessions);
+    keys.restart("store.keep_responses", started.store.responses != new.store.responses);
     let DisplayConfig { steps, edits, reactions } = started.display;
     keys.restart("display.steps", steps != new.display.steps);
     keys.restart("display.edits", edits != new.display.edits);

@@ -16,10 +16,10 @@ use talaria_platform::{AccountId, RoomId};
 
 use super::acts;
 use super::api::{
-    AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformStatus, RefusedList, ServerStatus,
+    Alive, AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformStatus, RefusedList, ServerStatus,
     Sessions, SessionsAsked, Status,
 };
-use super::health::{self, stand_in, state};
+use super::health::{self, state};
 use super::problem::Problem;
 use super::{Office, Rules, Running};
 use crate::hub::pairing;
@@ -52,6 +52,7 @@ pub fn router(office: Arc<Office>) -> Router {
         .merge(super::tokens::routes())
         .route("/status", get(status))
         .route("/health", get(health))
+        .route("/live", get(live))
         .route("/sessions", post(sessions))
         .route("/turns/stop", post(acts::stop))
         .route("/reload", post(acts::reload))
@@ -133,14 +134,15 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
             outbox: office.store.read(move |tx| tx.pending_count(&id, now)).await?,
         });
     }
+    let health = health::judge(&office, running).await?;
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: running.started.elapsed().as_secs(),
         home: office.home.display().to_string(),
         agent: rules.words.say(&running.turns.agent().answering()),
-        stand_in: stand_in(running, &rules),
-        health: health::judge(&office, running).await?,
+        stand_in: health.stand_in.clone(),
+        health,
         platforms,
         server: running.served.as_ref().map(|served| ServerStatus {
             address: format!("http://{}", served.address),
@@ -152,6 +154,10 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
 
 async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
     Ok(Json(health::judge(&office, office.running()?).await?))
+}
+
+async fn live() -> Json<Alive> {
+    Json(Alive { alive: true, pid: std::process::id() })
 }
 
 async fn sessions(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Sessions> {

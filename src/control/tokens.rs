@@ -27,6 +27,9 @@ pub struct AddTokenAsked {
     pub app: String,
     /// It is known already, and gets another token.
     pub again: bool,
+    /// Whether it may send system messages and instructions. `None` leaves that as it was; a new app may.
+    #[serde(default)]
+    pub instructions: Option<bool>,
 }
 
 /// Its answer. Without `Debug`: this is the only time that the token is seen.
@@ -38,6 +41,8 @@ pub struct AddedToken {
     pub token: String,
     /// It had one that counted until now.
     pub replaced: bool,
+    /// Whether the app may send system messages and instructions.
+    pub instructions: bool,
 }
 
 /// `GET /tokens`
@@ -79,11 +84,12 @@ async fn list(State(office): State<Arc<Office>>) -> Answer<Apps> {
 /// Gives an app a token. A name that was used before is not given away without a word: whoever has it comes to all
 /// that the app had.
 async fn add(State(office): State<Arc<Office>>, asked: Asked) -> Answer<AddedToken> {
-    let AddTokenAsked { app, again } = read(asked)?;
-    whole(async move { add_whole(&office, app, again).await }).await
+    let asked: AddTokenAsked = read(asked)?;
+    whole(async move { add_whole(&office, asked).await }).await
 }
 
-async fn add_whole(office: &Office, app: String, again: bool) -> Answer<AddedToken> {
+async fn add_whole(office: &Office, asked: AddTokenAsked) -> Answer<AddedToken> {
+    let AddTokenAsked { app, again, instructions } = asked;
     if !token::is_app_name(&app) {
         return Err(Problem::wrong(
             "an app cannot be called like this",
@@ -98,17 +104,19 @@ async fn add_whole(office: &Office, app: String, again: bool) -> Answer<AddedTok
         {
             return Ok(Err(used_before(known)));
         }
-        let Some(token) = new_token(tx, &name)? else { return Ok(Err(no_randomness())) };
+        // A token that is only replaced does not gain rights.
+        let instructions = instructions.unwrap_or(known.as_ref().is_none_or(|known| known.instructions));
+        let Some(token) = new_token(tx, &name, instructions)? else { return Ok(Err(no_randomness())) };
         let replaced = known.is_some_and(|known| known.revoked.is_none());
         audit(tx, &name, if replaced { "replace token" } else { "add token" })?;
-        Ok(Ok((token, replaced)))
+        Ok(Ok((token, replaced, instructions)))
     });
-    let (token, replaced) = added.await??;
+    let (token, replaced, instructions) = added.await??;
     if replaced {
         office.token_gone(&app);
     }
     tracing::info!(app, replaced, "an app was given a token");
-    Ok(Json(AddedToken { app, token, replaced }))
+    Ok(Json(AddedToken { app, token, replaced, instructions }))
 }
 
 /// Takes an app's token away, at once; what it asked and what has not ended is stopped.
@@ -168,11 +176,11 @@ impl Office {
     }
 }
 
-fn new_token(tx: &Tx<'_>, app: &str) -> store::Result<Option<String>> {
+fn new_token(tx: &Tx<'_>, app: &str, instructions: bool) -> store::Result<Option<String>> {
     for _ in 0..TRIES {
         let Ok(token) = token::make() else { return Ok(None) };
         let Some(kept) = Kept::of(&token) else { return Ok(None) };
-        if tx.add_token(app, &kept)? {
+        if tx.add_token(app, &kept, instructions)? {
             return Ok(Some(token));
         }
     }

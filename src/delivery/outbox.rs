@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, ErrorKind, MessageId, Place, Show};
+use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,10 @@ use crate::words::Text;
 
 /// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
+
+/// Requests that one deletion may take. More than any message has edits; a platform that always wants one more must
+/// not block its place for ever.
+const DELETIONS: usize = 2000;
 
 /// Pauses between two tries of one row, where the network does not name one.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -107,7 +111,7 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
             continue;
         }
         match row.kind {
-            OutboxKind::Notice => notice = notice.or(Some(index)),
+            OutboxKind::Notice | OutboxKind::Change => notice = notice.or(Some(index)),
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Removal => {
                 if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
                     break;
@@ -132,7 +136,7 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
-        OutboxKind::Again | OutboxKind::Notice | OutboxKind::Removal => Class::Notice,
+        OutboxKind::Again | OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal => Class::Notice,
     };
     if let Some(file) = row.body.files.first_mut() {
         let key = row.key.clone();
@@ -149,6 +153,7 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
         }
         let outcome = match row.kind {
             OutboxKind::Removal => remove(account, &row, class).await?,
+            OutboxKind::Change => change(account, &row, class).await?,
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => send(account, &row, class).await?,
         };
         match outcome {
@@ -156,7 +161,9 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
                 failpoint("outbox.sent");
                 let arrived = account.store.write(move |tx| match row.kind {
                     OutboxKind::Removal => tx.removed(&row),
-                    OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => tx.sent(&row, &message),
+                    OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice | OutboxKind::Change => {
+                        tx.sent(&row, &message)
+                    }
                 });
                 arrived.await?;
                 failpoint("outbox.committed");
@@ -189,9 +196,8 @@ async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreErro
         (OutboxKind::Final | OutboxKind::Again, Some(turn)) => {
             account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
         }
-        (OutboxKind::Final | OutboxKind::Again, None) | (OutboxKind::Notice | OutboxKind::Removal, _) => {
-            Ok(true)
-        }
+        (OutboxKind::Final | OutboxKind::Again, None)
+        | (OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal, _) => Ok(true),
     }
 }
 
@@ -224,10 +230,7 @@ async fn remove(
         }
     };
     let deleted = match account.about.delete {
-        true => {
-            let ticket = account.permit(class).await;
-            account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await
-        }
+        true => delete(account, row, &message, class).await,
         false => Err(ErrorKind::Unsupported),
     };
     let outcome = match (deleted, account.about.show) {
@@ -242,6 +245,44 @@ async fn remove(
         // Somebody else took it away, or nobody can: there is nothing more to be done.
         Ok(()) | Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(message),
         Err(kind) => Err(kind),
+    })
+}
+
+/// Takes a message back with every earlier text of it. What an interrupted try has done stays done, so the next one
+/// goes on from there.
+async fn delete(
+    account: &Account,
+    row: &OutboxRow,
+    message: &MessageId,
+    class: Class,
+) -> Result<(), ErrorKind> {
+    for _ in 0..DELETIONS {
+        let ticket = account.permit(class).await;
+        match account.request(ticket, account.platform.delete(&row.place, message, &row.key)).await? {
+            Deletion::Complete => return Ok(()),
+            Deletion::More => failpoint("deletion.more"),
+        }
+    }
+    tracing::error!(account = %account.id, key = %row.key, "earlier texts of a deleted message may still be there");
+    Ok(())
+}
+
+/// One try of changing the text of a notice. A notice that is gone stays gone.
+async fn change(
+    account: &Account,
+    row: &OutboxRow,
+    class: Class,
+) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+    let wanted = row.clone();
+    let Some(message) = account.store.read(move |tx| tx.notice_to_change(&wanted)).await? else {
+        return Ok(Ok(MessageId::new("")));
+    };
+    let ticket = account.permit(class).await;
+    account.metrics.edits.inc();
+    let edit = account.platform.edit(&row.place, &message, &row.key, &row.body);
+    Ok(match account.request(ticket, edit).await {
+        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(MessageId::new("")),
+        outcome => outcome.map(|()| MessageId::new("")),
     })
 }
 
@@ -281,7 +322,9 @@ async fn send(
             || row.key.clone(),
             |turn| match row.kind {
                 OutboxKind::Again => turn.send_key("again"),
-                OutboxKind::Final | OutboxKind::Notice | OutboxKind::Removal => turn.send_key("final"),
+                OutboxKind::Final | OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal => {
+                    turn.send_key("final")
+                }
             },
         );
         let ticket = account.permit(class).await;

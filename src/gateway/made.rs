@@ -46,6 +46,7 @@ pub(super) fn settings(config: &Config) -> Settings {
         history_messages: config.turns.history_messages,
         history_bytes: config.turns.history_bytes,
         retry_for: config.turns.retry_for,
+        retry_scripts_for: config.turns.retry_scripts_for,
         turn_bytes: TURN_BYTES,
         stop_grace: STOP_GRACE,
         ask_for: ASK_FOR,

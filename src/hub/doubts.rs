@@ -8,14 +8,18 @@ use talaria_platform::Trust;
 use super::strangers::Stranger;
 use super::taking::One;
 use crate::access::{Action, Where};
+use crate::command::After;
 use crate::reply::one_line;
 use crate::session::hash;
 use crate::store::{Result, unix_now};
 use crate::words::Text;
 
-/// Seconds for which a room that was told of a message that cannot be read is not told again: whoever writes with a
-/// broken client writes more than once.
-const UNREADABLE_EACH: i64 = 600;
+/// Seconds for which nothing is said again about a message that cannot be read or a device that is not trusted:
+/// whoever writes with a broken client writes more than once.
+const SAID_EACH: i64 = 600;
+
+/// The mark on a message from a device that is not trusted.
+pub(super) const UNTRUSTED: &str = "🔒";
 
 /// A device that its owner has not signed, or that nobody has verified. Once for each device; the operator hears of
 /// it too, because such a device may not be able to read what we say.
@@ -31,6 +35,27 @@ pub(super) fn untrusted(one: &One<'_>) -> Result<Stranger> {
     };
     one.notice_once("trust", &about, &one.event.id, &phrase)?;
     Ok(Stranger::untrusted(&author.id, device, Where::from(one.event.room.direct)))
+}
+
+/// Marks the message of a device that is not trusted. Such a device gets no keys to what we write, so what
+/// [`untrusted`] says reaches the person's other devices only; a mark is never encrypted and reaches this one too. It says
+/// nothing but that the message was not read. Once in a while for each device: whoever holds one must not be able
+/// to have us spend the account's rate.
+pub(super) fn mark_untrusted(one: &One<'_>) -> Result<Option<After>> {
+    let (tx, event, now) = (one.tx, one.event, unix_now());
+    let device = event.author.device.as_deref().unwrap_or_default();
+    let key = format!("untrusted.{}", hash([one.account().as_str(), event.author.id.as_str(), device]));
+    if is_recent(tx.setting(&key)?, now) {
+        return Ok(None);
+    }
+    tx.set_setting(&key, &now.to_string())?;
+    Ok(Some(After::MarkUntrusted(event.place.clone(), event.id.clone())))
+}
+
+/// Whether something was said less than [`SAID_EACH`] seconds ago, at a time that was kept.
+fn is_recent(kept: Option<String>, now: i64) -> bool {
+    let at = kept.and_then(|at| at.parse::<i64>().ok());
+    at.is_some_and(|at| (0..SAID_EACH).contains(&now.saturating_sub(at)))
 }
 
 /// A room without encryption, where encryption is needed. Once for each room.
@@ -58,8 +83,7 @@ pub(super) fn unreadable(one: &One<'_>) -> Result<()> {
         return Ok(());
     }
     let (key, now) = (format!("unreadable.{}", hash([account.as_str(), room.as_str()])), unix_now());
-    let told = tx.setting(&key)?.and_then(|at| at.parse::<i64>().ok());
-    if told.is_some_and(|at| (0..UNREADABLE_EACH).contains(&now.saturating_sub(at))) {
+    if is_recent(tx.setting(&key)?, now) {
         return Ok(());
     }
     tx.set_setting(&key, &now.to_string())?;

@@ -72,7 +72,7 @@ fn ask_again(one: &One<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<V
     if words == turn.prompt || is_nothing(&words, &turn) {
         return Ok(Vec::new());
     }
-    match limits::check(one, Action::Message)? {
+    match limits::check(one, Action::Message, &words)? {
         Hearing::Full | Hearing::Quiet => {}
         Hearing::Refused(too_much) => {
             one.audit(Action::Message, false, too_much.rule)?;

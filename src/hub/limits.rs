@@ -1,5 +1,6 @@
-//! How much one person may ask, and that programs do not talk to each other for ever.
+//! How much one person may ask.
 
+use super::loop_guard;
 use super::taking::One;
 use crate::access::Action;
 use crate::command::Command;
@@ -7,17 +8,6 @@ use crate::rules::Limits;
 use crate::session::hash;
 use crate::store::{Heard, Result, unix_now};
 use crate::words::{Phrase, Text};
-
-/// So many answers in a row, each asked for within so many seconds of the one before, after which we believe that
-/// a program asks. Nobody reads an answer and writes the next question within three seconds, eight times; and
-/// nobody goes on for forty without once taking half a minute, but a program that thinks before it writes does.
-const ROWS: [(usize, i64); 2] = [(8, 3), (40, 30)];
-
-/// Seconds for which we are silent then.
-const SILENCE: i64 = 600;
-
-/// What the audit calls that silence.
-const LOOP: &str = "loop";
 
 /// Whether somebody who may do something, or may learn that they may not, is heard this time.
 pub(super) enum Hearing {
@@ -37,8 +27,8 @@ pub(super) struct TooMuch {
     pub notice: Option<Phrase>,
 }
 
-/// Looks whether an action is one too many.
-pub(super) fn check(one: &One<'_>, action: Action) -> Result<Hearing> {
+/// Looks whether an action is one too many. `text` is what was written.
+pub(super) fn check(one: &One<'_>, action: Action, text: &str) -> Result<Hearing> {
     let Some(limits) = one.rules.limits else { return Ok(Hearing::Full) };
     // What was written in hours comes in one second then, and what is refused now nobody sends again. It counts all
     // the same: whoever goes on like that is refused from the next message on.
@@ -55,11 +45,13 @@ pub(super) fn check(one: &One<'_>, action: Action) -> Result<Hearing> {
         Action::Edit | Action::Delete | Action::Reaction | Action::Invite => return Ok(Hearing::Full),
     }
     // Silence first: that it is too much would be something said, too.
-    if is_silent(one)? {
-        return Ok(Hearing::Refused(TooMuch { rule: LOOP, notice: None }));
+    if limits.loop_guard
+        && let Some(silent) = loop_guard::silence(one)?
+    {
+        return Ok(Hearing::Refused(silent));
     }
     let refused = match too_many(one, limits)? {
-        None if action == Action::Message => looping(one)?,
+        None if limits.loop_guard && action == Action::Message => loop_guard::check(one, text)?,
         refused => refused,
     };
     Ok(refused.map_or(Hearing::Full, Hearing::Refused))
@@ -69,67 +61,35 @@ pub(super) fn check(one: &One<'_>, action: Action) -> Result<Hearing> {
 fn is_beyond(one: &One<'_>, limits: Limits) -> Result<bool> {
     for (window, limit) in [(60, limits.per_minute), (3600, limits.per_hour)] {
         let since = unix_now() - window;
-        if one.tx.heard(one.account(), &one.event.author.id, Heard::Anything, since)? >= limit {
+        if one.tx.nth_heard(one.account(), &one.event.author.id, Heard::Anything, since, limit)?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Whether somebody asks too much. The room is told once in each window.
+/// Whether somebody asks too much. The room is told once in each window, and when it goes on.
 fn too_many(one: &One<'_>, limits: Limits) -> Result<Option<TooMuch>> {
     let (account, author, now) = (one.account(), &one.event.author.id, unix_now());
     for (rule, window, limit, text) in [
         ("limit minute", 60, limits.per_minute, Text::LimitMinute),
         ("limit hour", 3600, limits.per_hour, Text::LimitHour),
     ] {
-        if one.tx.heard(account, author, Heard::Asking, now - window)? < limit {
+        let Some(first) = one.tx.nth_heard(account, author, Heard::Asking, now - window, limit)? else {
             continue;
+        };
+        // Told again only once everything that fills the window came after the notice before. Whoever writes on and
+        // on would otherwise be told for each message that leaves the window.
+        let key = format!("limit.{}", hash([rule, account.as_str(), author.as_str()]));
+        let told = one.tx.setting(&key)?.and_then(|at| at.parse().ok());
+        if told.is_some_and(|at: i64| (first..=now).contains(&at)) {
+            return Ok(Some(TooMuch { rule, notice: None }));
         }
-        let told = one.tx.heard(account, author, Heard::Refused(rule), now - window)? > 0;
-        return Ok(Some(TooMuch { rule, notice: (!told).then(|| text.with("limit", limit)) }));
+        one.tx.set_setting(&key, &now.to_string())?;
+        let wait = usize::try_from(first + window - now).unwrap_or_default().max(1);
+        let (unit, wait) = if window == 60 { ("seconds", wait) } else { ("minutes", wait.div_ceil(60)) };
+        let notice = text.with("limit", limit).with(unit, wait);
+        return Ok(Some(TooMuch { rule, notice: Some(notice) }));
     }
     Ok(None)
-}
-
-/// Whether programs seem to talk to each other here, whichever of them wrote. The room is told when the silence
-/// begins.
-fn looping(one: &One<'_>) -> Result<Option<TooMuch>> {
-    let (tx, account, room, now) = (one.tx, one.account(), &one.event.place.room, unix_now());
-    let mut found = None;
-    for (count, quick) in ROWS {
-        if found.is_none() && tx.is_quick_row(account, room, count, quick, now)? {
-            found = Some(quick);
-        }
-    }
-    let Some(quick) = found else { return Ok(None) };
-    tx.set_setting(&silence_key(one), &format!("{} {now} {quick}", now + SILENCE))?;
-    let minutes = usize::try_from(SILENCE / 60).unwrap_or_default();
-    Ok(Some(TooMuch { rule: LOOP, notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
-}
-
-/// Whether we are silent here. That ends with its time, or when somebody writes who let more time pass after
-/// whoever wrote last than the programs did: those that answer one another never do.
-fn is_silent(one: &One<'_>) -> Result<bool> {
-    let (tx, key, now) = (one.tx, silence_key(one), unix_now());
-    let Some(kept) = tx.setting(&key)? else { return Ok(false) };
-    if let Some((until, last, quick)) = parse_silence(&kept)
-        && (now..now + 2 * SILENCE).contains(&until)
-        && (0..=quick).contains(&(now - last))
-    {
-        tx.set_setting(&key, &format!("{until} {now} {quick}"))?;
-        return Ok(true);
-    }
-    tx.forget_setting(&key)?;
-    Ok(false)
-}
-
-fn silence_key(one: &One<'_>) -> String {
-    format!("loop.{}", hash([one.account().as_str(), one.event.place.room.as_str()]))
-}
-
-/// When the silence ends, when somebody last wrote, and how quick the programs were.
-fn parse_silence(text: &str) -> Option<(i64, i64, i64)> {
-    let mut numbers = text.split(' ').map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }

@@ -1,6 +1,6 @@
 //! What a person says becomes a turn that waits in its session.
 
-use talaria_platform::{Event, Message};
+use talaria_platform::{Event, Message, Show};
 
 use super::taking::One;
 use crate::command::{self, After};
@@ -11,6 +11,10 @@ use crate::words::Text;
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
 pub const WAITING: usize = 16;
+
+/// What the settings call the notices about messages that wait, and about those that do not fit into the line.
+const QUEUED: &str = "queued";
+const FULL: &str = "full";
 
 impl One<'_> {
     /// Puts what a person says into the line of its session.
@@ -30,15 +34,17 @@ impl One<'_> {
             // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
             Busy::Queue if self.late => {}
             Busy::Queue if before > WAITING => {
-                self.notice(&Text::LineFull.with("limit", WAITING))?;
+                self.refuse_full(&session.id)?;
                 return Ok(Vec::new());
             }
-            Busy::Queue => match before {
-                0 => {}
-                1 => self.notice(&Text::QueuedOne.into())?,
-                ahead => self.notice(&Text::QueuedMany.with("ahead", ahead))?,
-            },
+            Busy::Queue if before == 0 => self.end_run(QUEUED, &session.id)?,
+            Busy::Queue => self.count_notice(QUEUED, &session.id, |_| match before {
+                1 => Text::QueuedOne.into(),
+                ahead => Text::QueuedMany.with("ahead", ahead),
+            })?,
         }
+        // A later message that is refused is not the next after those that were.
+        self.end_run(FULL, &session.id)?;
         let turn = self.turn(session.id, message);
         if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
             return doubled(tx, turn);
@@ -50,6 +56,18 @@ impl One<'_> {
         tx.add_turn(&turn)?;
         after.push(After::Run(turn.session, turn.id));
         Ok(after)
+    }
+
+    /// Says that the line is full. Where nothing can be edited each message is told so: it is lost.
+    fn refuse_full(&self, session: &SessionId) -> Result<()> {
+        let one = Text::LineFull.with("limit", WAITING);
+        match self.all.about.show {
+            Show::Once => self.notice(&one),
+            Show::Edit { .. } | Show::Append => self.count_notice(FULL, session, |count| match count {
+                1 => one,
+                count => Text::LineFullMany.with("limit", WAITING).with("count", count),
+            }),
+        }
     }
 
     /// Another session, if the rules say that this one is over. The room is told, and how to go back.

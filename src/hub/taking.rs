@@ -183,7 +183,7 @@ impl One<'_> {
         // Whoever is told that they may not is answered, too.
         let hearing = match decision {
             Decision { allowed: true, .. } | Decision { rule: Rule::AdminsOnly, .. } => {
-                limits::check(self, action)?
+                limits::check(self, action, &message.text)?
             }
             Decision { allowed: false, .. } => Hearing::Full,
         };
@@ -216,7 +216,8 @@ impl One<'_> {
         match parsed {
             Parsed::Prompt => self.prompt(message),
             Parsed::Unknown(words) => {
-                self.notice(&words)?;
+                let notice = self.notice_as(self.notice_key("n", &self.event.id), &self.event.id);
+                notice.refuse(self.tx, self.words, &words)?;
                 Ok(Vec::new())
             }
             Parsed::Command(command, behind) => {
@@ -274,7 +275,10 @@ impl One<'_> {
                 let stranger = Stranger::new(account, id, Where::from(direct), "wrote");
                 strangers.push(if after.is_empty() { stranger } else { stranger.given_a_code(account) });
             }
-            Rule::Untrusted => strangers.push(doubts::untrusted(self)?),
+            Rule::Untrusted => {
+                strangers.push(doubts::untrusted(self)?);
+                after.extend(doubts::mark_untrusted(self)?);
+            }
             Rule::Plain => doubts::plain(self)?,
             Rule::Violated => strangers.extend(doubts::violated(self)),
             Rule::Bot | Rule::Left => {}
@@ -291,8 +295,7 @@ impl One<'_> {
 
     /// The same about an earlier message; once for each message and `what`.
     pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &Phrase) -> Result<()> {
-        let (account, room) = (self.account().as_str(), self.event.place.room.as_str());
-        self.notice_once(what, &[account, room, message.as_str()], message, phrase)
+        self.notice_as(self.notice_key(what, message), message).tell(self.tx, self.words, phrase)
     }
 
     /// The same about an earlier message, once for each of whatever `about` names.
@@ -303,14 +306,35 @@ impl One<'_> {
         message: &EventId,
         phrase: &Phrase,
     ) -> Result<()> {
-        let (account, place) = (self.account(), &self.event.place);
-        let digest = hash(about.iter().copied());
-        let digest = digest.get(..32).unwrap_or(&digest);
-        let key = SendKey::new(format!("{what}.{digest}"));
-        let reply_to = Some(message);
-        Notice { key, account, place, reply_to, max_text: self.all.about.max_text }
-            .tell(self.tx, self.words, phrase)
+        self.notice_as(digest_key(what, about), message).tell(self.tx, self.words, phrase)
     }
+
+    /// The key of what [`notice_on`](Self::notice_on) says.
+    pub(super) fn notice_key(&self, what: &str, message: &EventId) -> SendKey {
+        digest_key(what, &[self.account().as_str(), self.event.place.room.as_str(), message.as_str()])
+    }
+
+    /// Changes the text of an earlier notice, not before this time. Only the latest change is shown.
+    pub(super) fn change_notice(
+        &self,
+        key: &SendKey,
+        revision: usize,
+        phrase: &Phrase,
+        not_before: i64,
+    ) -> Result<()> {
+        let notice = self.notice_as(key.clone(), &self.event.id);
+        notice.change(self.tx, self.words, phrase, revision, not_before)
+    }
+
+    fn notice_as<'a>(&'a self, key: SendKey, reply_to: &'a EventId) -> Notice<'a> {
+        let (account, place) = (self.account(), &self.event.place);
+        Notice { key, account, place, reply_to: Some(reply_to), max_text: self.all.about.max_text }
+    }
+}
+
+fn digest_key(what: &str, about: &[&str]) -> SendKey {
+    let digest = hash(about.iter().copied());
+    SendKey::new(format!("{what}.{}", digest.get(..32).unwrap_or(&digest)))
 }
 
 /// Asks every turn to stop that somebody started.

@@ -31,6 +31,11 @@ pub fn request(who: Text, error: &reqwest::Error) -> AgentError {
     AgentError::new(kind, Text::ConnectionError.with("who", who).with("why", reason))
 }
 
+/// Whether nothing listens at the address: whatever process served it before is gone.
+pub fn is_refused(error: &reqwest::Error) -> bool {
+    error.is_connect() && reason(error) == Text::WhyNothingListens
+}
+
 /// The cause of a transport error in words.
 fn reason(error: &reqwest::Error) -> Text {
     let mut cause = error.source();
@@ -71,7 +76,7 @@ fn reason(error: &reqwest::Error) -> Text {
 pub fn status(who: Text, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
     let after = retry_after(headers);
     let kind = match status.as_u16() {
-        429 | 503 => AgentErrorKind::Busy { after },
+        status @ (429 | 503) => AgentErrorKind::Busy { after, rate_limited: status == 429 },
         // Our own server: the same request ran, and is being stopped. Whoever asks again hears how it ended.
         409 if headers.contains_key(RETRY_AFTER) => AgentErrorKind::Unknown { after },
         // It failed, or somebody in between gave up: the turn may have run.
@@ -200,7 +205,11 @@ mod tests {
             ("soon", None),
             ("Wed, 21 Oct 2015 07:28:00 GMT", None),
         ] {
-            assert_eq!(of(429, Some(value), "").kind, AgentErrorKind::Busy { after }, "{value}");
+            assert_eq!(
+                of(429, Some(value), "").kind,
+                AgentErrorKind::Busy { after, rate_limited: true },
+                "{value}"
+            );
         }
     }
 

@@ -22,7 +22,7 @@ use crate::agent::{AgentError, AgentErrorKind, Out, Step, StepState, TURN_BYTES,
 use crate::config::Timeouts;
 use crate::rarely::rarely;
 use crate::reply::LARGEST_FILE;
-use crate::words::Text;
+use crate::words::{Phrase, Text};
 
 /// The most of a refused answer's body that is looked at.
 const REFUSAL: usize = 4096;
@@ -34,6 +34,9 @@ const REST: Duration = Duration::from_secs(1);
 /// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
+
+/// Bytes of a stream after which it is asked whether there is room for more.
+const ROOM: usize = 64 * 1024;
 
 /// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what a
 /// piece of text may have, so only for those.
@@ -63,6 +66,10 @@ pub struct Reader<'a> {
 struct Progress {
     /// Set by a finish reason; the stream may still say what it cost.
     finish: Option<Result<TurnEnd, AgentError>>,
+    /// The last chunk said only that the answer failed; the error may follow as an event of its own.
+    awaits_error: bool,
+    /// Why the answer failed, as our own server says in its last chunk.
+    reason: Option<Phrase>,
     last_number: Option<u64>,
     chunks: Chunks,
     /// Events that were no JSON; said once in the log.
@@ -180,6 +187,18 @@ impl Reader<'_> {
                 timer.change().reset(last + now_silence);
             }
             silence = now_silence;
+            if size / ROOM > (size - chunk.len()) / ROOM
+                && let Some(room) = out.wait_for_room()
+            {
+                tokio::select! {
+                    biased;
+                    () = &mut stopped => return Ok(TurnEnd::Stopped),
+                    room = room => room?,
+                }
+                // It was not the upstream that was silent.
+                last = Instant::now();
+                timer.change().reset(last + silence);
+            }
         }
     }
 
@@ -242,14 +261,21 @@ impl Reader<'_> {
         if let Some(usage) = chunk.usage {
             out.emit(TurnEvent::Usage(usage.into()));
         }
+        progress.reason = progress.reason.take().or_else(|| chunk.reason());
+        let explains = chunk.error.is_some() && std::mem::take(&mut progress.awaits_error);
         let finish = match chunk.finish_reason() {
             // We did not, or we would not read.
             Some(_) if chunk.is_cancelled() => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeStopped)))
             }
             // An error object says more than any finish reason beside it.
-            _ if chunk.error.is_some() => Some(Err(fault::reported(chunk.error.as_ref(), chunk.reason()))),
-            Some("error") => Some(Err(fault::reported(None, chunk.reason()))),
+            _ if chunk.error.is_some() => {
+                Some(Err(fault::reported(chunk.error.as_ref(), progress.reason.take())))
+            }
+            Some("error") => {
+                progress.awaits_error = true;
+                Some(Err(fault::reported(None, progress.reason.clone())))
+            }
             Some("length") => Some(Ok(TurnEnd::Limit)),
             Some("content_filter") => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeFiltered)))
@@ -259,7 +285,7 @@ impl Reader<'_> {
         };
         // What has failed does not become a success by a later chunk.
         if let Some(finish) = finish
-            && !matches!(progress.finish, Some(Err(_)))
+            && (explains || !matches!(progress.finish, Some(Err(_))))
         {
             progress.finish = Some(finish);
         }

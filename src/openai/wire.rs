@@ -47,6 +47,8 @@ pub struct Question<'a> {
     pub images: &'a [agent::Image],
     /// Files that go with the prompt.
     pub files: &'a [agent::Attachment],
+    /// Sampling and output format; only models are given these.
+    pub params: Option<&'a agent::ModelParams>,
 }
 
 impl<'a> From<&'a agent::Turn> for Question<'a> {
@@ -58,6 +60,7 @@ impl<'a> From<&'a agent::Turn> for Question<'a> {
             parts: &turn.parts,
             images: &turn.images,
             files: &turn.files,
+            params: None,
         }
     }
 }
@@ -68,7 +71,7 @@ impl<'a> From<&'a agent::Turn> for Question<'a> {
 /// the agent said goes along: tool results mean nothing without their calls, and empty messages are
 /// refused by some servers. `include_usage` asks for the token counts, which not every server takes.
 pub fn chat_request(model: &str, question: &Question<'_>, include_usage: bool) -> Vec<u8> {
-    let Question { context, history, prompt, parts: given, images, files } = *question;
+    let Question { context, history, prompt, parts: given, images, files, params } = *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
         messages.push(message("system", context));
@@ -90,6 +93,9 @@ pub fn chat_request(model: &str, question: &Question<'_>, include_usage: bool) -
     let mut request = json!({ "model": model, "messages": messages, "stream": true });
     if include_usage {
         request["stream_options"] = json!({ "include_usage": true });
+    }
+    for (name, value) in params.map(agent::ModelParams::fields).unwrap_or_default() {
+        request[name] = value;
     }
     // Unlike `to_vec`, this has no error to handle; there is none for text and flags.
     request.to_string().into_bytes()

@@ -26,6 +26,15 @@ pub enum Outcome {
         /// What happened and what to do, as one calm sentence.
         words: Phrase,
     },
+    /// Nothing ran, because the agent is away or busy, and whoever asked does not wait for it.
+    Unavailable {
+        /// What happened and what to do, as one calm sentence.
+        words: Phrase,
+        /// The upstream said that it was asked too often.
+        rate_limited: bool,
+        /// Seconds after which it is worth asking again.
+        retry_after: u64,
+    },
     /// The process ended while it ran, and it cannot be run again safely.
     Interrupted,
     /// The connection was lost while it may have run, and it cannot be run again safely.
@@ -50,6 +59,7 @@ impl Outcome {
             Self::Limit => ("limit", None),
             Self::CutShort { words } => ("cut_short", why(words)),
             Self::Failed { words } => ("failed", why(words)),
+            Self::Unavailable { words, .. } => ("unavailable", why(words)),
             Self::Interrupted => ("interrupted", None),
             Self::Unknown { words } => ("unknown", why(words)),
             Self::Cancelled { words } => ("cancelled", why(words)),
@@ -67,10 +77,12 @@ pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
         Outcome::Stopped => say(Text::Stopped),
         Outcome::Limit => say(Text::LengthLimit),
         Outcome::CutShort { words: why } => words.say(&Text::CutShort.with("why", words.say(why).trim())),
-        Outcome::Failed { words: why } => match words.say(why).trim() {
-            why if why.starts_with('⚠') => why.to_owned(),
-            why => format!("⚠️ {why}"),
-        },
+        Outcome::Failed { words: why } | Outcome::Unavailable { words: why, .. } => {
+            match words.say(why).trim() {
+                why if why.starts_with('⚠') => why.to_owned(),
+                why => format!("⚠️ {why}"),
+            }
+        }
         Outcome::Interrupted => say(Text::Interrupted),
         Outcome::Unknown { words: why } => {
             let sentence = if text.is_empty() { Text::UnknownNothing } else { Text::UnknownSome };

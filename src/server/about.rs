@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::path::ModelName;
 use super::route::Route;
-use super::{Server, routes};
+use super::{Problem, Server, routes};
 use crate::store::unix_now;
 
 /// What this program is called where several kinds of server are told apart.
@@ -33,7 +34,7 @@ pub struct Models {
 
 /// One of them.
 #[derive(Serialize, JsonSchema)]
-struct Model {
+pub struct Model {
     id: String,
     object: &'static str,
     created: i64,
@@ -76,9 +77,26 @@ pub async fn health() -> Json<Health> {
 
 /// `GET /v1/models`
 pub async fn models(State(server): State<Arc<Server>>) -> Json<Models> {
-    let id = server.settings.model.clone();
-    let model = Model { id, object: "model", created: unix_now(), owned_by: PLATFORM };
-    Json(Models { object: "list", data: vec![model] })
+    Json(Models { object: "list", data: vec![Model::of(&server)] })
+}
+
+/// `GET /v1/models/{model_id}`
+pub async fn model(
+    State(server): State<Arc<Server>>,
+    ModelName(name): ModelName,
+) -> Result<Json<Model>, Problem> {
+    match name == server.settings.model {
+        true => Ok(Json(Model::of(&server))),
+        false => Err(Problem::no_model()),
+    }
+}
+
+impl Model {
+    /// The agent, under the name that it is asked by.
+    fn of(server: &Server) -> Self {
+        let id = server.settings.model.clone();
+        Self { id, object: "model", created: unix_now(), owned_by: PLATFORM }
+    }
 }
 
 /// `GET /v1/skills`: there are none here; an agent has its own and does not tell.
@@ -103,7 +121,7 @@ pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<Capabilitie
         "admin_config_rw": false, "jobs_admin": false, "memory_write_api": false, "audio_api": false,
         "realtime_voice": false, "cors": !server.settings.origins.is_empty(),
         "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
-        "idempotency": true, "resumable_runs": true, "approvals": true,
+        "client_tools": false, "idempotency": true, "resumable_runs": true, "approvals": true,
     });
     Json(Capabilities {
         object: "capabilities",

@@ -10,13 +10,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Problem;
-use crate::store::Store;
+use crate::store::{Store, TokenRecord};
 
 /// Tokens that are looked up at once. Anybody can make us look, without any key; the store has other things to do.
 const LOOKUPS: usize = 32;
 
 /// How long a use of a token is not written down again: it would be a write for every request.
 const NOTED: Duration = Duration::from_secs(60);
+
+/// An app whose token holds.
+pub(super) struct FoundApp {
+    /// What it is called.
+    pub app: String,
+    /// Whether it may send system messages and instructions.
+    pub instructions: bool,
+    /// Fired when its token is revoked or replaced.
+    pub revoked: CancellationToken,
+}
 
 /// The apps that ask.
 pub struct Apps {
@@ -47,21 +57,23 @@ impl Default for Apps {
 }
 
 impl Apps {
-    /// The app that a token belongs to, if it holds, and what fires when it no longer does. `given` is its digest.
+    /// The app that a token belongs to, if it holds. `given` is its digest.
     pub(super) async fn find(
         &self,
         store: &Store,
         id: &str,
         given: &[u8; 32],
-    ) -> Result<Option<(String, CancellationToken)>, Problem> {
+    ) -> Result<Option<FoundApp>, Problem> {
         let Ok(_turn) = self.lookups.acquire().await else { return Ok(None) };
         loop {
             let (asked, before) = (id.to_owned(), self.lock().count);
-            let Some((app, expected)) = store.read(move |tx| tx.token(&asked)).await? else {
+            let Some(TokenRecord { app, digest, instructions }) =
+                store.read(move |tx| tx.token(&asked)).await?
+            else {
                 return Ok(None);
             };
             // That there is a token with this id is no secret; what it is compared with is always as long.
-            if !bool::from(expected.as_slice().ct_eq(given)) {
+            if !bool::from(digest.as_slice().ct_eq(given)) {
                 return Ok(None);
             }
             let mut revocations = self.lock();
@@ -71,7 +83,7 @@ impl Apps {
                     known.noted = Some(Instant::now());
                     note(store.clone(), id.to_owned());
                 }
-                return Ok(Some((app, known.revoked.clone())));
+                return Ok(Some(FoundApp { app, instructions, revoked: known.revoked.clone() }));
             }
         }
     }

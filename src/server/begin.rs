@@ -9,14 +9,15 @@ use sha2::{Digest as _, Sha256};
 use talaria_platform::{AccountId, EventId, Place};
 
 use self::taking::{Taken, Taking};
+use super::body::CountedBody;
 use super::content::{Content, Spoken};
 use super::follow::Follow;
 use super::heads::Heads;
 use super::{Caller, Problem, Server};
-use crate::agent::Origin;
+use crate::agent::{ModelParams, Origin};
 use crate::session::{HTTP, SessionId, TurnId, hash, hex, random_hex};
 use crate::store::{State, TurnRow, unix_now};
-use crate::turns::{Brought, Patience};
+use crate::turns::{Brought, InputPermit, Patience, WhenAway};
 
 /// The session that is meant.
 pub enum Which {
@@ -46,10 +47,31 @@ pub struct Asking {
     pub spoken: Spoken,
     /// What else the request says.
     pub heads: Heads,
-    /// Whether it goes on to its end whoever reads.
-    pub unattended: bool,
+    /// Sampling and output format, if a model will answer.
+    pub params: ModelParams,
+    /// How the client reads the answer.
+    pub answer: AnswerMode,
     /// Tells this request from every other: see [`fingerprint`].
-    pub digest: String,
+    pub fingerprint: Fingerprint,
+}
+
+/// What is left of a request's bytes once they are read.
+pub struct Fingerprint {
+    /// Tells it from every other request.
+    digest: String,
+    /// Counts what is made of it until the turn is stored.
+    permit: InputPermit,
+}
+
+/// How the client of a request reads its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerMode {
+    /// In one piece: until it is there the client sees nothing, not even that the agent is away.
+    Whole,
+    /// As a stream, which also says that the agent is away.
+    Streamed,
+    /// Later, under its id: the turn runs to its end whoever reads.
+    Background,
 }
 
 /// A turn that has begun, now or when the same was asked before.
@@ -70,8 +92,9 @@ impl Begun {
 }
 
 /// Tells one request from another: the endpoint and all of its bytes.
-pub fn fingerprint(endpoint: &str, body: &[u8]) -> String {
-    hash([endpoint, &hex(&Sha256::digest(body))])
+pub fn fingerprint(endpoint: &str, body: CountedBody) -> Fingerprint {
+    let digest = hash([endpoint, &hex(&Sha256::digest(&*body))]);
+    Fingerprint { digest, permit: body.into_permit() }
 }
 
 /// Begins it. On a task of its own: whoever asks may leave at any moment, and what is committed must run.
@@ -103,7 +126,9 @@ async fn begin_here(
     if asking.spoken.system.is_some() {
         caller.may_instruct()?;
     }
-    let Asking { session, spoken: Spoken { system, history, now }, heads, unattended, digest } = asking;
+    let Asking { session, spoken: Spoken { system, history, now }, heads, params, answer, fingerprint } =
+        asking;
+    let Fingerprint { digest, permit } = fingerprint;
     let (name, must_exist) = match &session {
         // Behind a response, this is what it is called if it must be another one.
         Which::Fresh | Which::After(_) => (fresh_name(), false),
@@ -115,24 +140,30 @@ async fn begin_here(
         Which::After(response) => Some(response),
         Which::Fresh | Which::Named(_) | Which::Existing(_) => None,
     };
-    let patience = match (unattended, &heads.key) {
-        (true, _) => Patience::Endless,
-        (false, Some(_)) => Patience::AWhile,
-        (false, None) => Patience::None,
+    let patience = match (answer, &heads.key) {
+        (AnswerMode::Background, _) => Patience::Endless,
+        (AnswerMode::Whole | AnswerMode::Streamed, Some(_)) => Patience::AWhile,
+        (AnswerMode::Whole | AnswerMode::Streamed, None) => Patience::None,
+    };
+    // A client that is told nothing while it waits, and cannot ask for the same turn again, had better ask later.
+    let when_away = match (answer, &heads.key) {
+        (AnswerMode::Whole, None) => WhenAway::Fail,
+        (AnswerMode::Whole, Some(_)) | (AnswerMode::Streamed | AnswerMode::Background, _) => WhenAway::Wait,
     };
     let history = server.turns.newest(history);
     let Content { text, parts } = now;
     let memory = heads.memory.map(|scope| caller.memory(&scope));
     // Whom an app relays for is its own word, and would go on under our key.
     let origin = if caller.is_owner() { heads.origin } else { Origin::default() };
-    let brought = Brought { parts, system, memory, hops: heads.hops, origin, patience };
+    let brought = Brought { parts, system, params, memory, hops: heads.hops, origin, patience, when_away };
     let row = turn_row(caller, caller.session(&name), text, brought);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
     server.turns.announce(&row, room);
+    let id = row.id.clone();
     let taking = Taking {
-        turn: row.clone(),
+        turn: row,
         app: caller.app().to_owned(),
         key: heads.key,
         digest,
@@ -145,14 +176,15 @@ async fn begin_here(
         keep,
     };
     let taken = server.store.write(move |tx| taking.take(tx)).await;
+    drop(permit);
     if !matches!(taken, Ok(Taken::Anew(_))) {
-        server.turns.retract(&row.id);
+        server.turns.retract(&id);
     }
     let (run, session) = match taken? {
         Taken::Anew(session) => {
-            server.turns.place(&row.id, &session);
-            server.turns.enqueue(&session, row.id.clone());
-            (row.id, session)
+            server.turns.place(&id, &session);
+            server.turns.enqueue(&session, id.clone());
+            (id, session)
         }
         Taken::Before(run) => {
             let wanted = run.clone();

@@ -1,5 +1,6 @@
 //! A request's JSON, read within its bounds.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Problem, Server};
+use super::{Caller, Problem, Server};
 use crate::reply::one_line;
+use crate::turns::{InputBudget, InputPermit, Payer};
 
 /// Bytes of a request.
 const LARGEST: usize = 10_000_000;
@@ -24,14 +25,11 @@ const WHOLE: Duration = Duration::from_secs(120);
 /// How long nothing may come of it.
 const PIECE: Duration = Duration::from_secs(30);
 
-/// Bytes of all requests together while they come in: however many send however slowly, it stays at this.
-const ALL: usize = 256 * 1024 * 1024;
+/// How long a request waits for others to make room for it.
+const ROOM: Duration = Duration::from_secs(10);
 
-/// Bytes for which room is made at once.
-const UNIT: usize = 64 * 1024;
-
-/// Room for what comes in.
-static READING: Semaphore = Semaphore::const_new(ALL / UNIT);
+/// When to come back if there is no room then.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// How deep its JSON may be nested.
 const DEPTH: usize = 64;
@@ -42,24 +40,52 @@ const SAID: usize = 200;
 /// A request as it came and as it is read.
 pub struct Body<T> {
     /// Byte for byte, for what must be the same when it is asked again.
-    pub bytes: Bytes,
+    pub bytes: CountedBody,
     /// What it says.
     pub value: T,
+}
+
+/// The bytes of a request, and what they count of the budget that all requests share.
+pub struct CountedBody {
+    bytes: Bytes,
+    permit: InputPermit,
+}
+
+impl CountedBody {
+    /// Lets go of the bytes. What is made of them counts on.
+    pub fn into_permit(self) -> InputPermit {
+        self.permit
+    }
+}
+
+impl Deref for CountedBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl<T: DeserializeOwned> FromRequest<Arc<Server>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, Problem> {
-        Self::whole(request, &server.draining).await
+        // Nobody asks anything but with a key, or where there is none.
+        let payer =
+            request.extensions().get::<Caller>().map_or(Payer::Owner, |caller| Payer::app(caller.app()));
+        Self::whole(request, (server.turns.input_budget(), &payer), &server.draining).await
     }
 }
 
 impl<T: DeserializeOwned> Body<T> {
     /// Reads a request, unless the process ends first.
-    async fn whole(request: Request, draining: &CancellationToken) -> Result<Self, Problem> {
+    async fn whole(
+        request: Request,
+        room: (&Arc<InputBudget>, &Payer),
+        draining: &CancellationToken,
+    ) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let collecting = collect(&parts.headers, body.into_data_stream(), &READING);
+        let collecting = collect(&parts.headers, body.into_data_stream(), room);
         let collected = tokio::select! {
             biased;
             collected = tokio::time::timeout(WHOLE, collecting) => collected,
@@ -82,16 +108,20 @@ impl<T: DeserializeOwned> Body<T> {
 async fn collect(
     headers: &HeaderMap,
     mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
-    room: &Semaphore,
-) -> Result<Bytes, Problem> {
+    (budget, payer): (&Arc<InputBudget>, &Payer),
+) -> Result<CountedBody, Problem> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > LARGEST as u64) {
         return Err(too_large());
     }
-    let (mut all, mut held) = (Vec::new(), Vec::new());
+    let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(LARGEST));
+    // All that is announced counts at once: two that have half of what they need would wait for each other.
+    let room = tokio::time::timeout(ROOM, budget.take(payer, announced));
+    let mut permit = room.await.map_err(|_| no_room())?;
+    let mut all = Vec::with_capacity(announced);
     loop {
         let next = tokio::time::timeout(PIECE, body.next()).await.map_err(|_| too_slow())?;
-        let Some(piece) = next else { return Ok(all.into()) };
+        let Some(piece) = next else { return Ok(CountedBody { bytes: all.into(), permit }) };
         let piece = piece.map_err(|error| {
             tracing::debug!(%error, "a request broke off");
             Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end")
@@ -99,13 +129,15 @@ async fn collect(
         if all.len() + piece.len() > LARGEST {
             return Err(too_large());
         }
-        all.extend_from_slice(&piece);
-        while held.len() * UNIT < all.len() {
-            held.push(room.try_acquire().map_err(|_| {
-                Problem::busy("Too much is sent at once; send it again in a moment", Duration::from_secs(2))
-            })?);
+        if !permit.grow_to(all.len() + piece.len()) {
+            return Err(no_room());
         }
+        all.extend_from_slice(&piece);
     }
+}
+
+fn no_room() -> Problem {
+    Problem::busy("Too much is sent at once; send it again in a moment", AGAIN)
 }
 
 /// JSON comes as such, or unnamed. What a page can send without asking first is none of that.
@@ -214,6 +246,10 @@ mod tests {
         assert_eq!(check_kind(&HeaderMap::new(), b"{}"), Ok(()));
     }
 
+    fn budget() -> Arc<InputBudget> {
+        Arc::default()
+    }
+
     /// Pieces that come after so many seconds each.
     fn slow(pieces: usize, seconds: u64) -> impl Stream<Item = Result<Bytes, axum::Error>> + Unpin {
         Box::pin(futures_util::stream::iter(0..pieces).then(move |_| async move {
@@ -225,18 +261,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_is_given_up() {
         let headers = HeaderMap::new();
-        assert_eq!(collect(&headers, slow(3, 29), &READING).await.unwrap().len(), 6);
+        assert_eq!(collect(&headers, slow(3, 29), (&budget(), &Payer::Owner)).await.unwrap().len(), 6);
         assert_eq!(
-            collect(&headers, slow(1, 31), &READING).await.unwrap_err().status,
+            collect(&headers, slow(1, 31), (&budget(), &Payer::Owner)).await.err().unwrap().status,
             StatusCode::REQUEST_TIMEOUT
         );
         let request = Request::new(axum::body::Body::from_stream(slow(10, 20)));
         let (going, ending) = (CancellationToken::new(), CancellationToken::new());
-        let whole = Body::<serde_json::Value>::whole(request, &going).await;
+        let whole = Body::<serde_json::Value>::whole(request, (&budget(), &Payer::Owner), &going).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("request_timeout"));
         ending.cancel();
         let request = Request::new(axum::body::Body::from_stream(slow(1, 20)));
-        let whole = Body::<serde_json::Value>::whole(request, &ending).await;
+        let whole = Body::<serde_json::Value>::whole(request, (&budget(), &Payer::Owner), &ending).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("gateway_draining"));
     }
 
@@ -245,27 +281,49 @@ mod tests {
         let (headers, piece) = (HeaderMap::new(), Bytes::from(vec![b' '; 1_000_000]));
         let pieces =
             |count| futures_util::stream::iter((0..count).map(|_| Ok(piece.clone())).collect::<Vec<_>>());
-        assert_eq!(collect(&headers, pieces(10), &READING).await.unwrap().len(), LARGEST);
-        assert_eq!(collect(&headers, pieces(11), &READING).await.unwrap_err().code, "body_too_large");
+        assert_eq!(collect(&headers, pieces(10), (&budget(), &Payer::Owner)).await.unwrap().len(), LARGEST);
+        assert_eq!(
+            collect(&headers, pieces(11), (&budget(), &Payer::Owner)).await.err().unwrap().code,
+            "body_too_large"
+        );
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "10000001".parse().unwrap())]);
         assert_eq!(
-            collect(&announced, slow(1, 1_000_000), &READING).await.unwrap_err().code,
+            collect(&announced, slow(1, 1_000_000), (&budget(), &Payer::Owner)).await.err().unwrap().code,
             "body_too_large"
         );
     }
 
-    #[tokio::test]
-    async fn what_all_send_together_is_bounded() {
-        let (headers, room) = (HeaderMap::new(), Semaphore::new(2));
+    #[tokio::test(start_paused = true)]
+    async fn what_one_app_sends_is_bounded_and_waits_for_room_at_first() {
+        let (budget, app) = (budget(), Payer::app("one"));
         let pieces = |count| {
-            futures_util::stream::iter(
-                (0..count).map(|_| Ok(Bytes::from_static(&[b' '; UNIT]))).collect::<Vec<_>>(),
-            )
+            let piece = Bytes::from_static(&[b' '; 64_000]);
+            futures_util::stream::iter((0..count).map(move |_| Ok(piece.clone())).collect::<Vec<_>>())
         };
-        assert_eq!(collect(&headers, pieces(2), &room).await.unwrap().len(), 2 * UNIT);
-        let refused = collect(&headers, pieces(3), &room).await.unwrap_err();
-        assert_eq!((refused.status, refused.retry_after.is_some()), (StatusCode::TOO_MANY_REQUESTS, true));
-        assert_eq!(room.available_permits(), 2, "what is read, or refused, makes room");
+        let headers = HeaderMap::new();
+        let held = collect(&headers, pieces(156), (&budget, &app)).await.unwrap();
+        assert_eq!(held.len(), 9_984_000);
+        let refused = collect(&headers, pieces(3), (&budget, &app)).await.err().unwrap();
+        assert_eq!((refused.status, refused.retry_after), (StatusCode::TOO_MANY_REQUESTS, Some(AGAIN)));
+        // Whoever says how much it will be waits a while, and is told if that does not help.
+        let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "64000".parse().unwrap())]);
+        let refused = collect(&announced, pieces(1), (&budget, &app)).await.err().unwrap();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        // Neither another app nor the owner waits for that.
+        for other in [Payer::app("two"), Payer::Owner] {
+            assert_eq!(collect(&announced, pieces(1), (&budget, &other)).await.unwrap().len(), 64_000);
+        }
+        let waiting = collect(&announced, pieces(1), (&budget, &app));
+        let later = async {
+            tokio::time::sleep(ROOM / 2).await;
+            // The bytes are gone, but what was made of them is there.
+            let permit = held.into_permit();
+            tokio::time::sleep(ROOM / 4).await;
+            drop(permit);
+        };
+        let began = tokio::time::Instant::now();
+        let (taken, ()) = tokio::join!(waiting, later);
+        assert_eq!((taken.unwrap().len(), began.elapsed()), (64_000, ROOM / 4 * 3));
     }
 
     #[test]

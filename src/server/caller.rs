@@ -14,6 +14,7 @@ use talaria_platform::RoomId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::apps::FoundApp;
 use super::held::Held;
 use super::listen::Peer;
 use super::refusals::Sent;
@@ -29,6 +30,8 @@ pub struct Caller {
     app: String,
     /// There is no key that could be wrong.
     pub keyless: bool,
+    /// Whether it may send system messages and instructions.
+    instructions: bool,
     /// Fired when its token is revoked, or the owner's key is replaced.
     pub revoked: CancellationToken,
 }
@@ -54,9 +57,9 @@ impl Caller {
         if self.is_owner() { Ok(()) } else { Err(Problem::owner_only()) }
     }
 
-    /// What the agent is told of how to behave is for the owner to say: an app speaks for people, not for us.
+    /// Refuses instructions of an app whose token was made with `--no-instructions`.
     pub fn may_instruct(&self) -> Result<(), Problem> {
-        if self.is_owner() { Ok(()) } else { Err(Problem::no_instructions()) }
+        if self.instructions { Ok(()) } else { Err(Problem::no_instructions()) }
     }
 
     /// The session that this caller means by a name.
@@ -139,7 +142,12 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 impl Server {
     async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, Problem> {
         let owner = self.keys.owner();
-        let is_owner = |keyless| Caller { app: String::new(), keyless, revoked: owner.replaced.clone() };
+        let is_owner = |keyless| Caller {
+            app: String::new(),
+            keyless,
+            instructions: true,
+            revoked: owner.replaced.clone(),
+        };
         let id = key.and_then(|key| token::id(std::str::from_utf8(key).ok()?));
         let key = match key {
             None if owner.has_key() => {
@@ -168,7 +176,7 @@ impl Server {
             Some(id) => self.apps.find(&self.store, id, &given).await?,
             None => None,
         };
-        let Some((app, revoked)) = app else {
+        let Some(FoundApp { app, instructions, revoked }) = app else {
             if let Some(after) = paused {
                 return Err(busy(after));
             }
@@ -177,7 +185,7 @@ impl Server {
             return Err(Problem::invalid_key());
         };
         self.wrong_keys.right(from, key);
-        Ok(Caller { app, keyless: false, revoked })
+        Ok(Caller { app, keyless: false, instructions, revoked })
     }
 }
 

@@ -1,17 +1,20 @@
 //! `POST /v1/chat/completions`: what every client of this protocol asks.
 
+mod request;
+
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::begin::{Asking, Begun, Which, begin, fingerprint};
+pub use self::request::ChatRequest;
+use super::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
-use super::content::{ChatMessage, read_messages};
+use super::content::read_messages;
 use super::ended::{Ended, Tokens};
 use super::follow::{END, START, Shape};
 use super::frames::Frames;
@@ -22,19 +25,6 @@ use crate::openai::wire::{DONE, TOOL_PROGRESS};
 use crate::session::TurnId;
 use crate::turns::log::Position;
 
-/// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct ChatRequest {
-    /// What was said before, and at its end what is asked.
-    pub messages: Vec<ChatMessage>,
-    /// Echoed; there is one agent.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// Whether the answer comes as it grows.
-    #[serde(default)]
-    pub stream: Option<bool>,
-}
-
 /// The answer when it has not been asked for as it grows.
 #[derive(Serialize, JsonSchema)]
 pub struct Completion {
@@ -44,10 +34,8 @@ pub struct Completion {
     model: String,
     choices: [Choice; 1],
     usage: Tokens,
-    /// Why the turn failed, if it did: `choices` then has what there was of the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Value>,
-    /// What became of the turn, if it failed.
+    /// What became of the turn, if it is not whole; with its `error`, if it failed. Not beside `choices`: LiteLLM takes an
+    /// `error` there for a failed request, and the client asked for the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     hermes: Option<Value>,
 }
@@ -57,8 +45,8 @@ pub struct Completion {
 struct Choice {
     index: u32,
     message: Answer,
-    /// `stop`; `length` if it was cut or somebody stopped it; `error` if it failed after it had said something, which
-    /// is then the content. What failed without a word is no completion, but a 502.
+    /// `stop`; `length` if it was cut or somebody stopped it; `error` if it failed and partial answers were asked for by
+    /// `X-Talaria-Partial: true`. Otherwise a turn that failed is a 502.
     finish_reason: &'static str,
 }
 
@@ -74,16 +62,20 @@ pub async fn complete(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     heads: Heads,
-    Body { bytes, value }: Body<ChatRequest>,
+    Body { bytes, mut value }: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
-    let ChatRequest { messages, model, stream } = value;
+    let mut params = value.params()?.for_agent(&server.turns.agent())?;
+    let ChatRequest { messages, model, stream, .. } = value;
     let asking = Asking {
         session: heads.session.clone().map_or(Which::Fresh, Which::Named),
         spoken: read_messages(&messages)?,
         heads: heads.clone(),
-        unattended: false,
-        digest: fingerprint("/v1/chat/completions", &bytes),
+        params: params.take(),
+        answer: if stream.unwrap_or_default() { AnswerMode::Streamed } else { AnswerMode::Whole },
+        fingerprint: fingerprint("/v1/chat/completions", bytes),
     };
+    // It may be large, and the answer may take long.
+    drop(messages);
     let begun = begin(&server, &caller, asking).await?;
     let created = begun.asked_at(&server).await;
     let Begun { follow, session } = begun;
@@ -98,9 +90,9 @@ pub async fn complete(
     };
     let answer = match stream.unwrap_or_default() {
         true => Ok(follow.stream(chunks)),
-        false => follow.until_the_end().await.map(|end| chunks.answer(&end)),
+        false => follow.until_the_end(|end| chunks.answer(&end, &heads)).await,
     };
-    Ok(heads.name(answer, &session, &run))
+    Ok(params.tell(heads.name(answer, &session, &run)))
 }
 
 /// What stands in a delta after its text; before it stands what [`Chunks::before`] says.
@@ -138,9 +130,12 @@ impl Chunks {
         self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]))
     }
 
-    fn hermes(&self, end: &Ended, text: Value) -> Value {
-        let mut hermes =
-            json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status(), "text": text });
+    /// What became of the turn; with its whole text where that did not come as deltas.
+    fn hermes(&self, end: &Ended, text: Option<Value>) -> Value {
+        let mut hermes = json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status() });
+        if let Some(text) = text {
+            hermes["text"] = text;
+        }
         if let Some(reason) = end.reason() {
             hermes["reason"] = json!(reason);
         }
@@ -159,8 +154,8 @@ impl Chunks {
     }
 
     /// The whole answer at once.
-    fn answer(self, end: &Ended) -> Response {
-        match end.problem() {
+    fn answer(self, end: &Ended, heads: &Heads) -> Response {
+        match end.problem(heads) {
             Some(problem) => problem.into_response(),
             None => Json(self.whole(end)).into_response(),
         }
@@ -168,7 +163,13 @@ impl Chunks {
 
     fn whole(self, end: &Ended) -> Completion {
         // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
-        let hermes = (end.status() != "completed").then(|| self.hermes(end, json!(*end.text)));
+        let hermes = (end.status() != "completed").then(|| {
+            let mut hermes = self.hermes(end, None);
+            if let Some(error) = end.error() {
+                hermes["error"] = error;
+            }
+            hermes
+        });
         let message = Answer { role: "assistant", content: end.text.to_string() };
         Completion {
             id: self.id,
@@ -177,7 +178,6 @@ impl Chunks {
             model: self.model,
             choices: [Choice { index: 0, message, finish_reason: end.finish_reason() }],
             usage: end.tokens(),
-            error: end.error(),
             hermes,
         }
     }
@@ -222,14 +222,16 @@ impl Shape for Chunks {
         }
     }
 
-    fn end(&mut self, end: &Ended, out: &mut Frames) {
+    fn end(&mut self, end: &Ended, is_told: bool, out: &mut Frames) {
         let mut last = self.delta(json!({}), Some(end.finish_reason()));
         last["usage"] = end.usage();
-        last["hermes"] = self.hermes(end, out.long(&end.text));
-        if let Some(error) = end.error() {
-            last["error"] = error;
-        }
-        out.event(None, Some(END), &last);
+        let text = (!is_told).then(|| out.long(&end.text));
+        last["hermes"] = self.hermes(end, text);
+        let Some(error) = end.error() else { return out.event(None, Some(END), &last) };
+        // The error is an event of its own: inside a chunk, the AI SDK drops it. Only the last of the two has an id, so
+        // that a reader who lost the connection between them gets both again.
+        out.event(None, None, &last);
+        out.event(None, Some(END), &json!({ "error": error }));
     }
 
     fn close(&mut self, out: &mut Frames) {

@@ -187,6 +187,14 @@ pub fn join_system(said: impl IntoIterator<Item = Option<String>>) -> Option<Str
 }
 
 fn read_list(messages: &[ChatMessage], name: &str) -> Result<Spoken, Problem> {
+    if let Some(last) = messages.last()
+        && is_tool(&last.role)
+    {
+        let at = format!("{name}[{}].role", messages.len() - 1);
+        let message =
+            "The agent calls its own tools, so nobody waits for this result; end with a user's message";
+        return Err(Problem::unsupported(at, message));
+    }
     let mut heard = read_each(messages, name)?;
     let last = heard.said.pop_if(|(role, _)| *role == Role::User);
     heard.then(last.map(|(_, content)| content), name)
@@ -202,12 +210,17 @@ fn read_each(messages: &[ChatMessage], name: &str) -> Result<Heard, Problem> {
     for (index, message) in messages.iter().enumerate() {
         let content = Content::read(&message.content, &format!("{name}[{index}].content"))?;
         let role = message.role.as_str();
-        if !matches!(role, "tool" | "function") && !heard.take(Some(role), content) {
+        if !is_tool(role) && !heard.take(Some(role), content) {
             let at = format!("{name}[{index}].role");
             return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
         }
     }
     Ok(heard)
+}
+
+/// Whether a message is the result of a tool.
+fn is_tool(role: &str) -> bool {
+    matches!(role, "tool" | "function")
 }
 
 fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {

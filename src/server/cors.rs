@@ -21,8 +21,9 @@ const SAYS: HeaderValue = HeaderValue::from_static(
 );
 
 /// What it may read of the answer, besides what every page may.
-const READS: HeaderValue =
-    HeaderValue::from_static("retry-after, x-hermes-run-id, x-hermes-session-id, x-hermes-session-key");
+const READS: HeaderValue = HeaderValue::from_static(
+    "retry-after, x-hermes-run-id, x-hermes-session-id, x-hermes-session-key, x-talaria-ignored",
+);
 
 /// For how many seconds it need not ask again.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

@@ -1,12 +1,14 @@
 //! How a turn ended, as programs are told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::heads::Heads;
 use super::{Problem, Server};
 use crate::agent::{Record, Tools, Usage};
 use crate::openai::wire::Reason;
@@ -97,6 +99,7 @@ impl Ended {
             Outcome::Stopped | Outcome::Limit => "length",
             Outcome::CutShort { .. }
             | Outcome::Failed { .. }
+            | Outcome::Unavailable { .. }
             | Outcome::Interrupted
             | Outcome::Unknown { .. }
             | Outcome::Cancelled { .. } => "error",
@@ -111,9 +114,10 @@ impl Ended {
     /// Why it failed or was cut short, for another Talaria before this one, which has the words itself.
     pub fn reason(&self) -> Option<Reason<'static>> {
         match &self.outcome {
-            Outcome::CutShort { words } | Outcome::Failed { words } | Outcome::Unknown { words } => {
-                Reason::of(words)
-            }
+            Outcome::CutShort { words }
+            | Outcome::Failed { words }
+            | Outcome::Unavailable { words, .. }
+            | Outcome::Unknown { words } => Reason::of(words),
             Outcome::Done
             | Outcome::Stopped
             | Outcome::Limit
@@ -128,12 +132,34 @@ impl Ended {
         Some(json!({ "message": message, "type": "server_error", "param": null, "code": self.code() }))
     }
 
-    /// What is answered, where the whole comes at once, to whoever gets no text because the turn failed. One that
-    /// failed with text is answered with it: it cannot be had again.
-    pub fn problem(&self) -> Option<Problem> {
-        let message = self.failure.as_ref().filter(|_| self.text.trim().is_empty())?;
+    /// The answer to a request without a stream whose turn failed: a 502 with the text that there was, because common
+    /// clients take every 200 for a whole answer. `None` if the turn did not fail, or if it has text and the client takes
+    /// partial answers.
+    pub fn problem(&self, heads: &Heads) -> Option<Problem> {
+        if let Some(unavailable) = self.unavailable() {
+            return Some(unavailable);
+        }
+        let message = self.failure.as_ref()?;
+        let partial = (!self.text.trim().is_empty()).then(|| Box::new(self.text.clone()));
+        if partial.is_some() && heads.takes_partial {
+            return None;
+        }
+        let problem = Problem::new(StatusCode::BAD_GATEWAY, self.code(), message.as_str());
         // Clients try again by themselves what failed like this. It may have run, and is not asked twice unasked.
-        Some(Problem { again: false, ..Problem::new(StatusCode::BAD_GATEWAY, self.code(), message.as_str()) })
+        Some(Problem { again: false, partial, ..problem })
+    }
+
+    /// The error of a turn that was not run because the agent is away or busy. A client may repeat the request by
+    /// itself: nothing ran.
+    pub fn unavailable(&self) -> Option<Problem> {
+        let Outcome::Unavailable { rate_limited, retry_after, .. } = &self.outcome else { return None };
+        let message = self.failure.as_deref().unwrap_or_default();
+        let retry_after = Some(Duration::from_secs(*retry_after));
+        let (status, code) = match rate_limited {
+            true => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "agent_unavailable"),
+        };
+        Some(Problem { retry_after, ..Problem::new(status, code, message) })
     }
 
     /// The tokens, as chat completions count them.
@@ -172,6 +198,31 @@ pub fn message(record: &Record, content: Value) -> Value {
 
 /// Why it failed. A room is told of commands that help; a program has none.
 fn failure(outcome: &Outcome, text: &str, words: &Words) -> Option<String> {
+    told_failure(outcome, text, words).map(|said| without_commands(&said))
+}
+
+/// A sentence for rooms without the clauses that name a command such as `/retry`. Where nothing else is said, all of it.
+fn without_commands(said: &str) -> String {
+    let is_command = |word: &str| {
+        let name = word.strip_prefix('/').unwrap_or_default().trim_end_matches(['.', ',', ';', ')']);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+    };
+    let ends = ["; ", ". ", " — "];
+    let mut kept = String::new();
+    let mut rest = said;
+    while !rest.is_empty() {
+        let end = ends.iter().filter_map(|end| Some(rest.find(end)? + end.len())).min().unwrap_or(rest.len());
+        let (clause, after) = rest.split_at(end);
+        if !clause.split_whitespace().any(is_command) {
+            kept.push_str(clause);
+        }
+        rest = after;
+    }
+    let kept = kept.trim_end_matches([' ', ';', '—']);
+    if kept.is_empty() { said.to_owned() } else { kept.to_owned() }
+}
+
+fn told_failure(outcome: &Outcome, text: &str, words: &Words) -> Option<String> {
     match outcome {
         Outcome::Done | Outcome::Stopped | Outcome::Limit => None,
         Outcome::Interrupted => {
@@ -185,8 +236,40 @@ fn failure(outcome: &Outcome, text: &str, words: &Words) -> Option<String> {
                 false => format!("The answer was cut short: {why}"),
             })
         }
-        Outcome::Failed { .. } | Outcome::Cancelled { .. } => {
+        Outcome::Failed { .. } | Outcome::Unavailable { .. } | Outcome::Cancelled { .. } => {
             Some(reply::finished("", outcome, words).trim().to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Text;
+
+    #[test]
+    fn a_program_is_not_told_of_commands() {
+        for (said, told) in [
+            ("the model is busy; /retry asks again", "the model is busy"),
+            ("It cannot resume. /retry asks again.", "It cannot resume."),
+            ("It is too long; /new begins another one. Ask less", "It is too long; Ask less"),
+            ("cut short: it broke — /retry runs it again", "cut short: it broke"),
+            ("Check GATEWAY_PROXY_URL; see /v1/models.", "Check GATEWAY_PROXY_URL; see /v1/models."),
+            ("/retry asks again", "/retry asks again"),
+        ] {
+            assert_eq!(without_commands(said), told, "{said}");
+        }
+        let words = Words::default();
+        for text in [Text::BrokeBusy, Text::BrokeReported, Text::BrokeTooLong, Text::CannotResume] {
+            for outcome in [
+                Outcome::CutShort { words: text.into() },
+                Outcome::Failed { words: text.into() },
+                Outcome::Unknown { words: text.into() },
+            ] {
+                let told = failure(&outcome, "", &words).unwrap();
+                assert!(!told.contains("/retry") && !told.contains("/new"), "{told}");
+                assert!(told.len() > 20, "{told}");
+            }
         }
     }
 }

@@ -110,9 +110,11 @@ impl Shape for RunEvents {
         }
     }
 
-    fn end(&mut self, end: &Ended, out: &mut Frames) {
-        let output = out.long(&end.text);
-        let mut data = json!({ "session_id": self.session, "output": output, "usage": end.usage_of_a_run() });
+    fn end(&mut self, end: &Ended, is_told: bool, out: &mut Frames) {
+        let mut data = json!({ "session_id": self.session, "usage": end.usage_of_a_run() });
+        if !is_told {
+            data["output"] = out.long(&end.text);
+        }
         if let Some(failure) = &end.failure {
             data["error"] = json!(failure);
             data["code"] = json!(end.code());

@@ -7,25 +7,43 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::ended::Ended;
 use super::frames::Frames;
+use super::held::Held;
 use super::{Caller, Problem, Server};
 use crate::agent::{Left, TurnEvent};
 use crate::rarely::{Rarely, rarely};
 use crate::session::TurnId;
 use crate::store;
+use crate::testing::keepalive_interval;
 use crate::turns::log::{Position, slice};
 use crate::turns::{TooLate, Watch};
 
-/// A stream says this often that it lives.
+/// A silent stream says this often that it lives. Less than the 30 s after which common proxies give a stream up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// How soon to look again for a turn that has no end yet and that nobody runs: the store failed it, it broke, or its
 /// room has not come to it.
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// KiB of long answers that are over, in memory for those who read them.
+pub const ENDED_KIB: u32 = 32 * 1024;
+
+/// KiB of an answer that is not long.
+const SMALL_KIB: u32 = 256;
+
+const KIB: usize = 1024;
+
+/// How long an answer that is over waits until others are read.
+const ROOM: Duration = Duration::from_secs(60);
+
+/// How long a long answer waits until no other one is stored, or read from the store. While the disk is full that may be
+/// for ever.
+const ALONE: Duration = Duration::from_secs(10);
 
 /// The id of what comes before everything else; of several events, of the last.
 pub const START: &str = "start";
@@ -46,8 +64,14 @@ pub struct Follow {
     /// A reader that has seen the end wants nothing but to hear that it was the end.
     seen_end: bool,
     revoked: CancellationToken,
+    /// Whether it takes the events one after the other, and does not only wait for the end.
+    streams: bool,
+    /// What its end takes of the room for long answers.
+    room: Option<OwnedSemaphorePermit>,
     /// How it ended, while what is missing of its text is told.
     ended: Option<Box<Ended>>,
+    /// The text came out as another one than what grew, and all of that is told here.
+    told_anew: bool,
 }
 
 /// Breaks a stream off: an end that looks like one would pass for the end of the answer.
@@ -70,8 +94,8 @@ pub trait Shape: Send + 'static {
     fn so_far(&mut self, _out: &mut Frames) {}
     /// Whatever the reader has of the text, it came out as another one: nothing can be added to that.
     fn retold(&mut self) {}
-    /// The turn is over.
-    fn end(&mut self, end: &Ended, out: &mut Frames);
+    /// The turn is over. `is_told`: the reader has the whole text in deltas, in this stream or before it.
+    fn end(&mut self, end: &Ended, is_told: bool, out: &mut Frames);
     /// The last words, which also a reader is told who has seen the end.
     fn close(&mut self, out: &mut Frames);
 }
@@ -106,12 +130,18 @@ impl Follow {
             seen_end: after == Some(END),
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
+            streams: false,
+            room: None,
             ended: None,
+            told_anew: false,
         })
     }
 
-    /// Waits for the end. Dropping it before is leaving.
-    pub async fn until_the_end(mut self) -> Result<Ended, Problem> {
+    /// Waits for the end, and makes an answer of it. Dropping it before is leaving.
+    pub async fn until_the_end(
+        mut self,
+        make: impl FnOnce(Ended) -> Response + Send,
+    ) -> Result<Response, Problem> {
         loop {
             if let Some(watch) = &self.watch {
                 tokio::select! {
@@ -119,8 +149,11 @@ impl Follow {
                     () = self.revoked.cancelled() => return Err(Problem::invalid_key()),
                 }
             }
-            if let Some(ended) = Ended::read(&self.server, &self.run).await? {
-                return Ok(ended);
+            let ended = tokio::time::timeout(ROOM, self.read_end(false)).await.map_err(|_| no_room())?;
+            if let Some((ended, _alone)) = ended? {
+                // It is in memory until it is read.
+                let (revoked, room) = (self.revoked.clone(), self.room.take());
+                return Ok(make(*ended).map(|body| Body::new(Held::new(body, revoked, room))));
             }
             match self.look_again().await? {
                 More::Yes | More::Ended(_) => {}
@@ -131,18 +164,63 @@ impl Follow {
         }
     }
 
+    /// How the turn ended, if it has. All that is read so is bounded, because nobody has to take it quickly. Where it is
+    /// long, what is made of it should be made before the second value is dropped.
+    async fn read_end(
+        &mut self,
+        transcript: bool,
+    ) -> store::Result<Option<(Box<Ended>, Option<OwnedSemaphorePermit>)>> {
+        loop {
+            // Of one whose log is gone nobody knows how long it is.
+            let is_long = self.watch.as_ref().is_none_or(|watch| watch.log.size() > SMALL_KIB as usize * KIB);
+            let alone = match is_long {
+                true => tokio::time::timeout(ALONE, self.server.turns.long_ends().acquire_owned()).await.ok(),
+                false => None,
+            };
+            let alone = alone.and_then(Result::ok);
+            let ended = match transcript {
+                true => Ended::read_all(&self.server, &self.run).await?,
+                false => Ended::read(&self.server, &self.run).await?,
+            };
+            let Some(ended) = ended else { return Ok(None) };
+            // It is there twice, as the text and as what is made of it.
+            let room = u32::try_from(2 * ended.text.len() / KIB).unwrap_or(u32::MAX).min(ENDED_KIB);
+            if room < SMALL_KIB {
+                return Ok(Some((Box::new(ended), None)));
+            }
+            // The store has all of it.
+            self.watch = None;
+            if self.room.is_none() {
+                self.room = self.server.long_answers.clone().try_acquire_many_owned(room).ok();
+            }
+            if self.room.is_some() {
+                return Ok(Some((Box::new(ended), alone)));
+            }
+            // It waits there, and not here.
+            drop((ended, alone));
+            self.room = self.server.long_answers.clone().acquire_many_owned(room).await.ok();
+        }
+    }
+
     /// The turn as a stream of events.
-    pub fn stream(self, mut shape: impl Shape) -> Response {
+    pub fn stream(mut self, mut shape: impl Shape) -> Response {
+        // A reader that only wants to hear of the end takes nothing, so nobody waits for it.
+        self.streams = !self.seen_end;
+        if let Some(watch) = self.watch.as_mut().filter(|_| self.streams) {
+            watch.streams();
+        }
         let mut frames = Frames::default();
         if !self.seen_start && !self.seen_end {
             shape.begin(&mut frames);
         }
+        let keepalive = keepalive_interval(KEEPALIVE);
         let reading = Reading {
             follow: self,
             shape,
             frames,
             over: None,
-            silence: rarely(tokio::time::sleep(KEEPALIVE)),
+            keepalive,
+            silence: rarely(tokio::time::sleep(keepalive)),
             said: Instant::now(),
         };
         let body = futures_util::stream::unfold(reading, Reading::next);
@@ -185,8 +263,7 @@ impl Follow {
         let begins = going_on.is_none();
         let ended = match going_on {
             Some(ended) => Some(ended),
-            None if S::TRANSCRIPT => Ended::read_all(&self.server, &self.run).await?.map(Box::new),
-            None => Ended::read(&self.server, &self.run).await?.map(Box::new),
+            None => self.read_end(S::TRANSCRIPT).await?.map(|(ended, _)| ended),
         };
         let Some(ended) = ended else { return self.look_again().await };
         if begins && ended.retold {
@@ -195,6 +272,7 @@ impl Follow {
                 return Ok(More::Ended(ended));
             }
             shape.retold();
+            self.told_anew = true;
         }
         // The log is gone, or the text was never in it: an earlier process had it.
         while !self.seen_end {
@@ -210,6 +288,12 @@ impl Follow {
             }
         }
         Ok(More::Ended(ended))
+    }
+
+    /// Whether the reader has the whole text of a turn that is over. One that came out as another text than what grew was
+    /// told only to a reader who had none of that.
+    fn is_told(&self, ended: &Ended) -> bool {
+        self.position.text() == ended.text.len() && (self.told_anew || !ended.retold)
     }
 
     /// The end of a turn of which nothing is left but its log, if that has all that was read of it. Where it has not, no
@@ -235,11 +319,20 @@ impl Follow {
             () = draining.cancelled() => return Ok(More::Cut),
             () = self.revoked.cancelled() => return Ok(More::Cut),
         }
-        if let Ok(Some(watch)) = self.server.turns.watch(&self.run) {
+        if let Ok(Some(mut watch)) = self.server.turns.watch(&self.run) {
+            if self.streams {
+                watch.streams();
+            }
             self.watch = Some(watch);
         }
         Ok(More::Yes)
     }
+}
+
+fn no_room() -> Problem {
+    let message =
+        "Too many long answers are waiting to be read; this one is kept, ask for its run in a moment";
+    Problem::busy(message, Duration::from_secs(5))
 }
 
 /// A stream that is being written.
@@ -249,6 +342,8 @@ struct Reading<S> {
     frames: Frames,
     /// Nothing more comes behind what waits.
     over: Option<Over>,
+    /// How long the stream may be silent before it says that it lives.
+    keepalive: Duration,
     /// Fires when nothing was said for long. Not moved with each delta, only when it fires.
     silence: Rarely<Sleep>,
     said: Instant,
@@ -274,7 +369,7 @@ impl<S: Shape> Reading<S> {
                 }
                 None => {}
             }
-            let Self { follow, shape, frames, over, silence, said } = &mut self;
+            let Self { follow, shape, frames, over, keepalive, silence, said } = &mut self;
             let more = tokio::select! {
                 biased;
                 more = follow.more(shape, frames) => Ok(more),
@@ -290,11 +385,11 @@ impl<S: Shape> Reading<S> {
                     None
                 }
                 Err(()) => {
-                    if said.elapsed() >= KEEPALIVE {
+                    if said.elapsed() >= *keepalive {
                         frames.keepalive();
                         *said = Instant::now();
                     }
-                    silence.change().reset(*said + KEEPALIVE);
+                    silence.change().reset(*said + *keepalive);
                     continue;
                 }
             };
@@ -303,7 +398,7 @@ impl<S: Shape> Reading<S> {
                 continue;
             };
             if !follow.seen_end {
-                shape.end(&ended, frames);
+                shape.end(&ended, follow.is_told(&ended), frames);
             }
             shape.close(frames);
             *over = Some(Over::Whole);

@@ -129,10 +129,10 @@ impl Frames {
         self.tail().push(b'\n');
     }
 
-    /// Something that no client hands on.
+    /// Writes a comment between two events: one line without a blank line behind it. OpenAI's decoder for Python emits an
+    /// event at every blank line once the stream has named an `id`, and fails on one without data.
     pub fn comment(&mut self, words: &str) {
         self.line(": ", words);
-        self.tail().push(b'\n');
     }
 
     /// Says that the stream lives.
@@ -223,6 +223,27 @@ fn escape(piece: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comment_stands_between_events_and_has_no_blank_line() {
+        let long: Arc<str> = "x".repeat(2 * SHORT).into();
+        let mut frames = Frames::default();
+        frames.keepalive();
+        let text = frames.long(&long);
+        frames.event(None, Some("1"), &json!([text]));
+        frames.comment("waiting for the agent");
+        frames.keepalive();
+        frames.text(&Position::default(), "[", "a", "]");
+        let mut written = Vec::new();
+        while !frames.is_empty() {
+            written.extend_from_slice(&frames.take());
+        }
+        let at = Position::default();
+        let wanted = format!(
+            ": keepalive\nid: 1\ndata: [\"{long}\"]\n\n: waiting for the agent\n: keepalive\nid: {at}\ndata: [\"a\"]\n\n"
+        );
+        assert_eq!(String::from_utf8(written).unwrap(), wanted);
+    }
 
     #[test]
     fn a_long_text_is_written_piece_by_piece_wherever_it_stands() {

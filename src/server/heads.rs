@@ -19,6 +19,8 @@ pub const RUN_ID: &str = "x-hermes-run-id";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The last event that a reader has seen.
 pub const LAST_EVENT_ID: &str = "last-event-id";
+/// Asks for the text of a turn that failed as an ordinary answer.
+pub const PARTIAL: &str = "x-talaria-partial";
 /// Counts relays.
 pub const HOPS: &str = "x-talaria-hops";
 
@@ -39,6 +41,8 @@ pub struct Heads {
     pub key: Option<String>,
     /// The last event that the reader has seen.
     pub last_event: Option<String>,
+    /// Whether a failed turn that has text is answered like any other, instead of with a 502.
+    pub takes_partial: bool,
     /// How many relays it has come through.
     pub hops: u32,
     /// Who asks and where, as a gateway says.
@@ -70,12 +74,18 @@ impl Heads {
         if hops >= TOO_MANY_HOPS {
             return Err(Problem::circle());
         }
+        let takes_partial = match text(headers, PARTIAL)?.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(Problem::wrong("X-Talaria-Partial", "It is true or false")),
+        };
         let label = |name| text(headers, name).ok().flatten();
         Ok(Self {
             session,
             memory,
             key: text(headers, IDEMPOTENCY_KEY)?,
             last_event: text(headers, LAST_EVENT_ID)?,
+            takes_partial,
             hops,
             origin: Origin {
                 user_id: label("x-hermes-user-id"),
@@ -126,7 +136,12 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
 }
 
 fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    // Of two, each program on the way takes another one.
+    if values.next().is_some() {
+        return Err(Problem::wrong(name, "The header was sent more than once; send it once"));
+    }
     let text = std::str::from_utf8(value.as_bytes()).ok().map(str::trim);
     match text {
         Some("") => Ok(None),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::extract::State;
@@ -12,12 +12,9 @@ use serde::Serialize;
 
 use super::about::PLATFORM;
 use super::{Caller, Problem, Server};
+use crate::control::agent_trouble;
 use crate::delivery::{Account, Reading};
-use crate::reply;
 use crate::store::unix_now;
-
-/// How long the store may take to prove that it is there.
-const STORE: Duration = Duration::from_secs(5);
 
 /// How things are.
 #[derive(Serialize, JsonSchema)]
@@ -74,9 +71,11 @@ pub async fn detailed(
     let platforms: BTreeMap<_, _> =
         server.turns.accounts().map(|account| (account.id().to_string(), state(account))).collect();
     let draining = server.draining.is_cancelled();
+    let (store, agent) = tokio::join!(server.store.check(), server.turns.agent_health());
+    let agent = agent_trouble(&agent).map_or(Ok(()), |trouble| Err(format!("it {trouble}")));
     let checks = BTreeMap::from([
-        ("store", Check::of(store(&server).await)),
-        ("agent", Check::of(agent(&server))),
+        ("store", Check::of(store)),
+        ("agent", Check::of(agent)),
         ("platforms", Check::of(reads(&platforms))),
         ("taking", Check::of(if draining { Err("the process is about to end".to_owned()) } else { Ok(()) })),
     ]);
@@ -99,26 +98,6 @@ pub async fn detailed(
     Ok((status, Json(detailed)))
 }
 
-/// Whether the store answers on both of its threads. Nothing is written, so nothing reaches the disk.
-async fn store(server: &Server) -> Result<(), String> {
-    let asked = async {
-        server.store.read(|_| Ok(())).await?;
-        server.store.write(|_| Ok(())).await
-    };
-    match tokio::time::timeout(STORE, asked).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(format!("the store fails: {error}")),
-        Err(_) => Err(format!("the store has not answered for {} seconds", STORE.as_secs())),
-    }
-}
-
-/// Whether the agent is known to fail. It is not asked: what was last known must do.
-fn agent(server: &Server) -> Result<(), String> {
-    let Some((times, why)) = server.turns.failing() else { return Ok(()) };
-    let why = why.to_string();
-    Err(format!("it failed the last {times} times: {}", reply::one_line(reply::bare(&why), 200)))
-}
-
 /// Whether any platform reads, where there are any.
 fn reads(platforms: &BTreeMap<String, &'static str>) -> Result<(), String> {
     match platforms.is_empty() || platforms.values().any(|state| *state == READS) {
@@ -136,6 +115,7 @@ fn state(account: &Arc<Account>) -> &'static str {
     }
     match account.reading() {
         Reading::Starting => "starting",
+        Reading::Reads if account.platform().is_away() => "away",
         Reading::Reads => READS,
         Reading::Pausing => "pausing",
         Reading::Ended => "ended",

@@ -1,8 +1,9 @@
 //! The answer to whoever has a key: it breaks off when the key no longer counts, and holds an app's place for as long as
-//! it is read.
+//! it is read. A long one is handed on in pieces: HTTP lets go of a body once it has the last of it in its own buffer,
+//! however much that is and however slowly it is read.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
@@ -11,9 +12,14 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::rarely::{Rarely, rarely};
 
+/// Bytes that are handed on at once.
+const PIECE: usize = 64 * 1024;
+
 /// A body with what it holds.
 pub struct Held {
     body: Body,
+    /// What is left of the frame that is handed on.
+    rest: Bytes,
     /// Asked with every delta of a stream, behind a lock that all streams with this key share.
     revoked: Rarely<WaitForCancellationFutureOwned>,
     _place: Option<OwnedSemaphorePermit>,
@@ -22,7 +28,7 @@ pub struct Held {
 impl Held {
     /// Holds a place until the body is read or given up.
     pub fn new(body: Body, revoked: CancellationToken, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { body, revoked: rarely(revoked.cancelled_owned()), _place: place }
+        Self { body, rest: Bytes::new(), revoked: rarely(revoked.cancelled_owned()), _place: place }
     }
 }
 
@@ -39,14 +45,61 @@ impl hyper::body::Body for Held {
             // Not a clean end: the reader must not take it for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("the key no longer counts"))));
         }
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(data) if data.len() > PIECE => self.rest = data,
+                Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let piece = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+    use hyper::body::Body as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_body_comes_in_pieces_and_holds_its_place_until_the_last() {
+        let places = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+        let long: Vec<u8> = (0..3 * PIECE + 7).map(|number| number as u8).collect();
+        let place = places.clone().try_acquire_owned().ok();
+        let held = Held::new(Body::from(long.clone()), CancellationToken::new(), place);
+        assert_eq!(held.size_hint().exact(), Some(long.len() as u64));
+        let mut stream = Body::new(held).into_data_stream();
+        let mut read = Vec::new();
+        while read.len() < long.len() {
+            assert_eq!(places.available_permits(), 0);
+            let piece = stream.next().await.unwrap().unwrap();
+            assert!(piece.len() <= PIECE);
+            read.extend_from_slice(&piece);
+        }
+        assert!(read == long);
+        assert!(stream.next().await.is_none());
+        drop(stream);
+        assert_eq!(places.available_permits(), 1);
     }
 }

@@ -13,13 +13,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::host::Entrance;
-use super::seats::Seats;
+use super::seats::{CLOSE_IDLE_EVERY, Seat, Seats};
 use super::wire::{Answer, Course, Wire};
 use super::{Server, canned, router};
 use crate::rarely::rarely;
@@ -31,11 +31,19 @@ const BUFFER: usize = 16 * 1024;
 /// pulled says nothing.
 const LOST: Duration = Duration::from_secs(60);
 
+/// Bytes that the kernel takes of an answer before it has sent them. It would take megabytes for a reader that does not
+/// read, and a turn goes on only as fast as its answer is taken.
+#[cfg(target_os = "linux")]
+const UNSENT: u32 = 128 * 1024;
+
 /// How soon to try again when no connection can be taken, as when there are no more files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a connection may take to end if it is answered nothing: enough for a last word to be read.
 const LAST: Duration = Duration::from_secs(1);
+
+/// The same for a connection that closes because it was idle: none but a request that comes at this very moment.
+const IDLE_LAST: Duration = Duration::from_millis(10);
 
 /// How soon the log is told again of what goes on and on.
 const SAID: Duration = Duration::from_secs(60);
@@ -111,9 +119,15 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
         }
         may
     };
+    let mut look_for_idle = tokio::time::interval(CLOSE_IDLE_EVERY);
+    look_for_idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            _ = look_for_idle.tick() => {
+                seats.close_idle();
+                continue;
+            }
             () = stop.cancelled() => return,
         };
         let (stream, peer) = match accepted {
@@ -126,7 +140,8 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
                 continue;
             }
         };
-        let Some(seat) = seats.take(peer.ip()) else {
+        let close = stop.child_token();
+        let Some(seat) = seats.take(peer.ip(), close.clone()) else {
             if may_say() {
                 tracing::warn!("there are too many connections; more are turned away");
             }
@@ -136,15 +151,19 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
         let Ok(local) = stream.local_addr() else { continue };
         let entrance = Entrance { address: local.ip(), everywhere };
         let peer = Peer { address: peer.ip().to_canonical(), entrance };
-        let answering = answer(stream, peer, router.clone(), stop.clone());
-        connections.spawn(async move {
-            answering.await;
-            drop(seat);
-        });
+        connections.spawn(answer(stream, peer, router.clone(), stop.clone(), close, seat));
     }
 }
 
-async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: CancellationToken) {
+/// Serves one connection until it ends or `close` fires: because the process ends (`stop`), or because it was idle.
+async fn answer(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    stop: CancellationToken,
+    close: CancellationToken,
+    seat: Arc<Seat>,
+) {
     if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "a connection could not be set up");
     }
@@ -152,7 +171,7 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
     let wire = Wire::new(stream, course.clone());
     let stage = course.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let lasts = course.answers();
+        let lasts = (course.answers(), seat.busy());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let answering = router.clone().oneshot(request);
@@ -167,15 +186,16 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(wire), service);
     tokio::pin!(connection);
-    let mut stopped = rarely(stop.cancelled());
+    let mut stopped = rarely(close.cancelled());
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
         () = &mut stopped => {
             connection.as_mut().graceful_shutdown();
+            let last = if stop.is_cancelled() { LAST } else { IDLE_LAST };
             tokio::select! {
                 ended = connection => ended,
-                () = unasked(&stage) => return,
+                () = unasked(&stage, last) => return,
             }
         }
     };
@@ -185,11 +205,11 @@ async fn answer(stream: TcpStream, peer: Peer, router: Router, stop: Cancellatio
 }
 
 /// Waits until a connection that should end has had its time since it was answered anything, and that was taken.
-async fn unasked(course: &Course) {
+async fn unasked(course: &Course, last: Duration) {
     // What was before does not count.
     course.has_rested();
     loop {
-        tokio::time::sleep(LAST).await;
+        tokio::time::sleep(last).await;
         if course.has_rested() {
             return;
         }
@@ -213,5 +233,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     )?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(LOST))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT)?;
     Ok(())
 }

@@ -29,7 +29,7 @@ const ALWAYS: [(u16, &str); 6] = [
     (408, "The request took too long to come"),
     (431, "The head of the request is too large"),
     (500, "The server made a mistake, or its store does not answer"),
-    (503, "The server is about to end, is not ready, or has too many connections; ask again"),
+    (503, "The server is about to end, has too many connections, or the agent is away; ask again"),
 ];
 
 /// Problems of everything that wants a key.
@@ -46,7 +46,7 @@ const SOMETIMES: [(u16, &str); 5] = [
     (404, "There is no such thing, for whoever asks"),
     (409, "It is not in a state for that"),
     (422, "The idempotency key was used for another request"),
-    (502, "The agent failed before it said anything"),
+    (502, "The agent failed; what it had said is `error.partial`"),
     (508, "The request goes in circles: a relay is pointed at itself"),
 ];
 
@@ -55,15 +55,22 @@ const ELSEWHERE: [(u16, &str); 2] =
     [(405, "The address does not take that method"), (414, "The address is too long")];
 
 /// What a request that runs a turn may say in its headers, and what is said back.
-const ASKED: [(&str, &str); 4] = [
+const ASKED: [(&str, &str); 5] = [
     ("Idempotency-Key", "What makes asking twice the same as asking once; kept for seven days"),
     ("X-Hermes-Session-Id", "The session that is talked in"),
     ("X-Hermes-Session-Key", "What scopes the agent's memory"),
+    (
+        "X-Talaria-Partial",
+        "`true`: without a stream, a turn that failed is answered with the text it had, not with 502",
+    ),
     ("X-Talaria-Hops", "How many relays the request has come through"),
 ];
 const RESUMED: (&str, &str) = ("Last-Event-ID", "The last event that was seen; what came after it is told");
-const TOLD: [(&str, &str); 2] =
-    [("X-Hermes-Session-Id", "The session"), ("X-Hermes-Run-Id", "The run, to read it again or to stop it")];
+const TOLD: [(&str, &str); 3] = [
+    ("X-Hermes-Session-Id", "The session"),
+    ("X-Hermes-Run-Id", "The run, to read it again or to stop it"),
+    ("X-Talaria-Ignored", "The parameters that the agent ignores, if there are any"),
+];
 
 /// The document. Made once: it is the same for everybody.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| describe(&routes::all()));
@@ -143,6 +150,9 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
         let mut schema = json!({ "type": "string", "maxLength": 256 });
         if *name == "X-Talaria-Hops" {
             schema = json!({ "type": "integer", "minimum": 0 });
+        }
+        if *name == "X-Talaria-Partial" {
+            schema = json!({ "type": "boolean" });
         }
         json!({ "name": name, "in": "header", "description": about, "schema": schema })
     }));
@@ -231,7 +241,8 @@ mod tests {
             let Route { name, about, answers, takes, method, .. } = &route;
             assert!(about.len() > 10, "{name} is not described");
             assert!(answers.iter().any(|answer| answer.status < 300), "{name} has no answer");
-            let has_body = ![Method::GET, Method::DELETE].contains(method) && *name != "run_stop";
+            let has_body = ![Method::GET, Method::DELETE].contains(method)
+                && !["run_stop", "response_cancel"].contains(name);
             assert_eq!(has_body, takes.is_some(), "{name}: what is in its body?");
             for status in &route.fails {
                 let known = SOMETIMES.iter().any(|(known, _)| known == status);

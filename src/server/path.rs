@@ -17,6 +17,17 @@ pub struct RunName(pub TurnId);
 /// The response that a path names.
 pub struct ResponseName(pub String);
 
+/// The model that a path names.
+pub struct ModelName(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ModelName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        named(parts, state).await.map(Self).ok_or_else(Problem::no_model)
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for SessionName {
     type Rejection = Problem;
 

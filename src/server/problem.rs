@@ -1,5 +1,6 @@
 //! Every error, in the form that clients of this protocol know.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -34,6 +35,8 @@ pub struct Problem {
     pub challenge: &'static str,
     /// The session and the run that it is about, if one has begun.
     pub begun: Option<Box<(String, TurnId)>>,
+    /// The beginning of an answer that failed, if there was any. Boxed, so that the error itself stays small.
+    pub partial: Option<Box<Arc<str>>>,
 }
 
 /// The usual challenge.
@@ -54,6 +57,9 @@ struct Wire<'a> {
     param: Option<&'a str>,
     /// For programs.
     code: &'a str,
+    /// What there was of an answer that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partial: Option<&'a str>,
 }
 
 /// The body of every answer that is a problem.
@@ -76,6 +82,7 @@ impl Problem {
             again: true,
             challenge: BEARER,
             begun: None,
+            partial: None,
         }
     }
 
@@ -85,9 +92,14 @@ impl Problem {
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message) }
     }
 
-    /// Nobody may ask with this key.
+    /// The request asks in this part for something that no agent here can do.
+    pub fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: "unsupported_parameter", ..Self::wrong(param, message) }
+    }
+
+    /// Nobody may ask with this key. LiteLLM and others look for these words.
     pub fn invalid_key() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Invalid API key")
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Incorrect API key provided")
     }
 
     /// Nobody may ask without one. For programs it is the same; people find what to do in a header.
@@ -101,10 +113,10 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "owner_only", message)
     }
 
-    /// An app says how the agent is to behave.
+    /// An app says how the agent is to behave, and its token was made without that right.
     pub fn no_instructions() -> Self {
-        let message = "An app may not instruct the agent; leave out system messages and instructions, or use the \
-                       server's own key";
+        let message = "This app may not instruct the agent; leave out system messages and instructions, or ask the \
+                       owner for a token that may";
         Self::new(StatusCode::FORBIDDEN, "system_not_allowed", message)
     }
 
@@ -126,6 +138,12 @@ impl Problem {
     /// There is no such response, for whoever asks.
     pub fn no_response() -> Self {
         Self::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
+    }
+
+    /// There is no such model.
+    pub fn no_model() -> Self {
+        let message = "There is no such model; GET /v1/models lists those there are";
+        Self::new(StatusCode::NOT_FOUND, "model_not_found", message)
     }
 
     /// Nobody read a run for as long as it had patience, and it is about to end.
@@ -168,8 +186,9 @@ impl Problem {
 
     /// The error object by itself, for streams.
     pub fn object(&self) -> Value {
-        let Self { code, param, message, .. } = self;
-        json!(Wire { message, r#type: self.kind(), param: param.as_deref(), code })
+        let Self { code, param, message, partial, .. } = self;
+        let (param, partial) = (param.as_deref(), partial.as_deref().map(AsRef::as_ref));
+        json!(Wire { message, r#type: self.kind(), param, code, partial })
     }
 
     fn kind(&self) -> &'static str {

@@ -11,6 +11,7 @@ mod object;
 mod questions;
 mod request;
 mod seen;
+mod stored;
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ pub use self::object::{Deleted, Response as ResponseObject};
 use self::request::Asked;
 pub use self::request::ResponsesRequest;
 use self::seen::Seen;
-use super::begin::{Asking, Begun, Kept, Which, begin_kept, fingerprint};
+pub use self::stored::{InputItems, ItemsQuery, cancel, input_items};
+use super::begin::{AnswerMode, Asking, Begun, Kept, Which, begin_kept, fingerprint};
 use super::body::Body;
 use super::ended::Ended;
 use super::follow::Follow;
@@ -45,7 +47,8 @@ pub async fn create(
     mut heads: Heads,
     Body { bytes, value }: Body<ResponsesRequest>,
 ) -> Result<Response, Problem> {
-    let Asked { spoken, echo, store, stream } = value.read(&server.settings.model)?;
+    let Asked { spoken, echo, params, store, stream } = value.read(&server.settings.model)?;
+    let mut params = params.for_agent(&server.turns.agent())?;
     let seen = Seen::before(heads.last_event.take().as_deref(), None);
     let background = echo.background;
     let session = match (&echo.previous_response_id, &echo.conversation, &heads.session) {
@@ -57,8 +60,13 @@ pub async fn create(
         session,
         spoken,
         heads: heads.clone(),
-        unattended: background,
-        digest: fingerprint("/v1/responses", &bytes),
+        params: params.take(),
+        answer: match (stream, background) {
+            (_, true) => AnswerMode::Background,
+            (true, false) => AnswerMode::Streamed,
+            (false, false) => AnswerMode::Whole,
+        },
+        fingerprint: fingerprint("/v1/responses", bytes),
     };
     let keep = store.then(|| Kept { previous: echo.previous_response_id.clone(), request: echo.written() });
     let begun = begin_kept(&server, &caller, asking, keep).await?;
@@ -69,9 +77,16 @@ pub async fn create(
     let answer = match (stream, background) {
         (true, _) => Ok(follow.stream(ResponseEvents::new(answer, &run, seen))),
         (false, true) => answer.so_far(&server, &run).await.map(|object| Json(object).into_response()),
-        (false, false) => follow.until_the_end().await.map(|end| Json(answer.ended(&end)).into_response()),
+        (false, false) => {
+            follow
+                .until_the_end(|end| match end.problem(&heads) {
+                    Some(problem) => problem.into_response(),
+                    None => Json(answer.ended(&end)).into_response(),
+                })
+                .await
+        }
     };
-    Ok(heads.name(answer, &session, &run))
+    Ok(params.tell(heads.name(answer, &session, &run)))
 }
 
 /// `GET /v1/responses/{response_id}`, with `?stream=true` as a stream.

@@ -41,6 +41,9 @@ pub fn all() -> Vec<Route> {
             .answers::<openapi::Document>(200),
         get("models", "/v1/models", "The one model there is: the agent", about::models)
             .answers::<about::Models>(200),
+        get("model", "/v1/models/{model_id}", "One model, by its id", about::model)
+            .answers::<about::Model>(200)
+            .fails([404]),
         get("capabilities", "/v1/capabilities", "What this server can do", about::capabilities)
             .answers::<about::Capabilities>(200),
         post(
@@ -82,7 +85,7 @@ pub fn all() -> Vec<Route> {
             .answers::<responses::ResponseObject<'static>>(200)
             .streams()
             .runs()
-            .fails([404, 409]),
+            .fails([404, 409, 502]),
         get(
             "response",
             "/v1/responses/{response_id}",
@@ -101,10 +104,27 @@ pub fn all() -> Vec<Route> {
         )
         .answers::<responses::Deleted>(200)
         .fails([404]),
+        post(
+            "response_cancel",
+            "/v1/responses/{response_id}/cancel",
+            "Stops a response, and answers with what there is of it",
+            responses::cancel,
+        )
+        .answers::<responses::ResponseObject<'static>>(200)
+        .fails([404]),
+        get(
+            "response_input_items",
+            "/v1/responses/{response_id}/input_items",
+            "What a response was asked",
+            responses::input_items,
+        )
+        .asks::<responses::ItemsQuery>()
+        .answers::<responses::InputItems>(200)
+        .fails([404]),
         get("skills", "/v1/skills", "The skills that are installed: none", about::skills)
             .answers::<about::Skills>(200),
         get("sessions", SESSIONS, "Sessions, the last used first", sessions::list)
-            .asks::<sessions::Page>()
+            .asks::<sessions::ListQuery>()
             .answers::<sessions::Listed>(200),
         post("session_create", SESSIONS, "Begin a session", sessions::create)
             .takes::<sessions::NewRequest>()

@@ -10,13 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::begin::{Asking, Begun, Which, begin, fingerprint};
+use super::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
 use super::content::{ChatMessage, join_system, read_input};
 use super::ended::{Ended, RunTokens};
 use super::heads::{Heads, check_name};
 use super::path::RunName;
 use super::{Caller, Problem, Server, approvals};
+use crate::agent::ModelParams;
 use crate::session::{AskId, TurnId};
 use crate::store::{self, AskRecord, RunRecord, TurnRow};
 
@@ -128,9 +129,12 @@ pub async fn start(
         session: session_id.or_else(|| heads.session.clone()).map_or(Which::Fresh, Which::Named),
         spoken,
         heads: heads.clone(),
-        unattended: true,
-        digest: fingerprint("/v1/runs", &bytes),
+        params: ModelParams::default(),
+        answer: AnswerMode::Background,
+        fingerprint: fingerprint("/v1/runs", bytes),
     };
+    // They may be large.
+    drop((input, conversation_history));
     let Begun { follow, session } = begin(&server, &caller, asking).await?;
     let run = follow.run.clone();
     let started = status(&server, &run).await.map(|(status, _)| Started {

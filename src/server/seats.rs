@@ -1,8 +1,16 @@
-//! How many connections there may be, in all and from one address.
+//! How many connections there may be, in all and from one address, and which of them goes when there are too many.
+//!
+//! A connection that is answered nothing now is idle: new, with half a request, or between two of them. Idle ones never
+//! keep anybody out. The one that has been idle for longest is closed when another needs its place, and each is closed
+//! after [`IDLE`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::wrong_keys::network;
 
@@ -12,11 +20,21 @@ const ALL: usize = 10_000;
 /// Connections of one address at once: many, because a proxy before us is one address. This machine may have all.
 const EACH: usize = 2_000;
 
+/// Connections that were told to close to make place and have not done so yet. They count until they are gone, because
+/// their files are open until then; this many newcomers need not wait for that.
+const CLOSING: usize = 64;
+
 /// Open files that are for something else: the store, platforms, what is asked of an upstream.
 const OTHER_FILES: usize = 256;
 
 /// Connections that are taken however few files there may be.
 const FEWEST: usize = 64;
+
+/// How long a connection may wait for its next request.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// How often [`Seats::close_idle`] should look for those.
+pub const CLOSE_IDLE_EVERY: Duration = Duration::from_secs(5);
 
 /// What is taken.
 #[derive(Clone)]
@@ -30,13 +48,30 @@ pub struct Seats {
 struct Taken {
     all: usize,
     by: HashMap<IpAddr, usize>,
+    /// Connections that are idle, in the order in which they became so.
+    idle: BTreeMap<u64, IdleConnection>,
+    /// The key of the next one in `idle`.
+    next: u64,
+}
+
+struct IdleConnection {
+    from: IpAddr,
+    since: Instant,
+    /// Ends the connection in order; a request that has just come in is still answered.
+    close: CancellationToken,
 }
 
 /// Room for one connection. Dropping it makes it free.
 pub struct Seat {
     seats: Seats,
     from: IpAddr,
+    close: CancellationToken,
+    /// The key of this connection among the idle ones, while it is.
+    idle: Mutex<Option<u64>>,
 }
+
+/// Keeps a connection from being idle for as long as a request is answered.
+pub struct BusyConnection(Arc<Seat>);
 
 impl Seats {
     /// As many as this process may have open, which is first raised as far as we may. A turn of a connection may need
@@ -54,18 +89,43 @@ impl Seats {
         Self { taken: Arc::default(), all, each }
     }
 
-    /// Takes one, if there is any.
-    pub fn take(&self, from: IpAddr) -> Option<Seat> {
+    /// Takes one for a new connection that ends when `close` fires. If all are taken, the connection that has been idle
+    /// for longest is told to close; `None` if every connection is being answered.
+    pub fn take(&self, from: IpAddr, close: CancellationToken) -> Option<Arc<Seat>> {
         let from = network(from);
         let mut taken = self.lock();
         let own = taken.by.get(&from).copied().unwrap_or_default();
-        if taken.all >= self.all || (own >= self.each && !from.is_loopback()) {
-            return None;
-        }
+        let each_is_full = own >= self.each && !from.is_loopback();
+        let evicted = match (taken.all >= self.all, each_is_full) {
+            (false, false) => None,
+            _ if taken.all >= self.all + CLOSING || (each_is_full && own >= self.each + CLOSING) => {
+                return None;
+            }
+            (true, false) => Some(taken.remove_longest_idle(|_| true)?),
+            (_, true) => Some(taken.remove_longest_idle(|idle| idle.from == from)?),
+        };
         taken.all += 1;
         taken.by.insert(from, own + 1);
         drop(taken);
-        Some(Seat { seats: self.clone(), from })
+        if let Some(evicted) = evicted {
+            evicted.close.cancel();
+        }
+        let seat = Arc::new(Seat { seats: self.clone(), from, close, idle: Mutex::default() });
+        seat.becomes_idle();
+        Some(seat)
+    }
+
+    /// Tells every connection to close that has been idle for too long.
+    pub fn close_idle(&self) {
+        let mut taken = self.lock();
+        let mut expired = Vec::new();
+        while let Some(oldest) = taken.idle.first_entry()
+            && oldest.get().since.elapsed() >= IDLE
+        {
+            expired.push(oldest.remove().close);
+        }
+        drop(taken);
+        expired.iter().for_each(CancellationToken::cancel);
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -74,9 +134,50 @@ impl Seats {
     }
 }
 
+impl Taken {
+    fn remove_longest_idle(&mut self, may_go: impl Fn(&IdleConnection) -> bool) -> Option<IdleConnection> {
+        let key = self.idle.iter().find(|(_, idle)| may_go(idle)).map(|(key, _)| *key)?;
+        self.idle.remove(&key)
+    }
+}
+
+impl Seat {
+    /// A request is there; until the guard is dropped the connection is not idle.
+    pub fn busy(self: &Arc<Self>) -> BusyConnection {
+        if let Some(key) = self.key().take() {
+            self.seats.lock().idle.remove(&key);
+        }
+        BusyConnection(self.clone())
+    }
+
+    fn becomes_idle(&self) {
+        let mut taken = self.seats.lock();
+        let key = taken.next;
+        taken.next += 1;
+        let idle = IdleConnection { from: self.from, since: Instant::now(), close: self.close.clone() };
+        taken.idle.insert(key, idle);
+        drop(taken);
+        *self.key() = Some(key);
+    }
+
+    fn key(&self) -> MutexGuard<'_, Option<u64>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for BusyConnection {
+    fn drop(&mut self) {
+        self.0.becomes_idle();
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
+        let key = self.key().take();
         let mut taken = self.seats.lock();
+        if let Some(key) = key {
+            taken.idle.remove(&key);
+        }
         taken.all = taken.all.saturating_sub(1);
         let left = taken.by.get(&self.from).copied().unwrap_or_default().saturating_sub(1);
         match left {
@@ -103,19 +204,78 @@ fn open_files(wanted: usize) -> usize {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_address_does_not_take_all_seats_but_this_machine_may() {
+    const NEAR: [u8; 4] = [127, 0, 0, 1];
+    const FAR: [u8; 4] = [10, 0, 0, 1];
+
+    /// A connection that is being answered, and what would close it.
+    fn busy(seats: &Seats, from: [u8; 4]) -> Option<(BusyConnection, CancellationToken)> {
+        let close = CancellationToken::new();
+        let seat = seats.take(from.into(), close.clone())?;
+        Some((seat.busy(), close))
+    }
+
+    #[tokio::test]
+    async fn one_address_does_not_take_all_seats_but_this_machine_may() {
         let seats = Seats::new(5, 2);
-        let (near, far): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [10, 0, 0, 1].into());
-        let held = [seats.take(far), seats.take(far)];
-        assert!(held.iter().all(Option::is_some) && seats.take(far).is_none());
-        let ours: Vec<Seat> = (0..3).map_while(|_| seats.take(near)).collect();
+        let held = [busy(&seats, FAR), busy(&seats, FAR)];
+        assert!(held.iter().all(Option::is_some) && busy(&seats, FAR).is_none());
+        let ours: Vec<_> = (0..3).map_while(|_| busy(&seats, NEAR)).collect();
         assert_eq!(ours.len(), 3);
-        assert!(seats.take(near).is_none() && seats.take([10, 0, 0, 2].into()).is_none());
+        assert!(busy(&seats, NEAR).is_none() && busy(&seats, [10, 0, 0, 2]).is_none());
         drop(held);
-        assert!(seats.take(far).is_some(), "a seat becomes free");
+        assert!(busy(&seats, FAR).is_some(), "a seat becomes free");
         drop(ours);
         let taken = seats.lock();
-        assert_eq!((taken.all, taken.by.len()), (0, 0), "nothing is left behind");
+        assert_eq!((taken.all, taken.by.len(), taken.idle.len()), (0, 0, 0), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn when_all_are_taken_the_longest_idle_goes() {
+        let seats = Seats::new(3, 2);
+        let (first, second) = (busy(&seats, FAR).unwrap(), busy(&seats, FAR).unwrap());
+        let silent = CancellationToken::new();
+        let _silent = seats.take(NEAR.into(), silent.clone()).unwrap();
+        let (second_close, first_close) = (second.1.clone(), first.1.clone());
+        let (second_seat, first_seat) = (second.0.0.clone(), first.0.0.clone());
+        drop(second);
+        drop(first);
+        // Of one address that has too many, one of its own goes, although another has been silent for longer.
+        let third = busy(&seats, FAR).unwrap();
+        assert_eq!(
+            (silent.is_cancelled(), second_close.is_cancelled(), first_close.is_cancelled()),
+            (false, true, false)
+        );
+        // It counts until it is gone.
+        drop(second_seat);
+        let fourth = busy(&seats, NEAR).unwrap();
+        assert_eq!((silent.is_cancelled(), first_close.is_cancelled()), (true, false));
+        drop(first_seat);
+        assert_eq!((third.1.is_cancelled(), fourth.1.is_cancelled()), (false, false));
+    }
+
+    #[tokio::test]
+    async fn connections_that_take_their_time_to_close_do_not_pile_up() {
+        let seats = Seats::new(2, 2);
+        let held: Vec<_> =
+            (0..1000).map_while(|_| seats.take(NEAR.into(), CancellationToken::new())).collect();
+        assert_eq!(held.len(), 2 + CLOSING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_from_the_end_of_its_last_answer() {
+        let seats = Seats::new(2, 2);
+        let (connection, close) = busy(&seats, FAR).unwrap();
+        let seat = connection.0.clone();
+        tokio::time::advance(2 * IDLE).await;
+        seats.close_idle();
+        assert!(!close.is_cancelled(), "it is being answered");
+        drop(connection);
+        tokio::time::advance(IDLE - Duration::from_millis(1)).await;
+        seats.close_idle();
+        assert!(!close.is_cancelled());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        seats.close_idle();
+        assert!(close.is_cancelled());
+        drop(seat);
     }
 }

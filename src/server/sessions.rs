@@ -18,7 +18,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 
 pub use chat::{ChatRequest, Completion, chat, chat_stream};
-pub use page::Page;
+pub use page::{ListQuery, Page};
 pub use remove::remove;
 pub use request::{ChangeRequest, ForkRequest, NewRequest};
 use request::{SHORT, name, short, system_text, title};
@@ -30,7 +30,7 @@ use super::path::SessionName;
 use super::{Caller, Problem, Server};
 use crate::reply::one_line;
 use crate::session::SessionId;
-use crate::store::{Change, NewSession, Whose};
+use crate::store::{Change, NewSession, SessionPage, Whose};
 
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;
@@ -39,16 +39,20 @@ const MESSAGES: usize = 10_000;
 pub async fn list(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    page: Page,
+    query: ListQuery,
 ) -> Result<Json<Listed>, Problem> {
-    let Page { limit, offset } = page;
+    let ListQuery { limit, offset, after } = query;
     let limit = limit.unwrap_or(50).min(200);
     let whose = match caller.is_owner() {
         true => Whose::Owners,
         false => Whose::App(caller.app().to_owned()),
     };
     // One more than is shown says whether there are more.
-    let mut seen = server.store.read(move |tx| tx.seen_sessions(&whose, limit + 1, offset)).await?;
+    let page = SessionPage { after: after.map(|name| caller.session(&name)), offset, limit: limit + 1 };
+    let seen = server.store.read(move |tx| tx.seen_sessions(&whose, &page)).await?;
+    let mut seen = seen.ok_or_else(|| {
+        Problem::wrong("after", "There is no such session any more; begin again without `after`")
+    })?;
     let has_more = seen.len() > limit;
     seen.truncate(limit);
     let data = seen.into_iter().map(|seen| Session::new(&server, &caller, seen)).collect();

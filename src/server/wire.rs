@@ -1,8 +1,9 @@
-//! The connection beneath HTTP: whoever is slow or silent loses it, and what is no HTTP is answered in our form.
+//! The connection beneath HTTP: whoever is slow loses it, and what is no HTTP is answered in our form.
 //!
 //! hyper itself would count the time between two requests as that of the next one's head, knows no bound for a reader
 //! that takes nothing, and closes while somebody still sends, which destroys the answer on its way. So that is done
-//! here, beneath it.
+//! here, beneath it. How long a connection may be idle between two requests is not: hyper does not read then, so
+//! nothing here is called; see `seats`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,12 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::canned;
+use super::seats::BusyConnection;
 
 /// How long the head of a request may take, from its first byte; and a new connection until it has sent one.
 const HEAD: Duration = Duration::from_secs(10);
-
-/// How long a connection may wait for its next request.
-const IDLE: Duration = Duration::from_secs(75);
 
 /// How long somebody may take nothing of what is written to him. He would hold on to all that he has not read.
 const STALL: Duration = Duration::from_secs(60);
@@ -109,12 +108,12 @@ impl Drop for Answering {
 /// The body of an answer, which lasts until all of it is fetched, or it is given up.
 pub struct Answer {
     body: Body,
-    _lasts: Answering,
+    _lasts: (Answering, BusyConnection),
 }
 
 impl Answer {
     /// An answer that is under way.
-    pub fn new(body: Body, lasts: Answering) -> Self {
+    pub fn new(body: Body, lasts: (Answering, BusyConnection)) -> Self {
         Self { body, _lasts: lasts }
     }
 }
@@ -145,9 +144,7 @@ pub struct Wire<I> {
     course: Course,
     /// By when something must have come.
     reading: Deadline,
-    /// What it waits for.
-    waits: Stage,
-    /// Something of a head is there.
+    /// Something of a head has come, on this connection.
     begun: bool,
     /// By when something of what is written must have been taken.
     writing: Deadline,
@@ -166,7 +163,6 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
             stream,
             course,
             reading,
-            waits: Stage::Head,
             begun: false,
             writing: Deadline::default(),
             own: Vec::new(),
@@ -239,25 +235,19 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<I> {
             (Poll::Ready(Ok(())), Stage::Head) => self.begun |= buffer.filled().len() > before,
             (Poll::Ready(Ok(())), Stage::Idle) => {
                 self.course.set(Stage::Head);
-                (self.waits, self.begun) = (Stage::Head, true);
+                self.begun = true;
                 self.reading.set(HEAD);
             }
-            (Poll::Pending, Stage::Head | Stage::Idle) => {
-                if self.waits != stage {
-                    self.waits = stage;
-                    self.reading.set(if stage == Stage::Idle { IDLE } else { HEAD });
-                }
+            (Poll::Pending, Stage::Idle) => {}
+            (Poll::Pending, Stage::Head) => {
                 if self.reading.passed(context) {
-                    if stage == Stage::Head && self.begun {
+                    if self.begun {
                         // Said if there is room for it; the connection ends either way.
                         let _ = Pin::new(&mut self.stream).poll_write(context, &canned::too_slow());
                     }
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
             }
-        }
-        if stage == Stage::Answering {
-            self.waits = Stage::Answering;
         }
         polled
     }
@@ -312,8 +302,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<I> {
             let polled = Pin::new(&mut self.stream).poll_shutdown(context);
             ready!(self.taken(context, polled))?;
             self.closed = true;
-            if self.waits == Stage::Idle || (self.waits == Stage::Head && !self.begun) {
-                // Nobody was sending anything.
+            if !self.begun {
+                // Nobody ever sent anything.
                 return Poll::Ready(Ok(()));
             }
             self.reading.set(LINGER);

@@ -1,6 +1,6 @@
 //! Who did what and whether they might: every decision, never a word of what was said.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
@@ -241,22 +241,31 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How often somebody was heard after `since` and not after `now`, for the limits: a clock that was set back
-    /// must not shut anybody out.
-    pub fn heard(&self, account: &AccountId, actor: &UserId, heard: Heard<'_>, since: i64) -> Result<usize> {
+    /// When the `nth` newest (from 1) of what was heard of somebody came, if that was after `since`. Nothing after
+    /// `now` counts, because a clock that was set back must not shut anybody out.
+    pub fn nth_heard(
+        &self,
+        account: &AccountId,
+        actor: &UserId,
+        heard: Heard<'_>,
+        since: i64,
+        nth: usize,
+    ) -> Result<Option<i64>> {
         let (rule, anything) = match heard {
             Heard::Asking => (None, false),
             Heard::Anything => (None, true),
             Heard::Refused(rule) => (Some(rule), false),
         };
         let mut query = self.conn.prepare_cached(
-            "SELECT count(*) FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
+            "SELECT at FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
                  AND (action = 'message' OR action LIKE 'command %'
                      OR ?6 AND (action LIKE 'approve %' OR action = 'deny'))
-                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 OR rule = 'admins only' ELSE rule = ?5 END",
+                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 OR rule = 'admins only' ELSE rule = ?5 END
+             ORDER BY at DESC LIMIT 1 OFFSET ?7",
         )?;
-        let params = params![account.as_str(), actor.as_str(), since, unix_now(), rule, anything];
-        Ok(query.query_row(params, |row| row.get(0))?)
+        let skip = i64::try_from(nth.saturating_sub(1)).unwrap_or(i64::MAX);
+        let params = params![account.as_str(), actor.as_str(), since, unix_now(), rule, anything, skip];
+        Ok(query.query_row(params, |row| row.get(0)).optional()?)
     }
 
     /// Forgets the oldest decisions beyond what is kept. Also called at each start.

@@ -6,16 +6,7 @@ use super::programs::NewSession;
 use super::sessions::{FIRST_QUESTION, known_by};
 use super::{Result, Transcribed, Tx, unix_now};
 use crate::agent::Usage;
-use crate::session::{HTTP, SessionId};
-
-/// How long a session that nobody named is kept after it was last used, in seconds.
-const PASSING_KEPT: i64 = 30 * 24 * 60 * 60;
-
-/// Sessions that one transaction removes. Whoever else wants to write waits for it.
-const AT_ONCE: usize = 200;
-
-/// Turns of programs after which sessions that are long unused are looked for.
-const PRUNE_EACH: i64 = 100;
+use crate::session::SessionId;
 
 /// Bytes of content that one page of messages may have.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -71,6 +62,32 @@ pub struct Page {
     pub total: u64,
 }
 
+/// Which part of a list of sessions is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionPage {
+    /// Only sessions behind this one.
+    pub after: Option<SessionId>,
+    /// How many of them are left out.
+    pub offset: usize,
+    /// How many, at most.
+    pub limit: usize,
+}
+
+/// The statement that lists sessions. The filters are those of indices, word for word.
+fn list_query(whose: &Whose, after: bool) -> String {
+    let filter = match whose {
+        Whose::App(_) => "account = '@http' AND room = ?3",
+        Whose::Owners => "(account <> '@http' OR room = '') AND ?3 = ''",
+    };
+    let after = if after { "(used, id) < (?4, ?5)" } else { "?4 = 0 AND ?5 = ''" };
+    // Chosen first, so that nothing is counted of those that are not on the page.
+    format!(
+        "WITH page (id) AS MATERIALIZED (SELECT id FROM sessions WHERE {filter} AND {after}
+             ORDER BY used DESC, id DESC LIMIT ?1 OFFSET ?2)
+         SELECT {SEEN}, {FIRST_QUESTION} FROM page CROSS JOIN sessions USING (id)"
+    )
+}
+
 /// The columns of a session, before [`FIRST_QUESTION`]. Of each number an upstream's word is taken only so far: a sum
 /// that overflows would be an error. Agents that do not tell their messages still name their tools.
 const SEEN: &str = "id, account, title, model, created, max(used, created), ended, end_reason, parent,
@@ -92,21 +109,32 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], read_seen).optional()?)
     }
 
-    /// A page of somebody's sessions, the last used first.
-    pub fn seen_sessions(&self, whose: &Whose, limit: usize, offset: usize) -> Result<Vec<SeenSession>> {
-        let (filter, app) = match whose {
-            Whose::App(app) => ("account = ?1 AND room = ?2", app.as_str()),
-            Whose::Owners => ("(account = ?1 AND room = ?2) OR account <> ?1", ""),
+    /// A page of somebody's sessions, the last used first. Costs the same however many there are: the index has them
+    /// in this order, and what is left out before the page is only stepped over. `None`: the session is gone behind
+    /// which the page begins.
+    pub fn seen_sessions(&self, whose: &Whose, page: &SessionPage) -> Result<Option<Vec<SeenSession>>> {
+        let after = match &page.after {
+            Some(id) => match self.last_use(id)? {
+                Some(used) => Some((used, id.0.as_str())),
+                None => return Ok(None),
+            },
+            None => None,
         };
-        // Chosen first, so that nothing is counted of those that are not on the page.
-        let mut query = self.conn.prepare_cached(&format!(
-            "SELECT {SEEN}, {FIRST_QUESTION} FROM sessions WHERE id IN (SELECT id FROM sessions WHERE {filter}
-                 ORDER BY used DESC, id DESC LIMIT ?3 OFFSET ?4)
-             ORDER BY used DESC, id DESC"
-        ))?;
+        let mut query = self.conn.prepare_cached(&list_query(whose, after.is_some()))?;
         let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
-        let rows = query.query_map(params![HTTP, app, number(limit), number(offset)], read_seen)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let (limit, offset) = (number(page.limit), number(page.offset));
+        let app = match whose {
+            Whose::App(app) => app.as_str(),
+            Whose::Owners => "",
+        };
+        let (used, id) = after.unwrap_or_default();
+        let rows = query.query_map(params![limit, offset, app, used, id], read_seen)?;
+        Ok(Some(rows.collect::<rusqlite::Result<_>>()?))
+    }
+
+    fn last_use(&self, id: &SessionId) -> Result<Option<i64>> {
+        let mut query = self.conn.prepare_cached("SELECT used FROM sessions WHERE id = ?1")?;
+        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?)
     }
 
     /// What is said in the system message of every turn of a session.
@@ -121,7 +149,8 @@ impl Tx<'_> {
         if let Some(title) = &change.title {
             self.conn
                 .prepare_cached(
-                    "UPDATE sessions SET title = ?2, passing = passing AND ?2 IS NULL WHERE id = ?1",
+                    "UPDATE sessions SET title = ?2, passing = passing AND ?2 IS NULL,
+                         expires = iif(?2 IS NULL, expires, NULL) WHERE id = ?1",
                 )?
                 .execute(params![id.0, title])?;
         }
@@ -205,29 +234,6 @@ impl Tx<'_> {
     pub(super) fn removed_sessions(&self) -> Result<i64> {
         Ok(self.setting(REMOVED)?.and_then(|count| count.parse().ok()).unwrap_or_default())
     }
-
-    /// Removes sessions that nobody named and that are long unused; `true` if there may be more of them.
-    pub fn prune_sessions(&self) -> Result<bool> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT id FROM sessions WHERE passing = 1 AND used < ?1 AND NOT EXISTS (
-                 SELECT 1 FROM turns WHERE turns.session = sessions.id
-                     AND state IN ('queued', 'dispatched', 'streaming'))
-             LIMIT ?2",
-        )?;
-        let limit = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
-        let rows = query.query_map(params![unix_now() - PASSING_KEPT, limit], |row| row.get(0))?;
-        let unused = rows.map(|id| id.map(SessionId)).collect::<rusqlite::Result<Vec<_>>>()?;
-        unused.iter().try_for_each(|id| self.remove_session(id))?;
-        Ok(unused.len() == AT_ONCE)
-    }
-
-    /// The same now and then: when so many turns have been added. For right after one was.
-    pub fn prune_sessions_sometimes(&self) -> Result<()> {
-        if self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
-            self.prune_sessions()?;
-        }
-        Ok(())
-    }
 }
 
 fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
@@ -252,6 +258,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Retention;
     use crate::store::tests::temporary;
 
     fn new(id: &str, app: &str, passing: bool) -> NewSession {
@@ -277,42 +284,111 @@ mod tests {
                 tx.create_session(&new(id, app, false))?;
                 unused_for(tx, id, unused);
             }
+            let list = |whose, limit, offset, after: Option<&str>| {
+                let after = after.map(|id| SessionId(id.to_owned()));
+                let page = tx.seen_sessions(&whose, &SessionPage { after, offset, limit })?;
+                Ok::<_, crate::store::StoreError>(page.map(ids))
+            };
             let apps = |app: &str| Whose::App(app.to_owned());
             Ok([
-                ids(tx.seen_sessions(&Whose::Owners, 10, 0)?),
-                ids(tx.seen_sessions(&Whose::Owners, 1, 1)?),
-                ids(tx.seen_sessions(&apps("x"), 10, 0)?),
-                ids(tx.seen_sessions(&apps("z"), 10, 0)?),
+                list(Whose::Owners, 10, 0, None)?,
+                list(Whose::Owners, 1, 1, None)?,
+                list(apps("x"), 10, 0, None)?,
+                list(apps("z"), 10, 0, None)?,
+                list(Whose::Owners, 10, 0, Some("a"))?,
+                list(Whose::Owners, 10, 1, Some("a"))?,
+                list(Whose::Owners, 10, 0, Some("gone"))?,
             ])
         });
         let listed = listed.await.unwrap();
-        assert_eq!(listed[0], ["a", "c", "b"]);
-        assert_eq!(listed[1], ["c"]);
-        assert_eq!(listed[2], ["x/a"]);
-        assert_eq!(listed[3], [""; 0]);
+        let expected = [Some("a c b"), Some("c"), Some("x/a"), Some(""), Some("c b"), Some("b"), None]
+            .map(|ids| ids.map(str::to_owned));
+        assert_eq!(listed.map(|ids| ids.map(|ids| ids.join(" "))), expected);
+    }
+
+    /// The instructions that SQLite's machine takes.
+    fn cost(conn: &rusqlite::Connection, sql: &str, values: impl rusqlite::Params) -> i32 {
+        let mut query = conn.prepare(sql).unwrap();
+        let mut rows = query.query(values).unwrap();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        query.get_status(rusqlite::StatementStatus::VmStep)
+    }
+
+    #[tokio::test]
+    async fn a_page_of_a_list_costs_the_same_however_many_sessions_there_are() {
+        let (_dir, store) = temporary();
+        let costs = store.write(|tx| {
+            let mut costs: Vec<Vec<i32>> = Vec::new();
+            for (from, to) in [(0, 100), (100, 100_000)] {
+                tx.conn.execute(
+                    "INSERT INTO sessions (id, key, account, room, created, used, number)
+                         WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)
+                         SELECT printf('s%06d', n), printf('k%d', n), CASE n % 3 WHEN 0 THEN 'matrix' ELSE '@http' END,
+                             CASE n % 3 WHEN 1 THEN '' ELSE 'x' END, n, n * 7919 % 100003, 1 FROM n",
+                    params![from, to],
+                )?;
+                let page = |whose: &Whose, after: bool, values: (i64, i64, &str, i64, &str)| {
+                    cost(tx.conn, &list_query(whose, after), values)
+                };
+                let (owners, app) = (Whose::Owners, Whose::App("x".to_owned()));
+                costs.push(vec![
+                    page(&owners, false, (10, 0, "", 0, "")),
+                    page(&owners, false, (10, 10, "", 0, "")),
+                    page(&owners, true, (10, 0, "", 50_000, "s000001")),
+                    page(&app, false, (10, 0, "x", 0, "")),
+                    page(&app, true, (10, 0, "x", 50_000, "s000001")),
+                    cost(tx.conn, &crate::store::overview::overview_query(), [10]),
+                ]);
+            }
+            Ok(costs)
+        });
+        let costs = costs.await.unwrap();
+        for (few, many) in costs[0].iter().zip(&costs[1]) {
+            // The pages are full in both cases; the depth of the trees does not count as instructions.
+            assert!(many <= &(few + few / 10), "{costs:?}");
+        }
     }
 
     #[tokio::test]
     async fn only_what_nobody_named_goes_and_only_when_it_is_long_unused() {
+        const DAY: i64 = 24 * 60 * 60;
         let (_dir, store) = temporary();
         let left = store.write(|tx| {
-            for (id, passing, unused) in
-                [("new", true, 0), ("old", true, PASSING_KEPT + 60), ("named", false, PASSING_KEPT * 10)]
-            {
+            for (id, passing, unused) in [
+                ("new", true, 0),
+                ("old", true, 31 * DAY),
+                ("named", false, 400 * DAY),
+                ("recent", false, 89 * DAY),
+            ] {
                 tx.create_session(&new(id, "", passing))?;
                 unused_for(tx, id, unused);
             }
+            tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("expired", "", true) })?;
+            tx.create_session(&NewSession { expires: Some(unix_now() + 60), ..new("expires", "", true) })?;
             // Somebody gave it a name after all.
-            tx.create_session(&new("titled", "", true))?;
+            tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("titled", "", true) })?;
             tx.change_session(
                 &SessionId("titled".to_owned()),
                 &Change { title: Some(Some("Mine".to_owned())), end_reason: None },
             )?;
-            unused_for(tx, "titled", PASSING_KEPT + 90);
-            tx.prune_sessions()?;
-            Ok(ids(tx.seen_sessions(&Whose::Owners, 10, 0)?))
+            unused_for(tx, "titled", 50 * DAY);
+            let left = || {
+                let page =
+                    tx.seen_sessions(&Whose::Owners, &SessionPage { limit: 10, ..SessionPage::default() })?;
+                let mut left = ids(page.unwrap());
+                left.sort();
+                Ok::<_, crate::store::StoreError>(left.join(" "))
+            };
+            tx.prune_sessions(Retention::default())?;
+            let by_default = left()?;
+            let days = |days: u64| Some(std::time::Duration::from_secs(days * DAY as u64));
+            tx.prune_sessions(Retention { sessions: days(90), responses: None })?;
+            Ok((by_default, left()?))
         });
-        assert_eq!(left.await.unwrap(), ["new", "titled", "named"]);
+        let (by_default, by_setting) = left.await.unwrap();
+        assert_eq!(by_default, "expires named new recent titled");
+        assert_eq!(by_setting, "expires new recent titled");
     }
 
     #[tokio::test]

@@ -63,6 +63,12 @@ impl Tx<'_> {
 
     /// Keeps a small value of an adapter.
     pub fn set_note(&self, account: &AccountId, key: &str, value: &str) -> Result<()> {
+        if value.is_empty() {
+            self.conn
+                .prepare_cached("DELETE FROM notes WHERE account = ?1 AND key = ?2")?
+                .execute(params![account.as_str(), key])?;
+            return Ok(());
+        }
         self.conn
             .prepare_cached("INSERT OR REPLACE INTO notes (account, key, value) VALUES (?1, ?2, ?3)")?
             .execute(params![account.as_str(), key, value])?;

@@ -7,14 +7,17 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::maintenance::BUSY;
 use super::schema::{APPLICATION_ID, MIGRATIONS};
 
-/// How long another program may hold the file before we give up.
-const BUSY: Duration = Duration::from_secs(5);
+/// What `PRAGMA auto_vacuum` says of a file whose free pages can be given back step by step.
+const INCREMENTAL: i64 = 2;
+
+/// Free space that a conversion leaves untouched.
+const RESERVE: u64 = 64 * 1024 * 1024;
 
 /// Why the database was not opened. Each is one sentence and, after it, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -70,13 +73,17 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     .map_err(other)?;
     writing.busy_timeout(BUSY).map_err(other)?;
     writing.set_prepared_statement_cache_capacity(64);
+    // `auto_vacuum` is first: it can be chosen only while there is nothing in the file. What is deleted is overwritten
+    // (`secure_delete`), in the file at once and in the log with the next checkpoint.
     writing
         .execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-             PRAGMA wal_autocheckpoint = 1000; PRAGMA trusted_schema = OFF;",
+            "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 4194304;
+             PRAGMA secure_delete = ON; PRAGMA trusted_schema = OFF;",
         )
         .map_err(other)?;
     migrate(&writing).map_err(other)?;
+    make_shrinkable(&writing, path).map_err(other)?;
 
     let reading = Connection::open_with_flags(
         path,
@@ -156,6 +163,47 @@ fn migrate(conn: &Connection) -> rusqlite::Result<()> {
              PRAGMA user_version = {}; COMMIT;",
             index + 1
         ))?;
+    }
+    Ok(())
+}
+
+/// Rewrites a file of an earlier version once, so that its free pages can be given back to the disk from now on. If
+/// there is no room for the copy, it is left to a later start.
+fn make_shrinkable(conn: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let mode: i64 = conn.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
+    if mode == INCREMENTAL {
+        return Ok(());
+    }
+    conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+    let size = || std::fs::metadata(path).map_or(0, |file| file.len());
+    let (before, folder) = (size(), path.parent().unwrap_or(Path::new(".")));
+    // The copy is first made in a temporary file and then goes through the log.
+    let needed = before.saturating_mul(2).saturating_add(RESERVE);
+    let free = rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if free < needed {
+        tracing::warn!(
+            bytes = before,
+            free,
+            needed,
+            "the database cannot be made to shrink for want of free space; the next start tries again"
+        );
+        return Ok(());
+    }
+    tracing::info!(
+        bytes = before,
+        "the database is rewritten once, so that it can shrink; this may take a while"
+    );
+    // Not in /tmp, which may be small and is shared.
+    let folder = folder.display().to_string().replace('\'', "''");
+    conn.execute_batch(&format!("PRAGMA temp_store_directory = '{folder}'"))?;
+    let rewritten = conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+    conn.execute_batch("PRAGMA temp_store_directory = ''")?;
+    match rewritten {
+        Ok(()) => tracing::info!(before, after = size(), "the database was rewritten"),
+        // Nothing was changed.
+        Err(error) => {
+            tracing::warn!(%error, "the database could not be rewritten; the next start tries again")
+        }
     }
     Ok(())
 }
@@ -273,6 +321,48 @@ mod tests {
         };
         let rows: Vec<String> = query.query_map([], row).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows, ["c 1 10  ", "a 2 40 test !all", "b 3 20  ", "d 1 5  "]);
+    }
+
+    #[test]
+    fn a_database_of_the_version_before_can_shrink_and_loses_only_what_clients_keep_themselves() {
+        const VERSION: usize = 9;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+        for migration in &MIGRATIONS[..VERSION] {
+            old.execute_batch(migration).unwrap();
+        }
+        old.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             INSERT INTO sessions (id, key, account, room, created, used, passing, parent) VALUES
+                 ('single', '1', '@http', '', 1, 1, 1, NULL), ('running', '2', '@http', '', 1, 1, 1, NULL),
+                 ('response', '3', '@http', '', 1, 1, 1, NULL), ('fork', '4', '@http', '', 1, 1, 1, 'response'),
+                 ('named', '5', '@http', '', 1, 1, 0, NULL), ('gone_on', '6', '@http', '', 1, 1, 1, NULL);
+             INSERT INTO turns (id, session, account, room, event, author, direct, prompt, media, attempt, key, state,
+                     created)
+                 VALUES ('t', 'running', '@http', '', 'e', 'owner', 1, 'x', '[]', 0, 'k', 'queued', 1),
+                     ('t4', 'gone_on', '@http', '', 'e4', 'owner', 1, 'x', '[]', 0, 'k', 'done', 1),
+                     ('t5', 'gone_on', '@http', '', 'e5', 'owner', 1, 'x', '[]', 0, 'k', 'done', 1);
+             INSERT INTO responses VALUES ('resp', '', 't3', 'response', NULL, '{{}}', 1);
+             INSERT INTO messages (session, turn, role, content)
+                 SELECT id, '', 'user', hex(zeroblob(200000)) FROM sessions;
+             INSERT INTO messages (session, turn, role, content) SELECT id, 't1', 'user', 'mine' FROM sessions;"
+        ))
+        .unwrap();
+        drop(old);
+        let before = std::fs::metadata(&path).unwrap().len();
+        let (conn, _reading) = open(&path).unwrap();
+        let mode: i64 = conn.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, INCREMENTAL);
+        let mut query = conn.prepare("SELECT session FROM messages WHERE turn = '' ORDER BY 1").unwrap();
+        let left: Vec<String> = query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(left, ["fork", "gone_on", "named", "response", "running"]);
+        let all: i64 = conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap();
+        assert_eq!(all, 11);
+        assert!(std::fs::metadata(&path).unwrap().len() < before - 300_000, "its space was given back");
+        let mut temporary = std::fs::read_dir(dir.path()).unwrap().filter_map(Result::ok);
+        assert!(temporary.all(|entry| entry.file_name().to_string_lossy().starts_with("talaria.db")));
     }
 
     #[test]

@@ -37,15 +37,18 @@ pub enum OutboxKind {
     Again,
     /// The gateway's own words.
     Notice,
+    /// Another text for a notice that was sent before. `part` counts them.
+    Change,
     /// The message that shows this part of the turn is taken back.
     Removal,
 }
 
 impl OutboxKind {
-    const ALL: [(Self, &str); 4] = [
+    const ALL: [(Self, &str); 5] = [
         (Self::Final, "final"),
         (Self::Again, "again"),
         (Self::Notice, "notice"),
+        (Self::Change, "change"),
         (Self::Removal, "removal"),
     ];
 
@@ -83,6 +86,44 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Has a notice that was sent before read as `row` says. A change that still waits is replaced, and this one goes
+    /// when that one would have gone.
+    pub fn change_notice(&self, row: OutboxRow, revision: usize) -> Result<()> {
+        let prefix = change_prefix(&row.key);
+        let waiting: Option<i64> = self
+            .conn
+            .prepare_cached(
+                "SELECT min(not_before) FROM outbox WHERE account = ?1 AND kind = 'change' AND state = 'pending'
+                     AND substr(key, 1, length(?2)) = ?2",
+            )?
+            .query_row(params![row.account.as_str(), prefix], |row| row.get(0))?;
+        self.conn
+            .prepare_cached(
+                "UPDATE outbox SET state = 'dropped', body = '' WHERE account = ?1 AND kind = 'change'
+                     AND state = 'pending' AND substr(key, 1, length(?2)) = ?2",
+            )?
+            .execute(params![row.account.as_str(), prefix])?;
+        self.add_outbox(&OutboxRow {
+            key: SendKey::new(format!("{prefix}{revision}")),
+            kind: OutboxKind::Change,
+            part: revision,
+            not_before: waiting.unwrap_or(row.not_before),
+            ..row
+        })
+    }
+
+    /// The message that a change is for, if the change is still wanted and the message is there.
+    pub fn notice_to_change(&self, row: &OutboxRow) -> Result<Option<MessageId>> {
+        let Some((notice, _)) = row.key.as_str().rsplit_once(CHANGE) else { return Ok(None) };
+        let mut query = self.conn.prepare_cached(
+            "SELECT notice.message FROM outbox AS change, outbox AS notice
+             WHERE change.key = ?1 AND change.state = 'pending' AND notice.key = ?2 AND notice.state = 'sent'
+                 AND notice.message <> ''",
+        )?;
+        let found = query.query_row([row.key.as_str(), notice], |row| row.get::<_, String>(0)).optional()?;
+        Ok(found.map(MessageId::new))
+    }
+
     /// Adds a file of a turn's end as a message of its own. Its content lies beside the row, so that a long line of
     /// files is not in memory while it waits.
     pub fn add_file(&self, turn: &TurnRow, part: usize, file: &File) -> Result<()> {
@@ -98,6 +139,7 @@ impl Tx<'_> {
             body: Body {
                 reply_to: Some(turn.event.clone()),
                 files: vec![described],
+                silent: part > 0,
                 ..Body::new(BodyKind::Answer, "")
             },
             not_before: 0,
@@ -260,4 +302,11 @@ impl Tx<'_> {
             .query_row([&turn.0], |row| row.get(0))?;
         if left == 0 { self.settle(turn) } else { Ok(()) }
     }
+}
+
+/// Between the key of a notice and the number of a change of it.
+const CHANGE: &str = ".v";
+
+fn change_prefix(notice: &SendKey) -> String {
+    format!("{notice}{CHANGE}")
 }

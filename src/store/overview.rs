@@ -37,6 +37,23 @@ pub struct SessionOverview {
     pub used: i64,
 }
 
+/// The statement that lists all sessions: the first of each of two lists that have an index, and the first of those.
+pub(super) fn overview_query() -> String {
+    format!(
+        "WITH page (id, used) AS MATERIALIZED (
+             SELECT * FROM (SELECT id, used FROM sessions INDEXED BY sessions_owned WHERE account <> '@http' OR room = ''
+                 ORDER BY used DESC, id DESC LIMIT ?1)
+             UNION ALL
+             SELECT * FROM (SELECT id, used FROM sessions INDEXED BY sessions_apps WHERE account = '@http' AND room <> ''
+                 ORDER BY used DESC, id DESC LIMIT ?1)
+             ORDER BY used DESC, id DESC LIMIT ?1)
+         SELECT sessions.id, account, room, title, current,
+             (SELECT count(*) FROM messages WHERE messages.session = sessions.id),
+             max(sessions.used, created), number, {FIRST_QUESTION}
+         FROM page CROSS JOIN sessions USING (id)"
+    )
+}
+
 impl Tx<'_> {
     /// Every turn that has not ended, in order.
     pub fn turns_under_way(&self) -> Result<Vec<TurnOverview>> {
@@ -59,14 +76,9 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// All sessions, of rooms and of programs, the last used first.
+    /// All sessions, of rooms and of programs, the last used first. Costs what is shown, not what is stored.
     pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
-        let mut query = self.conn.prepare_cached(&format!(
-            "SELECT id, account, room, title, current,
-                 (SELECT count(*) FROM messages WHERE messages.session = sessions.id), max(used, created), number,
-                 {FIRST_QUESTION}
-             FROM sessions ORDER BY 7 DESC, id DESC LIMIT ?1"
-        ))?;
+        let mut query = self.conn.prepare_cached(&overview_query())?;
         let rows = query.query_map(params![i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
             Ok(SessionOverview {
                 id: row.get(0)?,

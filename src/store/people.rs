@@ -6,6 +6,19 @@ use talaria_platform::{AccountId, RoomId, UserId};
 use super::{Result, Tx};
 use crate::session::{SessionId, TurnId};
 
+/// A turn as the loop guard looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentTurn {
+    /// Who asked for it.
+    pub author: String,
+    /// What was asked.
+    pub prompt: String,
+    /// When it was asked for, in seconds since 1970.
+    pub created: i64,
+    /// When it ended; `None` while it has not.
+    pub ended: Option<i64>,
+}
+
 impl Tx<'_> {
     /// Somebody left a room. Only for those who could be obeyed: of strangers there is no end.
     pub fn depart(&self, account: &AccountId, room: &RoomId, person: &UserId) -> Result<()> {
@@ -88,30 +101,17 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), room.as_str()], |row| row.get(0))?)
     }
 
-    /// Whether the last `count` turns of a room, and one that would begin `now`, were all asked for within
-    /// `quick` seconds of the answer before, whoever asked.
-    pub fn is_quick_row(
-        &self,
-        account: &AccountId,
-        room: &RoomId,
-        count: usize,
-        quick: i64,
-        now: i64,
-    ) -> Result<bool> {
+    /// The latest turns of a room, newest first.
+    pub fn recent_turns(&self, account: &AccountId, room: &RoomId, count: usize) -> Result<Vec<RecentTurn>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT created, ended FROM turns WHERE account = ?1 AND room = ?2 ORDER BY seq DESC LIMIT ?3",
+            "SELECT author, prompt, created, ended FROM turns WHERE account = ?1 AND room = ?2
+             ORDER BY seq DESC LIMIT ?3",
         )?;
         let limit = i64::try_from(count).unwrap_or(i64::MAX);
-        let mut rows = query.query(params![account.as_str(), room.as_str(), limit])?;
-        let (mut next, mut seen) = (now, 0);
-        while let Some(row) = rows.next()? {
-            let ended: Option<i64> = row.get(1)?;
-            if !ended.is_some_and(|ended| (0..=quick).contains(&(next - ended))) {
-                return Ok(false);
-            }
-            next = row.get(0)?;
-            seen += 1;
-        }
-        Ok(seen == count)
+        let rows = query.query_map(params![account.as_str(), room.as_str(), limit], |row| {
+            let (author, prompt) = (row.get(0)?, row.get(1)?);
+            Ok(RecentTurn { author, prompt, created: row.get(2)?, ended: row.get(3)? })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 }

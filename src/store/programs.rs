@@ -8,7 +8,7 @@ use crate::agent::{Message, Record};
 use crate::session::{HTTP, SessionId, TurnId, hash};
 
 /// How long a key is remembered, in seconds.
-const KEPT: i64 = 7 * 24 * 60 * 60;
+pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
 
 /// What is known of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct NewSession {
     pub system_prompt: Option<String>,
     pub parent: Option<String>,
     pub passing: bool,
+    /// When it goes, in seconds since 1970; `None`: when its retention is over.
+    pub expires: Option<i64>,
 }
 
 /// A message of a transcript.
@@ -64,8 +66,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO sessions (id, key, account, room, created, used, number, title, model,
-                     system_prompt, parent, passing, forks)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11)",
+                     system_prompt, parent, passing, forks, expires)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute(params![
                 new.id,
@@ -80,6 +82,7 @@ impl Tx<'_> {
                 new.passing,
                 // The upstream of one that was removed may still know a session of this name.
                 self.removed_sessions()?,
+                new.expires,
             ])?;
         Ok(())
     }

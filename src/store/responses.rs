@@ -79,6 +79,15 @@ impl Tx<'_> {
         Ok(delete.execute([app, id])? > 0)
     }
 
+    /// What was asked in a turn, as it is remembered; as it came in if nothing is remembered yet.
+    pub fn question_of(&self, turn: &TurnId) -> Result<Option<String>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT coalesce((SELECT content FROM messages WHERE turn = ?1 AND role = 'user' ORDER BY id LIMIT 1),
+                 prompt) FROM turns WHERE id = ?1",
+        )?;
+        Ok(query.query_row([&turn.0], |row| row.get(0)).optional()?)
+    }
+
     /// When a turn was asked for, in seconds since 1970.
     pub fn asked_at(&self, turn: &TurnId) -> Result<Option<i64>> {
         let mut query = self.conn.prepare_cached("SELECT created FROM turns WHERE id = ?1")?;
@@ -87,7 +96,9 @@ impl Tx<'_> {
 
     /// Finds where a turn behind a response goes on: in its session if nothing came after it, otherwise in `fork`,
     /// which is then made with what was said up to it.
-    pub fn go_on_from(&self, app: &str, id: &str, fork: &SessionId) -> Result<Onward> {
+    ///
+    /// `expires` is set for a turn that is not to be stored: its session goes then, so it must not be the response's own.
+    pub fn go_on_from(&self, app: &str, id: &str, fork: &SessionId, expires: Option<i64>) -> Result<Onward> {
         let Some(KeptResponse { turn, session, .. }) = self.response(app, id)? else {
             return Ok(Onward::Gone);
         };
@@ -101,17 +112,24 @@ impl Tx<'_> {
         });
         match found.optional()? {
             None => Ok(Onward::Gone),
-            Some((_, true, _)) => Ok(Onward::Here(session)),
-            Some((_, false, true)) => Ok(Onward::Unfinished),
-            Some((seq, false, false)) => {
-                self.fork_up_to(app, &session, seq, fork)?;
+            Some((_, true, _)) if expires.is_none() => Ok(Onward::Here(session)),
+            Some((_, _, true)) => Ok(Onward::Unfinished),
+            Some((seq, _, false)) => {
+                self.fork_up_to(app, &session, seq, fork, expires)?;
                 Ok(Onward::Forked)
             }
         }
     }
 
     /// Makes a session with what was said in another one up to and including a turn.
-    fn fork_up_to(&self, app: &str, from: &SessionId, seq: i64, to: &SessionId) -> Result<()> {
+    fn fork_up_to(
+        &self,
+        app: &str,
+        from: &SessionId,
+        seq: i64,
+        to: &SessionId,
+        expires: Option<i64>,
+    ) -> Result<()> {
         let mut query =
             self.conn.prepare_cached("SELECT title, model, system_prompt FROM sessions WHERE id = ?1")?;
         let new = query.query_row([&from.0], |row| {
@@ -121,6 +139,7 @@ impl Tx<'_> {
                 system_prompt: row.get(2)?,
                 parent: Some(from.0.clone()),
                 passing: true,
+                expires,
                 ..NewSession::new(to, app)
             })
         })?;

@@ -256,4 +256,24 @@ ALTER TABLE asks ADD COLUMN nth INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE asks ADD COLUMN ended_told INTEGER;
 ALTER TABLE asks ADD COLUMN ended_nth INTEGER;
 ",
+    r"
+-- When a session that nobody named goes: one that a single request was answered in. NULL: retention decides.
+ALTER TABLE sessions ADD COLUMN expires INTEGER;
+CREATE INDEX sessions_expires ON sessions (expires) WHERE expires IS NOT NULL;
+-- Lists by last use. Each session is in exactly one of them: the owner's and those of rooms, or those of apps.
+CREATE INDEX sessions_owned ON sessions (used) WHERE account <> '@http' OR room = '';
+CREATE INDEX sessions_apps ON sessions (used) WHERE account = '@http' AND room <> '';
+-- The history that a client brings with its request is needed until that is answered, and was kept for ever. What
+-- responses go on from stays.
+DELETE FROM messages WHERE turn = '' AND session IN (
+    SELECT id FROM sessions WHERE passing = 1 AND parent IS NULL
+        AND NOT EXISTS (SELECT 1 FROM responses WHERE responses.session = sessions.id)
+        AND (SELECT count(*) FROM turns WHERE turns.session = sessions.id) <= 1
+        AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id
+            AND state IN ('queued', 'dispatched', 'streaming')));
+",
+    r"
+-- Whether an app may send system messages and instructions.
+ALTER TABLE tokens ADD COLUMN instructions INTEGER NOT NULL DEFAULT 1;
+",
 ];

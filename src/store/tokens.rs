@@ -20,36 +20,52 @@ pub struct App {
     pub used: Option<i64>,
     /// When it was revoked.
     pub revoked: Option<i64>,
+    /// Whether it may send system messages and instructions.
+    pub instructions: bool,
+}
+
+/// A token that holds, as it is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    /// Whose it is.
+    pub app: String,
+    /// What it is compared with.
+    pub digest: Vec<u8>,
+    /// Whether the app may send system messages and instructions.
+    pub instructions: bool,
 }
 
 impl Tx<'_> {
-    /// Gives an app its token; one that it had no longer counts. `false` if another app has a token with this id.
-    pub fn add_token(&self, app: &str, token: &Kept) -> Result<bool> {
+    /// Gives an app its token; one that it had no longer counts. `instructions` is whether it may instruct the agent.
+    /// `false` if another app has a token with this id.
+    pub fn add_token(&self, app: &str, token: &Kept, instructions: bool) -> Result<bool> {
         let added = self
             .conn
             .prepare_cached(
-                "INSERT INTO tokens (app, id, digest, created) SELECT ?1, ?2, ?3, ?4
+                "INSERT INTO tokens (app, id, digest, created, instructions) SELECT ?1, ?2, ?3, ?4, ?5
                      WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE id = ?2)
                  ON CONFLICT (app) DO UPDATE
                      SET id = excluded.id, digest = excluded.digest, created = excluded.created,
-                         used = NULL, revoked = NULL",
+                         used = NULL, revoked = NULL, instructions = excluded.instructions",
             )?
-            .execute(params![app, token.id, token.digest, unix_now()])?;
+            .execute(params![app, token.id, token.digest, unix_now(), instructions])?;
         Ok(added > 0)
     }
 
     /// Every app, by name.
     pub fn apps(&self) -> Result<Vec<App>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT app, id, created, used, revoked FROM tokens ORDER BY app")?;
+        let mut query = self.conn.prepare_cached(
+            "SELECT app, id, created, used, revoked, instructions FROM tokens ORDER BY app",
+        )?;
         let rows = query.query_map([], read_app)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// One app.
     pub fn app(&self, name: &str) -> Result<Option<App>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT app, id, created, used, revoked FROM tokens WHERE app = ?1")?;
+        let mut query = self.conn.prepare_cached(
+            "SELECT app, id, created, used, revoked, instructions FROM tokens WHERE app = ?1",
+        )?;
         Ok(query.query_row([name], read_app).optional()?)
     }
 
@@ -62,11 +78,15 @@ impl Tx<'_> {
         Ok(revoked > 0)
     }
 
-    /// The app and the digest of a token that holds, by the part of it that is no secret.
-    pub fn token(&self, id: &str) -> Result<Option<(String, Vec<u8>)>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT app, digest FROM tokens WHERE id = ?1 AND revoked IS NULL")?;
-        Ok(query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    /// A token that holds, by the part of it that is no secret.
+    pub fn token(&self, id: &str) -> Result<Option<TokenRecord>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT app, digest, instructions FROM tokens WHERE id = ?1 AND revoked IS NULL",
+        )?;
+        let found = query.query_row([id], |row| {
+            Ok(TokenRecord { app: row.get(0)?, digest: row.get(1)?, instructions: row.get(2)? })
+        });
+        Ok(found.optional()?)
     }
 
     /// Whether an app may still ask. The owner, who has no name, always may.
@@ -103,6 +123,7 @@ fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<App> {
         created: row.get(2)?,
         used: row.get(3)?,
         revoked: row.get(4)?,
+        instructions: row.get(5)?,
     })
 }
 
@@ -125,10 +146,12 @@ mod tests {
             .write(move |tx| {
                 assert_eq!(tx.app("forge")?, None);
                 assert!(!tx.app_may_ask("forge")?);
-                assert!(tx.add_token("forge", &old)?);
-                assert_eq!(tx.token(&old.id)?, Some(("forge".to_owned(), old.digest.to_vec())));
+                assert!(tx.add_token("forge", &old, false)?);
+                let digest = old.digest.to_vec();
+                let record = TokenRecord { app: "forge".to_owned(), digest, instructions: false };
+                assert_eq!(tx.token(&old.id)?, Some(record));
                 assert!(tx.app_may_ask("forge")?);
-                assert!(!tx.add_token("other", &old)?, "an id is one token's");
+                assert!(!tx.add_token("other", &old, true)?, "an id is one token's");
                 assert!(!tx.app_may_ask("other")?);
 
                 assert_eq!(tx.revoked_app(&old.id)?, None);
@@ -141,9 +164,12 @@ mod tests {
                 assert_eq!(tx.token(&old.id)?, None);
                 assert_eq!(tx.revoked_app(&old.id)?.as_deref(), Some("forge"));
 
-                assert!(tx.add_token("forge", &new)?);
+                assert!(tx.add_token("forge", &new, true)?);
                 assert_eq!(tx.token(&old.id)?, None, "the old one is unknown now");
-                assert_eq!(tx.token(&new.id)?.map(|(app, _)| app).as_deref(), Some("forge"));
+                assert_eq!(
+                    tx.token(&new.id)?.map(|token| (token.app, token.instructions)),
+                    Some(("forge".to_owned(), true))
+                );
                 assert!(tx.app_may_ask("forge")?);
                 let apps = tx.apps()?;
                 assert_eq!((apps.len(), apps[0].token.as_str(), apps[0].used), (1, new.id.as_str(), None));

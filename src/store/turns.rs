@@ -176,14 +176,14 @@ impl Tx<'_> {
 
     /// The request that was made of `prompt` is stored and may be sent from now on. `false`: the question is
     /// another one by now.
-    pub fn dispatch(&self, id: &TurnId, prompt: &str, prepared: &Prepared) -> Result<bool> {
+    pub fn dispatch(&self, id: &TurnId, prompt: Option<&str>, prepared: &Prepared) -> Result<bool> {
         let changed = self
             .conn
             .prepare_cached(
                 "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, stand_in = ?5
-                 WHERE id = ?1 AND prompt = ?2",
+                 WHERE id = ?1 AND (?2 IS NULL OR prompt = ?2)",
             )?
-            .execute(params![id.0, prompt, prepared.request, prepared.resumable, prepared.stand_in])?;
+            .execute(params![id.0, prompt, &*prepared.request, prepared.resumable, prepared.stand_in])?;
         Ok(changed == 1)
     }
 

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::sink::Sink;
 use super::watch::Logs;
-use crate::agent::{Ask, Choice, Out, Spot, TurnEvent};
+use crate::agent::{AgentError, Ask, Choice, Out, Spot, TurnEvent};
 use crate::delivery::Delivery;
 use crate::rules::Live;
 use crate::session::{AskId, TurnId};
@@ -144,5 +144,9 @@ impl Out for Voice<'_> {
 
     fn whole(&self, text: &str) {
         self.sink.whole(text);
+    }
+
+    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        self.sink.wait_for_room()
     }
 }

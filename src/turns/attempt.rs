@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asks::Voice;
 use super::sink::Sink;
-use super::{Running, Turns, changeover};
+use super::{Running, Turns, changeover, input};
 use crate::agent::{AgentError, Prepared, Turn, TurnEnd};
 use crate::metrics::Open;
 use crate::rarely::rarely;
@@ -28,10 +28,26 @@ impl Turns {
         if let Err(end) = Box::pin(self.make_ready(row, turn, prepared, sink, running)).await? {
             return Ok(end);
         }
-        let Some(prepared) = prepared.as_ref() else { return Ok(Ok(TurnEnd::Stopped)) };
+        let Some(prepared) = prepared.as_mut() else { return Ok(Ok(TurnEnd::Stopped)) };
         failpoint("turn.dispatched");
 
-        let stop = CancellationToken::new();
+        let request = input::hand_over(prepared, running);
+        let end = self.run_agent(row, turn, request, sink, running).await;
+        if running.input.is_set_aside() {
+            Box::pin(self.load_input(row, turn, prepared, end.is_err(), (sink, running))).await?;
+        }
+        Ok(end)
+    }
+
+    async fn run_agent(
+        &self,
+        row: &Arc<TurnRow>,
+        turn: &Turn,
+        prepared: Prepared,
+        sink: &Sink<'_>,
+        running: &Running,
+    ) -> Result<TurnEnd, AgentError> {
+        let (stop, resumable) = (CancellationToken::new(), prepared.resumable);
         let voice = Voice::new(sink, &self.asks, row, &running.stop);
         let agent = self.agent_of(row);
         let _streaming = Open::new(&self.metrics.streams);
@@ -41,20 +57,20 @@ impl Turns {
         tokio::select! {
             biased;
             () = &mut interrupted => {}
-            end = &mut run => return Ok(end),
+            end = &mut run => return end,
         }
         if running.stop.is_cancelled() {
             sink.hush();
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
-        if wanted && prepared.resumable && !row.is_fleeting() && self.lasts(row) == Lasts::Always {
+        if wanted && resumable && !row.is_fleeting() && self.lasts(row) == Lasts::Always {
             // The next process asks for this very run, so it must not be told to end: it is only let go.
-            return Ok(Ok(TurnEnd::Stopped));
+            return Ok(TurnEnd::Stopped);
         }
         stop.cancel();
         // An agent that does not end in time is dropped, which ends it too.
-        Ok(tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped)))
+        tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
     }
 
     /// Makes the request where there is none, and stores it. `Err` if it does not come to that.
@@ -82,6 +98,7 @@ impl Turns {
                 }
                 failpoint("turn.prepared");
             }
+            input::set_aside(row, turn, prepared.as_ref(), running);
             if let Some(prepared) = prepared.as_ref()
                 && self.dispatch(row, prepared).await?
             {
@@ -99,14 +116,15 @@ impl Turns {
     /// `false`: the question was edited meanwhile, and the request is of no use.
     async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
-        let prompt = row.prompt.clone();
+        // Only people edit what they asked; what a program asked may be large.
+        let prompt = row.brought.is_none().then(|| row.prompt.clone());
         let max = self.delivery.max_text(&row.account);
         let notice = match prepared.stand_in {
             true => changeover::away(row, max, &self.agent_of(row).about(), &self.live.now().words),
             false => Vec::new(),
         };
         let told = self.store.write(move |tx| {
-            if !tx.dispatch(&id, &prompt, &stored)? {
+            if !tx.dispatch(&id, prompt.as_deref(), &stored)? {
                 return Ok(None);
             }
             let news = stored.stand_in && tx.go_over(&session)?;

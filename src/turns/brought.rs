@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Origin, Part};
+use crate::agent::{ModelParams, Origin, Part};
 
 /// How long a turn goes on that nobody reads, if its reader may come back.
 const A_WHILE: Duration = Duration::from_secs(120);
@@ -17,6 +17,8 @@ pub struct Brought {
     pub parts: Vec<Part>,
     /// For the system message of this turn alone.
     pub system: Option<String>,
+    /// Sampling and output format for a model.
+    pub params: ModelParams,
     /// What scopes the agent's memory.
     pub memory: Option<String>,
     /// How many relays it has come through.
@@ -25,6 +27,8 @@ pub struct Brought {
     pub origin: Origin,
     /// What it means that nobody reads.
     pub patience: Patience,
+    /// What happens while the agent is away or busy.
+    pub when_away: WhenAway,
 }
 
 impl Brought {
@@ -51,6 +55,17 @@ pub enum Patience {
     AWhile,
     /// It goes on to its end: it was started to be looked after later.
     Endless,
+}
+
+/// What a turn does when it is proven that nothing ran because the agent is away or busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenAway {
+    /// It waits and tries again within `gateway.retry_for`.
+    #[default]
+    Wait,
+    /// It fails at once, so that the client can decide when to ask again.
+    Fail,
 }
 
 impl Patience {

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use talaria_platform::{Body, BodyKind, Show};
+use talaria_platform::{Body, BodyKind, Remark, Show};
 
 use super::log::{Summary, TurnLog};
-use super::permitted::permitted;
+use super::permitted::{may_retry, permitted};
 use super::run::Before;
 use super::{Turns, changeover, enclosed, told};
 use crate::delivery::REQUEST;
 use crate::media;
 use crate::reply::{self, Outcome};
 use crate::store::{self, Finish, StoreError, TurnRow, unix_now};
-use crate::words::Text;
+use crate::words::{Text, Words};
+
+/// Answers with more bytes end one after the other: that takes several times what they have.
+const LARGE: usize = 1024 * 1024;
 
 /// How things are at the end of a turn.
 struct Now {
@@ -22,6 +25,8 @@ struct Now {
     anchored: bool,
     /// Whoever stands in was asked.
     stood_in: bool,
+    /// Whether the author of the turn may use `/retry`: where not, it is not offered.
+    may_retry: bool,
 }
 
 impl Turns {
@@ -33,6 +38,10 @@ impl Turns {
         before: Before,
         outcome: Outcome,
     ) -> store::Result<()> {
+        let _room = match log.size() > LARGE {
+            true => self.long_ends.acquire().await.ok(),
+            false => None,
+        };
         let Summary { text, differs, tools, files, more_files, attached, usage, records, shown } =
             log.take_summary();
         let (edited, history) = (before.edited, before.history);
@@ -51,10 +60,14 @@ impl Turns {
         let edits = account.as_ref().is_some_and(|account| matches!(account.about().show, Show::Edit { .. }));
         let again = edited && edits;
         let kind = if blank && outcome != Outcome::Done { BodyKind::Notice } else { BodyKind::Answer };
-        let words = &self.live.now().words;
+        let rules = self.live.now();
+        let words: &Words = match now.may_retry {
+            true => &rules.words,
+            false => &rules.words.without_retry_offers(),
+        };
         // Only a model stands in.
         let model = now.stood_in || self.agent_of(turn).about().is_model();
-        let shown = match blank && outcome == Outcome::Done && model {
+        let shown = || match blank && outcome == Outcome::Done && model {
             true => words.say(&Text::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
         };
@@ -62,9 +75,27 @@ impl Turns {
         let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = enclosed::sort(files, more, takes, words);
-        let message = |part| Body { reply_to: Some(turn.event.clone()), ..Body::new(kind, part) };
         let parts = match turn.brought {
-            None => reply::into_parts(shown + notes.as_str(), max).into_iter().map(message).collect(),
+            None => {
+                let failed = blank || !whole;
+                let shown = shown() + notes.as_str();
+                let remark = remark(&text, &shown);
+                let mut bodies: Vec<_> = reply::into_parts(shown, max)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(part, markdown)| Body {
+                        reply_to: Some(turn.event.clone()),
+                        failed,
+                        // The first part has rung, or the message has whose place it takes.
+                        silent: part > 0,
+                        ..Body::new(kind, markdown)
+                    })
+                    .collect();
+                if let [body] = bodies.as_mut_slice() {
+                    body.remark = remark;
+                }
+                bodies
+            }
             // Whoever reads it makes of it what it must be.
             Some(_) => Vec::new(),
         };
@@ -107,7 +138,9 @@ impl Turns {
             let (row, live) = (turn.clone(), self.live.clone());
             let now = self.store.read(move |tx| {
                 let (anchored, stood_in) = (tx.anchor(&row.id)?.is_some(), tx.stood_in(&row.id)?);
-                Ok(Now { permitted: permitted(tx, &live.now(), &row)?, anchored, stood_in })
+                let rules = live.now();
+                let (permitted, may_retry) = (permitted(tx, &rules, &row)?, may_retry(tx, &rules, &row)?);
+                Ok(Now { permitted, anchored, stood_in, may_retry })
             });
             match now.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),
@@ -157,12 +190,23 @@ impl Turns {
     }
 }
 
+/// Where the gateway's own words begin in what is shown of an answer, and what they are.
+fn remark(text: &str, shown: &str) -> Option<Remark> {
+    let text = text.trim_end();
+    let behind = shown.strip_prefix(text).filter(|behind| !behind.trim().is_empty())?;
+    // What is before the blank line closes a code block that was left open.
+    let words =
+        if text.is_empty() { behind } else { behind.split_once("\n\n").map_or(behind, |(_, words)| words) };
+    Some(Remark { after: text.len(), words: words.trim().to_owned() })
+}
+
 /// The mark on a question that has come to its end. Whoever stopped it knows.
 fn mark(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Done | Outcome::Limit => Some("✅"),
         Outcome::CutShort { .. }
         | Outcome::Failed { .. }
+        | Outcome::Unavailable { .. }
         | Outcome::Interrupted
         | Outcome::Unknown { .. } => Some("❌"),
         Outcome::Stopped | Outcome::Cancelled { .. } => None,

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
+use super::WhenAway;
 use crate::agent::{AgentError, AgentErrorKind, Attempt, TurnEnd};
 use crate::reply::Outcome;
 use crate::words::{Phrase, Text};
+
+/// The shortest and longest pause between two tries, whatever an upstream asks for.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// When a client that does not wait may ask again, if the upstream does not say.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// What is known when a try has ended.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +30,8 @@ pub(super) struct Facts {
     pub attempt: Attempt,
     /// It was passed on to another agent before.
     pub elsewhere: bool,
+    /// What the request wants while the agent is away.
+    pub when_away: WhenAway,
 }
 
 /// What to do with the turn.
@@ -84,9 +93,15 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
     };
     let AgentError { kind, words } = error;
     let again = |attempt, after| Verdict::Again(Again { attempt, words: words.clone(), after });
+    if let Some(rate_limited) = fails_at_once(kind, facts) {
+        let retry_after = kind.retry_after().map_or(RETRY_AFTER, bounded_pause).as_secs();
+        return Verdict::Over(Outcome::Unavailable { words, rate_limited, retry_after });
+    }
     match kind {
         // Nothing ran this time, but an earlier try may have.
-        AgentErrorKind::NothingRan { after } | AgentErrorKind::Busy { after } => again(facts.attempt, after),
+        AgentErrorKind::NothingRan { after } | AgentErrorKind::Busy { after, .. } => {
+            again(facts.attempt, after)
+        }
         AgentErrorKind::Elsewhere if facts.attempt == Attempt::First && !facts.elsewhere => {
             Verdict::Elsewhere(words)
         }
@@ -97,6 +112,19 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: Facts) -> Verdict {
         AgentErrorKind::Refused | AgentErrorKind::Unfit => Verdict::Over(Outcome::Failed { words }),
         AgentErrorKind::CutShort => Verdict::Over(Outcome::CutShort { words }),
     }
+}
+
+/// Whether a turn ends here because nothing ran and its client does not wait; and then, whether the upstream says that
+/// it was asked too often.
+fn fails_at_once(kind: AgentErrorKind, facts: Facts) -> Option<bool> {
+    let passed_on = kind == AgentErrorKind::Elsewhere && !facts.elsewhere;
+    let ends = facts.when_away == WhenAway::Fail && ran_nothing(kind, facts.attempt) && !passed_on;
+    ends.then_some(matches!(kind, AgentErrorKind::Busy { rate_limited: true, .. }))
+}
+
+/// The pause that an upstream asks for, within bounds.
+pub(super) fn bounded_pause(after: Duration) -> Duration {
+    after.clamp(PAUSES.0, PAUSES.1)
 }
 
 /// Whether it is proven that no try of the turn ran anything.
@@ -123,11 +151,16 @@ mod tests {
         resumable: false,
         attempt: Attempt::First,
         elsewhere: false,
+        when_away: WhenAway::Wait,
     };
     const RESUMABLE: Facts = Facts { resumable: true, ..PLAIN };
 
     fn failed(kind: AgentErrorKind) -> Result<TurnEnd, AgentError> {
         Err(AgentError::new(kind, "no"))
+    }
+
+    fn busy(after: Option<Duration>) -> AgentErrorKind {
+        AgentErrorKind::Busy { after, rate_limited: true }
     }
 
     fn again(attempt: Attempt) -> Verdict {
@@ -157,6 +190,28 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_whose_client_does_not_wait_ends_when_it_is_proven_that_nothing_ran() {
+        let impatient = Facts { when_away: WhenAway::Fail, ..PLAIN };
+        let ended = |rate_limited, retry_after| {
+            Verdict::Over(Outcome::Unavailable { words: "no".into(), rate_limited, retry_after })
+        };
+        let nothing = |seconds: Option<u64>| {
+            failed(AgentErrorKind::NothingRan { after: seconds.map(Duration::from_secs) })
+        };
+        assert_eq!(judge(nothing(None), impatient), ended(false, 5));
+        assert_eq!(judge(nothing(Some(0)), impatient), ended(false, 1));
+        assert_eq!(judge(nothing(Some(86_400)), impatient), ended(false, 300));
+        assert_eq!(judge(failed(busy(Some(Duration::from_secs(7)))), impatient), ended(true, 7));
+        // Another agent is asked first, and only once.
+        let elsewhere = || failed(AgentErrorKind::Elsewhere);
+        assert_eq!(judge(elsewhere(), impatient), Verdict::Elsewhere("no".into()));
+        assert_eq!(judge(elsewhere(), Facts { elsewhere: true, ..impatient }), ended(false, 5));
+        // An earlier try may have run: its answer is worth the wait.
+        let resumed = Facts { attempt: Attempt::Resume, resumable: true, ..impatient };
+        assert_eq!(judge(nothing(None), resumed), again(Attempt::Resume));
+    }
+
+    #[test]
     fn at_the_end_of_the_budget_people_are_told_whether_it_may_have_run() {
         let give_up = |attempt| Again { attempt, words: "no".into(), after: None }.give_up();
         assert_eq!(give_up(Attempt::First), Outcome::Failed { words: "no".into() });
@@ -175,8 +230,7 @@ mod tests {
     #[test]
     fn what_provably_did_not_run_is_begun_anew_by_the_next_process() {
         let after = None;
-        let nothing =
-            [AgentErrorKind::NothingRan { after }, AgentErrorKind::Busy { after }, AgentErrorKind::Elsewhere];
+        let nothing = [AgentErrorKind::NothingRan { after }, busy(after), AgentErrorKind::Elsewhere];
         let ended = |kind, facts: Facts| judge(failed(kind), Facts { draining: true, ..facts });
         for kind in nothing {
             assert_eq!(ended(kind, PLAIN), Verdict::Later, "{kind:?}");

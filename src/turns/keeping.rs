@@ -7,13 +7,14 @@ use tokio::time::Instant;
 
 use super::log::{Position, TurnLog};
 use crate::agent::TurnEvent;
-use crate::store::{Store, TurnRow};
+use crate::session::TurnId;
+use crate::store::Store;
 
 /// How often text is kept, at most.
 const EACH: Duration = Duration::from_secs(1);
 
 /// Keeps what comes until the log ends. `kept` is how much an earlier process kept.
-pub(super) async fn keep(store: Store, turn: Arc<TurnRow>, log: Arc<TurnLog>, kept: usize) {
+pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: usize) {
     let (mut position, mut reached, mut kept) = (Position::default(), 0, kept);
     // What the store did not take the last time stays for the next: a hole would be worse than an end.
     let mut text = String::new();
@@ -32,7 +33,7 @@ pub(super) async fn keep(store: Store, turn: Arc<TurnRow>, log: Arc<TurnLog>, ke
             }
         });
         if !text.is_empty() {
-            let (id, offset, piece) = (turn.id.clone(), kept, text.clone());
+            let (id, offset, piece) = (turn.clone(), kept, text.clone());
             match store.write(move |tx| tx.checkpoint(&id, offset, &piece)).await {
                 Ok(()) => {
                     kept += text.len();

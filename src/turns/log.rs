@@ -4,6 +4,7 @@
 //! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
 //! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
 
+mod budget;
 mod position;
 mod reading;
 mod summary;
@@ -23,12 +24,17 @@ use crate::agent::{Answered, Asked, Choice, Left, Record, Spot, Step, TurnEvent,
 use crate::reply::Enclosed;
 use crate::session::{AskId, random_hex};
 use crate::words::Phrase;
+use budget::{Counted, Readers};
+pub use budget::{LogBudget, LogReader, NoRoom};
 pub use position::Position;
 pub use reading::{SLICE, slice};
 pub use summary::Summary;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
 const ENTRY: usize = 128;
+
+/// Bytes of a text by which it grows at once, if it is longer.
+const LONG: usize = 1024 * 1024;
 
 /// Names of tools that are kept for the record; more than any honest turn uses.
 const TOOLS: usize = 64;
@@ -46,6 +52,10 @@ pub struct TurnLog {
     cap: usize,
     /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
     for_readers: bool,
+    /// Whether the upstream is read only as fast as somebody takes it.
+    waits_for_readers: bool,
+    /// Tells an upstream that waits for readers that one of them took something or left.
+    read_on: Notify,
     /// What earlier processes asked in this turn, and how it came out.
     left: Arc<[Left]>,
     /// Tells it from every other log, also from those of other processes.
@@ -61,6 +71,9 @@ struct Inner {
     /// Messages that the agent told.
     records: Vec<Record>,
     size: usize,
+    /// The same as it counts among all logs.
+    counted: Counted,
+    readers: Readers,
     /// News of steps among the entries.
     steps: usize,
     /// Questions and answers among them, without what was refused at once: the next process does not know of it.
@@ -124,6 +137,8 @@ impl TurnLog {
             full: CancellationToken::new(),
             cap,
             for_readers: false,
+            waits_for_readers: false,
+            read_on: Notify::new(),
             left: Arc::default(),
             name,
         }
@@ -132,6 +147,17 @@ impl TurnLog {
     /// The same for readers who are told everything, also after the end.
     pub fn for_readers(cap: usize) -> Self {
         Self { for_readers: true, ..Self::new(cap) }
+    }
+
+    /// The same, counted in this budget.
+    pub fn within(self, budget: Arc<LogBudget>) -> Self {
+        self.lock().counted = Counted::new(budget);
+        self
+    }
+
+    /// The same of a turn that goes on only as fast as it is read, if it is.
+    pub fn waiting_for_readers(self) -> Self {
+        Self { waits_for_readers: true, ..self }
     }
 
     /// The same of a turn in which earlier processes asked this.
@@ -187,7 +213,7 @@ impl TurnLog {
                 if inner.size > self.cap {
                     return Err(Full);
                 }
-                inner.text.push_str(text);
+                push(&mut inner.text, text);
                 let end = inner.text.len();
                 match inner.entries.last_mut() {
                     Some(Entry::Text(up_to)) => *up_to = end,
@@ -197,7 +223,7 @@ impl TurnLog {
             TurnEvent::Thought(text) => {
                 inner.size += text.len();
                 if self.for_readers && inner.size <= self.cap {
-                    inner.thoughts.push_str(text);
+                    push(&mut inner.thoughts, text);
                     let end = inner.thoughts.len();
                     match inner.entries.last_mut() {
                         Some(Entry::Thought(up_to)) => *up_to = end,
@@ -232,6 +258,8 @@ impl TurnLog {
                 }
             }
         }
+        let size = inner.size.min(self.cap);
+        inner.counted.grow_to(size);
         let full = inner.size > self.cap;
         let awaited = mem::take(&mut inner.awaited);
         drop(inner);
@@ -272,6 +300,12 @@ impl TurnLog {
         };
         drop(inner);
         if rest.is_empty() { Ok(()) } else { self.append(TurnEvent::Text(&rest)) }
+    }
+
+    /// Whether `text` begins with all that this process and an earlier one told.
+    pub fn is_continued_by(&self, text: &str) -> bool {
+        let inner = self.lock();
+        text.starts_with(&inner.text) && text.starts_with(&inner.before)
     }
 
     /// Keeps a file for the end; the text names it.
@@ -315,6 +349,7 @@ impl TurnLog {
 
     /// Says that nothing more will come, because the turn is over.
     pub fn end(&self) {
+        self.lock().counted.ends();
         self.ended.cancel();
         // The end is a change too: whoever waits for one need not wait for both with every delta.
         self.changed.notify_waiters();
@@ -406,6 +441,14 @@ impl TurnLog {
         // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Appends a piece. A text doubles its room while it is short; a long one would have up to twice what it needs.
+fn push(text: &mut String, piece: &str) {
+    if text.capacity() - text.len() < piece.len() && text.len() > LONG {
+        text.reserve_exact(piece.len().max(LONG));
+    }
+    text.push_str(piece);
 }
 
 fn more(text: &str, from: usize, to: usize) -> bool {

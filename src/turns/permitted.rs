@@ -3,6 +3,7 @@
 use talaria_platform::UserId;
 
 use crate::access::{Action, Where};
+use crate::command::Command;
 use crate::rules::Rules;
 use crate::store::{self, TurnRow, Tx};
 
@@ -12,9 +13,18 @@ pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Re
     if turn.brought.is_some() {
         return tx.app_may_ask(turn.place.room.as_str());
     }
+    may(tx, rules, turn, Action::Message)
+}
+
+/// Whether the author of a turn may have it asked again in its room. A program has no commands.
+pub(crate) fn may_retry(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    Ok(turn.brought.is_none() && may(tx, rules, turn, Command::Retry.action(""))?)
+}
+
+fn may(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow, action: Action) -> store::Result<bool> {
     let author = UserId::new(turn.author.clone());
     let actor = tx.known_actor(&turn.account, &turn.place.room, &author)?;
     let rules = rules.account(&turn.account);
     let policy = rules.access_in(&turn.place.room);
-    Ok(policy.authorize(actor, Where::from(turn.direct), Action::Message).allowed)
+    Ok(policy.authorize(actor, Where::from(turn.direct), action).allowed)
 }

@@ -4,7 +4,7 @@ use super::asks::Voice;
 use super::run::Drive;
 use super::sink::Sink;
 use super::{Running, Turns};
-use crate::agent::{Lost, Prepared, Turn};
+use crate::agent::{Lost, Prepared, RecoveredAnswer, Turn};
 use crate::reply::Outcome;
 use crate::store::{self, TurnRow};
 
@@ -33,11 +33,17 @@ impl Turns {
             () = self.draining.cancelled() => return Ok(Drive::Suspended),
             found = agent.recover(Lost { turn, prepared, before }, &voice) => found,
         };
-        let Some(text) = found else { return Ok(Drive::Over(otherwise)) };
-        sink.whole(&text);
-        Ok(Drive::Over(match sink.full.is_cancelled() {
-            true => otherwise,
-            false => Outcome::Done,
-        }))
+        let outcome = match found {
+            Some(RecoveredAnswer::Complete(text)) => {
+                sink.whole(&text);
+                Outcome::Done
+            }
+            Some(RecoveredAnswer::Partial(text)) => {
+                sink.extend_to(&text);
+                return Ok(Drive::Over(otherwise));
+            }
+            None => return Ok(Drive::Over(otherwise)),
+        };
+        Ok(Drive::Over(if sink.full.is_cancelled() { otherwise } else { outcome }))
     }
 }

@@ -9,8 +9,8 @@ use super::log::TurnLog;
 use super::permitted::permitted;
 use super::sink::Sink;
 use super::watch::Logs;
-use super::{Running, Turns, keeping, told};
-use crate::agent::{Attempt, Kept, Message, Origin, Prepared, Turn};
+use super::{Payer, Running, Turns, input, keeping, told};
+use crate::agent::{Attempt, Kept, Message, Origin, Prepared, Turn, TurnEvent};
 use crate::reply::Outcome;
 use crate::session::TurnId;
 use crate::store::{self, Session, State, TurnRow};
@@ -34,6 +34,9 @@ pub(super) struct Before {
     /// Whether whoever asked for it may still ask.
     pub permitted: bool,
 }
+
+/// A turn, its session, what there was of it, and the history.
+type Loaded = (Arc<TurnRow>, Session, Before, Vec<Message>);
 
 /// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
 struct EndOfLog<'a> {
@@ -91,7 +94,8 @@ impl Turns {
                 tokio::spawn(shown.in_current_span())
             }
             None => {
-                let kept = keeping::keep(self.store.clone(), turn.clone(), log.clone(), before.floor.len());
+                let kept =
+                    keeping::keep(self.store.clone(), turn.id.clone(), log.clone(), before.floor.len());
                 tokio::spawn(kept.in_current_span())
             }
         };
@@ -99,6 +103,7 @@ impl Turns {
             let _end = EndOfLog { logs: &self.logs, log: &log, id: &running.id };
             self.run_and_keep(turn, session, before, history, &log, running).await
         };
+        running.input.put(None);
         if let Err(error) = shown.await {
             tracing::error!(%error, "showing a turn broke; the room gets its end all the same");
         }
@@ -134,15 +139,39 @@ impl Turns {
                 Box::pin(self.finish(&turn, log, before, outcome)).await?;
                 failpoint("turn.finished");
             }
-            Drive::Suspended => log.suspend(),
+            Drive::Suspended => {
+                // While no process is there, nobody should take the part that is shown for the whole answer.
+                if turn.brought.is_none() && !(log.text().is_empty() && before.floor.is_empty()) {
+                    // One that is full ends anyway.
+                    let _ = log.append(TurnEvent::Notice(Some(Text::GatewayStopped.into())));
+                }
+                log.suspend();
+            }
         }
         Ok(())
     }
 
-    async fn load(
-        &self,
-        running: &Running,
-    ) -> store::Result<Option<(Arc<TurnRow>, Session, Before, Vec<Message>)>> {
+    /// Loads a turn once there is room for it.
+    async fn load(&self, running: &Running) -> store::Result<Option<Loaded>> {
+        let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
+        let (payer, bytes) = (Payer::of(&loaded.0), input::size(&loaded.0, &loaded.3));
+        if let Some(permit) = self.input_budget.try_take(&payer, bytes) {
+            running.input.put(Some(permit));
+            return Ok(Some(loaded));
+        }
+        // It waits in the store, and not here.
+        drop(loaded);
+        let permit = tokio::select! {
+            permit = self.input_budget.take(&payer, bytes) => Some(permit),
+            // It will not be asked any more, so this is the end of it.
+            () = running.stop.cancelled() => None,
+            () = self.draining.cancelled() => None,
+        };
+        running.input.put(permit);
+        self.load_now(running).await
+    }
+
+    async fn load_now(&self, running: &Running) -> store::Result<Option<Loaded>> {
         let (id, settings, live) = (running.id.clone(), self.settings.clone(), self.live.clone());
         self.store
             .read(move |tx| {
@@ -249,6 +278,7 @@ impl Turns {
             origin: brought.map_or_else(room, |brought| brought.origin.clone()),
             attempt: if resumed { Attempt::Resume } else { Attempt::First },
             elsewhere: false,
+            params: brought.map(|brought| brought.params.clone()).unwrap_or_default(),
             memory: brought.and_then(|brought| brought.memory.clone()),
             hops: brought.map_or(0, |brought| brought.hops),
             kept: Kept::default(),

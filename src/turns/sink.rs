@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::histogram::Histogram;
+use talaria_platform::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
-use crate::agent::{StepState, TurnEvent};
+use crate::agent::{AgentError, AgentErrorKind, StepState, TurnEvent};
 use crate::reply::{FileFilter, Part, Piece, ThinkFilter};
 use crate::testing::failpoint;
+use crate::words::Text;
 
 /// The events of one turn, the same over all its attempts.
 pub(super) struct Sink<'a> {
@@ -140,6 +142,14 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Takes a longer version of the text. Anything that does not begin with the text that people have read is left: it
+    /// would take words away and prove nothing.
+    pub fn extend_to(&self, text: &str) {
+        if self.log.is_continued_by(text) {
+            self.whole(text);
+        }
+    }
+
     /// How what is attached to the question is remembered.
     pub fn attached(&self, lines: String) {
         self.log.attached(lines);
@@ -172,6 +182,13 @@ impl<'a> Sink<'a> {
             Piece::File(file) => self.log.enclose(file),
             Piece::More => self.log.enclose_no_more(),
         }
+    }
+
+    /// See [`Out::wait_for_room`](crate::agent::Out::wait_for_room).
+    pub fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        let no_room = |_| AgentError::new(AgentErrorKind::CutShort, Text::BrokeNoRoom);
+        (!self.log.has_room())
+            .then(|| -> BoxFuture<'_, _> { Box::pin(async move { self.log.room().await.map_err(no_room) }) })
     }
 
     fn append(&self, event: TurnEvent<'_>) {

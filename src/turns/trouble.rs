@@ -24,7 +24,7 @@ pub(super) struct Trouble {
     failures: usize,
     /// Whose questions were found wrong, among those; as many as it takes to know that it is the agent.
     unfit: Vec<Asker>,
-    last: Option<(Instant, Phrase)>,
+    last: Option<(Instant, AgentErrorKind, Phrase)>,
     /// It has answered somebody since the process began. Until then every question may look wrong to it because of how
     /// it is configured.
     answered: bool,
@@ -67,14 +67,19 @@ impl Trouble {
 
     fn fail(&mut self, error: &AgentError, now: Instant) {
         self.failures += 1;
-        self.last = Some((now, error.words.clone()));
+        self.last = Some((now, error.kind, error.words.clone()));
     }
 
     /// How often in a row it failed and why the last time, if that is known to be more than one question's fault.
     pub(super) fn known(&self, now: Instant) -> Option<(usize, Phrase)> {
-        let (at, words) = self.last.as_ref()?;
+        let (at, _, words) = self.last.as_ref()?;
         let known = self.failures >= FAILURES && now.saturating_duration_since(*at) < KNOWN;
         known.then(|| (self.failures, words.clone()))
+    }
+
+    /// Whether the last failure was that nobody was there. An agent that answers a probe since is back.
+    pub(super) fn was_away(&self) -> bool {
+        self.last.as_ref().is_some_and(|(_, kind, _)| matches!(kind, AgentErrorKind::NothingRan { .. }))
     }
 }
 

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use talaria_platform::Lasts;
 use tokio::time::Instant;
 
-use super::judge::{Again, Facts, Verdict, judge};
+use super::judge::{Again, Facts, Verdict, bounded_pause, judge};
 use super::run::Drive;
 use super::sink::Sink;
-use super::{Running, Turns, told};
+use super::{Running, Turns, WhenAway, told};
 use crate::agent::{Attempt, Prepared, Turn, TurnEvent};
 use crate::reply::Outcome;
 use crate::session::Utc;
 use crate::store::{self, TurnRow};
 use crate::words::{Phrase, Text, Words};
-
-/// The shortest and longest pause between two tries, whatever an upstream asks for.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// The pause after the first failed try; each further one is twice as long, up to `LONGEST_BACKOFF`.
 const BACKOFF: Duration = Duration::from_millis(500);
@@ -41,9 +39,10 @@ impl Turns {
         running: &Running,
     ) -> store::Result<Drive> {
         let mut prepared = self.prepared_of(row);
-        let deadline = Instant::now() + self.settings.retry_for;
+        let retry_for = self.retry_for(row);
+        let deadline = Instant::now() + retry_for;
         // Read off once, or a clock between two minutes would say now this and now that.
-        let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + self.settings.retry_for);
+        let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + retry_for);
         let mut backoff = BACKOFF;
         loop {
             let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
@@ -57,6 +56,7 @@ impl Turns {
                 resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
                 attempt: turn.attempt,
                 elsewhere: turn.elsewhere,
+                when_away: row.brought.as_ref().map_or_else(WhenAway::default, |brought| brought.when_away),
             };
             match judge(end, facts) {
                 // The process ends: the next one looks for the answer.
@@ -98,8 +98,7 @@ impl Turns {
                         }
                         Attempt::First => Box::pin(self.put_back(row, &mut prepared, Next::Same)).await?,
                     }
-                    let pause =
-                        again.after.map_or_else(|| jitter(backoff), |after| after.clamp(PAUSES.0, PAUSES.1));
+                    let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
                     if Instant::now() + pause > deadline {
                         return Ok(Drive::Over(again.give_up()));
@@ -116,6 +115,15 @@ impl Turns {
             if Box::pin(self.follow_edit(row, turn, sink, running)).await? {
                 prepared = None;
             }
+        }
+    }
+
+    /// How long a turn is tried again.
+    fn retry_for(&self, row: &TurnRow) -> Duration {
+        match self.lasts(row) {
+            // A script waits for each answer, and nobody goes on with it later.
+            Lasts::Process => self.settings.retry_scripts_for,
+            Lasts::Always | Lasts::Gone => self.settings.retry_for,
         }
     }
 

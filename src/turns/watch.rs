@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::brought::Patience;
-use super::log::TurnLog;
+use super::input::InputSlot;
+use super::log::{LogBudget, LogReader, TurnLog};
 use super::{Brought, Running, STORE_PAUSE, Turns};
 use crate::agent::{Left, Message};
 use crate::metrics::Open;
@@ -20,8 +21,9 @@ use crate::store::{self, TurnRow};
 /// How long the log of a turn that a program asked for stays after its end. Whoever comes later gets the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);
 
-/// Bytes of all the logs that stay after their end; the oldest go first.
-const KEPT_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of all the logs that stay after their end; the oldest go first. A small part of what all logs may hold, so
+/// that those that grow find room.
+const KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Counted for each of them beside what is in it.
 const KEPT_EACH: usize = 1024;
@@ -30,6 +32,8 @@ const KEPT_EACH: usize = 1024;
 #[derive(Default)]
 pub(super) struct Logs {
     inner: Mutex<Inner>,
+    /// What all of them may hold.
+    budget: Arc<LogBudget>,
 }
 
 #[derive(Default)]
@@ -70,14 +74,24 @@ struct Watched {
 
 impl Watched {
     /// An empty log of the same kind.
-    fn fresh(&self, cap: usize) -> Arc<TurnLog> {
-        new_log(self.patience, cap, self.asked_before.clone())
+    fn fresh(&self, cap: usize, budget: &Arc<LogBudget>) -> Arc<TurnLog> {
+        new_log(self.patience, cap, self.asked_before.clone(), budget.clone())
     }
 }
 
-fn new_log(patience: Option<Patience>, cap: usize, asked_before: Arc<[Left]>) -> Arc<TurnLog> {
-    let log = if patience.is_some() { TurnLog::for_readers(cap) } else { TurnLog::new(cap) };
-    Arc::new(log.after(asked_before))
+fn new_log(
+    patience: Option<Patience>,
+    cap: usize,
+    asked_before: Arc<[Left]>,
+    budget: Arc<LogBudget>,
+) -> Arc<TurnLog> {
+    let log = match patience {
+        None => TurnLog::new(cap),
+        // It was started to go on whoever reads.
+        Some(Patience::Endless) => TurnLog::for_readers(cap),
+        Some(Patience::None | Patience::AWhile) => TurnLog::for_readers(cap).waiting_for_readers(),
+    };
+    Arc::new(log.after(asked_before).within(budget))
 }
 
 /// Nobody read the turn for too long, and it is being stopped: whoever comes now comes too late.
@@ -90,7 +104,15 @@ pub struct Watch {
     id: TurnId,
     /// What it reads.
     pub log: Arc<TurnLog>,
+    reader: LogReader,
     _counted: Open,
+}
+
+impl Watch {
+    /// It takes the events one after the other, so the turn goes on only as fast as it does.
+    pub fn streams(&mut self) {
+        self.reader.streams();
+    }
 }
 
 impl Logs {
@@ -103,7 +125,7 @@ impl Logs {
         let watched = open.entry(row.id.clone()).or_insert_with(|| {
             let asked_before: Arc<[Left]> = asked_before.remove(&row.id).unwrap_or_default().into();
             Watched {
-                log: new_log(patience, cap, asked_before.clone()),
+                log: new_log(patience, cap, asked_before.clone(), self.budget.clone()),
                 session: row.session.clone(),
                 patience,
                 readers: 0,
@@ -115,7 +137,7 @@ impl Logs {
         });
         // The store failed it, and it is tried again.
         if watched.log.is_ended() {
-            watched.log = watched.fresh(cap);
+            watched.log = watched.fresh(cap, &self.budget);
         }
         if *suspended {
             watched.log.suspend();
@@ -253,7 +275,8 @@ impl Turns {
         watched.came += 1;
         let counted = Open::new(&self.metrics.readers);
         let log = watched.log.clone();
-        Ok(Some(Watch { turns: self.clone(), id: id.clone(), log, _counted: counted }))
+        let reader = LogReader::new(log.clone());
+        Ok(Some(Watch { turns: self.clone(), id: id.clone(), log, reader, _counted: counted }))
     }
 
     /// What happens in a turn, for a look that makes nobody a reader.
@@ -288,7 +311,10 @@ impl Turns {
         line.waiting.remove(at);
         drop(lines);
         let (turns, session) = (self.clone(), session.clone());
-        let running = Running { id: id.clone(), stop: CancellationToken::new() };
+        // Stopped from the start: it must not wait for room for a question that is not asked any more.
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let running = Running { id: id.clone(), stop, input: InputSlot::default() };
         let span = tracing::info_span!("turn", id = id.short(), session = %session);
         let ending = async move {
             if let Err(error) = turns.run(&running).await {
@@ -334,7 +360,7 @@ impl Turns {
         if let Some(watched) = self.logs.lock().open.get_mut(id)
             && watched.log.is_ended()
         {
-            watched.log = watched.fresh(cap);
+            watched.log = watched.fresh(cap, &self.logs.budget);
         }
         self.left(id, 0);
     }
@@ -390,7 +416,7 @@ mod tests {
     fn there_is_room_for_another_turn_before_anybody_hears_of_the_end() {
         let (logs, id) = (Logs::default(), TurnId("run_1".to_owned()));
         let (sender, let_go) = std::sync::mpsc::channel();
-        let log = new_log(None, 1000, Arc::default());
+        let log = new_log(None, 1000, Arc::default(), Arc::default());
         let watched = Watched {
             log: log.clone(),
             session: SessionId("s".to_owned()),

@@ -59,7 +59,9 @@ mod tests {
             assert_eq!(again.texts, words.texts, "{language}");
         }
         let listing = Words::default().listing();
-        assert!(listing.contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Noted; {ahead} are"));
+        assert!(
+            listing.contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Noted; {ahead} were")
+        );
         assert!(listing.contains(
             "\n  # (cannot be silenced; {title}; {action} is needed; {code} is needed)\n  # ask: "
         ));

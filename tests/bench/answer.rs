@@ -134,7 +134,7 @@ impl Agent for Talker {
     fn run_turn<'a>(
         &'a self,
         _: &'a Turn,
-        _: &'a Prepared,
+        _: Prepared,
         out: &'a dyn Out,
         _: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {

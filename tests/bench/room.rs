@@ -134,6 +134,7 @@ pub async fn gateway(
             history_messages: 50,
             history_bytes: 1 << 20,
             retry_for: Duration::ZERO,
+            retry_scripts_for: Duration::ZERO,
             turn_bytes: 16 << 20,
             stop_grace: Duration::from_secs(1),
             ask_for: Duration::from_secs(300),

@@ -7,6 +7,8 @@
 mod bodies;
 mod cuts;
 mod flood;
+mod full_disk;
+mod neighbours;
 mod numbers;
 mod redirects;
 mod refusals;

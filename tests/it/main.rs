@@ -8,6 +8,7 @@ mod control;
 mod hostile;
 #[cfg(feature = "testing")]
 mod kill;
+mod piping;
 mod proxy;
 #[cfg(feature = "testing")]
 mod scenes;

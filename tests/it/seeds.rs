@@ -78,7 +78,7 @@ async fn an_http_error_is_shown_and_counts_as_no_call() {
     upstream.answers(Answer::status(401, "Unauthorized: invalid API key"));
     let talaria = Talaria::to(&upstream);
     let ended = talaria.reads("hi\n").await;
-    ended.showed("").said(
+    ended.failed_with("").said(
         "⚠️ Proxy error (401): it does not accept the key, or wants one; set the same key at both ends.",
     );
     assert!(!ended.err.contains("Unauthorized: invalid"), "the server's body is not for people");
@@ -91,7 +91,7 @@ async fn a_server_that_is_not_there_is_a_connection_error() {
     let talaria =
         Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url()).config("gateway:\n  retry_for: 0s\n");
     let ended = talaria.reads("hi\n").await;
-    ended.showed("").said("⚠️ Proxy connection error: connection refused; nothing listens there.");
+    ended.failed_with("").said("⚠️ Proxy connection error: connection refused; nothing listens there.");
     assert_eq!(result(&talaria).2, 0, "no call was made");
 }
 

@@ -16,11 +16,13 @@ mod it {
 mod answering;
 mod asks;
 mod conformance;
+mod deleting;
 mod hostile;
 mod identity;
 mod killing;
 mod limits;
 mod media;
+mod notifying;
 mod outage;
 mod parts;
 mod restarting;

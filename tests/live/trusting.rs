@@ -3,13 +3,14 @@
 
 use serde_json::json;
 
-use crate::it::upstream::Answer;
+use crate::it::upstream::{Answer, Upstream};
 use crate::parts;
 use crate::support::PATIENCE;
 use crate::support::comparing::{Comparing, operator, until};
 use crate::support::front::{Front, Stumble};
+use crate::support::gateway::Gateway;
 use crate::support::homeserver::Homeserver;
-use crate::support::person::With;
+use crate::support::person::{DIRECT, Person, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
@@ -178,4 +179,54 @@ async fn who_asks_twice_to_be_verified_is_told_nothing_in_the_clear() {
     // It has read back what it said.
     is_refused(&mut scene, &room).await;
     scene.ends();
+}
+
+/// What really reaches a device that its owner has not signed: nothing that is encrypted, because it gets no keys; and a
+/// mark, which Matrix never encrypts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_is_not_signed_sees_a_mark_on_what_was_not_read() {
+    for with in [With::Nio, With::Mautrix] {
+        let mut scene = Scene::prepared(Homeserver::shared().await, with).await;
+        scene.gateway.starts();
+        let room = scene.direct().await;
+        scene.gateway.process().logs("recovery.key").await;
+        let said = scene.ann.says(&room, "do you hear me?").await;
+        let is_mark = |event: &serde_json::Value| {
+            let relation = &event["content"]["m.relates_to"];
+            event["type"] == "m.reaction" && relation["event_id"] == said && relation["key"] == "🔒"
+        };
+        scene.ann.sees_event(&room, "a mark on what she said", is_mark).await;
+        let of_the_bot =
+            |shown: &[Shown]| shown.iter().find(|message| message.sender == scene.bot.id).cloned();
+        let told = scene.ann.sees(&room, "that she is not heard", of_the_bot).await;
+        assert!(told.encrypted && !told.readable, "{told:?}");
+        assert_eq!(scene.upstream.prompts().len(), 0);
+        scene.ends();
+    }
+}
+
+/// Ann writes on a device that she has not signed; on the one that she has signed she reads what to do about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_an_unsigned_device_can_be_read_on_a_signed_one() {
+    if !parts::has_js() {
+        return;
+    }
+    let homeserver = Homeserver::shared().await;
+    let (bot, ann, upstream) =
+        tokio::join!(homeserver.registers("bot"), homeserver.registers("ann"), Upstream::idempotent());
+    let signed = Person::logs_in(&homeserver, &ann, With::Js).await;
+    signed.does("cross_sign", json!({})).await;
+    let unsigned = Person::logs_in(&homeserver, &ann, With::Nio).await;
+    let mut gateway = Gateway::new(&homeserver, &bot, &upstream.url(), &[&ann.id]);
+    gateway.starts();
+    let room = signed.makes_room(DIRECT, &[&bot.id]).await;
+    gateway.process().logs("recovery.key").await;
+    let said = unsigned.says(&room, "do you hear me?").await;
+    let of_the_bot = |shown: &[Shown]| shown.iter().find(|message| message.sender == bot.id).cloned();
+    let told = signed.sees(&room, "what to do", of_the_bot).await;
+    assert!(told.readable && told.text().contains("is not signed by its owner"), "{told:?}");
+    assert_eq!(told.reply_to, Some(said));
+    let told = unsigned.sees(&room, "that something was said", of_the_bot).await;
+    assert!(told.encrypted && !told.readable, "{told:?}");
+    assert_eq!(upstream.prompts().len(), 0);
 }

@@ -1,7 +1,8 @@
 //! Clients that nobody here wrote, against the binary people run, with a scripted model behind it: OpenAI's own
-//! packages for Python and Node.js, and schemathesis, which asks whatever the OpenAPI document permits.
+//! packages for Python and Node.js, what others built on the same protocol, and schemathesis, which asks whatever the
+//! OpenAPI document permits.
 //!
-//! `tests/sdk/parts` installs them. What a client must see is asserted by the client itself, in `clients/`; what the
+//! `tests/sdk/parts` installs them; those in `full` only for `tests/run full`. What a client must see is asserted by the client itself, in `clients/`; what the
 //! model must have been asked is asserted here.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 
@@ -12,7 +13,10 @@ mod it {
     pub mod upstream;
 }
 
+mod every_client;
+mod full;
 mod parts;
 mod scenes;
 mod schemathesis;
 mod served;
+mod tap;

@@ -3,43 +3,110 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of this test binary's sources.
-const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk");
+/// The folder of the programs that use the clients.
+const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/clients");
 
 /// A client that nobody here wrote, and how it is started.
 #[derive(Clone, Copy, Debug)]
 pub enum Client {
     /// OpenAI's package for Python.
     Python,
+    /// The same as it was before its version 2.
+    Python1,
     /// OpenAI's package for Node.js.
     Node,
+    /// openai-agents.
+    Agents,
+    /// langchain-openai.
+    Langchain,
+    /// pydantic-ai.
+    Pydantic,
+    /// LiteLLM as a package.
+    Litellm,
+    /// LiteLLM as a proxy, with OpenAI's package before it.
+    LitellmProxy,
+    /// llm.
+    Llm,
+    /// The AI SDK of Vercel.
+    Vercel,
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug)]
+pub enum Api {
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/responses`.
+    Responses,
+    /// `/v1/chat/completions`, by the AI SDK's provider for servers that are not OpenAI's.
+    Compatible,
 }
 
 impl Client {
-    /// Plays one of the client's scenes.
+    /// Plays one of the scenes that only OpenAI's packages have.
     pub fn plays(self, scene: &str) -> Command {
-        let mut command = match self {
-            Self::Python => {
-                let mut command = Command::new(venv().join("bin/python"));
-                command.arg(format!("{HERE}/clients/openai_scenes.py")).env("PYTHONDONTWRITEBYTECODE", "1");
-                command
-            }
-            Self::Node => {
+        let mut command = self.starts("openai_scenes");
+        command.arg(scene);
+        command
+    }
+
+    /// Plays one of the scenes that every client has.
+    pub fn plays_with(self, api: Api, scene: &str) -> Command {
+        let mut command = self.starts(match self {
+            Self::Python | Self::Python1 | Self::Node => "openai_client",
+            Self::Agents => "agents_client",
+            Self::Langchain => "langchain_client",
+            Self::Pydantic => "pydantic_client",
+            Self::Litellm => "litellm_client",
+            Self::LitellmProxy => "litellm_proxy_client",
+            Self::Llm => "llm_client",
+            Self::Vercel => "vercel_client",
+        });
+        command.arg(match api {
+            Api::Chat => "chat",
+            Api::Responses => "responses",
+            Api::Compatible => "compatible",
+        });
+        command.arg(scene);
+        command
+    }
+
+    /// Starts a program with the packages that this client needs.
+    fn starts(self, program: &str) -> Command {
+        let python = match self {
+            Self::Node | Self::Vercel => {
                 let folder = cache().join("sdk-js");
                 needs(&folder);
                 let mut command = Command::new("node");
-                command.arg(format!("{HERE}/clients/openai_scenes.mjs")).env("TALARIA_JS", folder);
-                command
+                command.arg(format!("{CLIENTS}/{program}.mjs")).env("TALARIA_JS", folder);
+                return command;
             }
+            Self::Python | Self::Agents => venv(),
+            Self::Python1 => venv_of("sdk-openai1"),
+            Self::Langchain | Self::Pydantic | Self::Llm => venv_of("sdk-frameworks"),
+            Self::Litellm | Self::LitellmProxy => venv_of("sdk-litellm"),
         };
-        command.arg(scene);
+        let mut command = Command::new(python.join("bin/python"));
+        command.arg(format!("{CLIENTS}/{program}.py"));
+        // None of them tells anybody that it is used, or asks anybody for more than we installed.
+        let quiet = [
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            ("OPENAI_AGENTS_DISABLE_TRACING", "1"),
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+            ("DO_NOT_TRACK", "1"),
+        ];
+        command.envs(quiet);
         command
     }
 }
 
 /// Where the Python packages are.
 pub fn venv() -> PathBuf {
-    let folder = cache().join("sdk");
+    venv_of("sdk")
+}
+
+fn venv_of(name: &str) -> PathBuf {
+    let folder = cache().join(name);
     needs(&folder);
     folder
 }

@@ -2,13 +2,17 @@
 
 use std::fs::File;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::it::binary::{Ended, Process, Talaria};
 use crate::it::upstream::Upstream;
-use crate::parts::Client;
+use crate::parts::{Api, Client};
 
 /// The owner's key.
 pub const KEY: &str = "a-key-of-the-owner-that-is-long-enough";
+
+/// Some clients take long to start, the more so where much else runs.
+pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// A server that runs.
 pub struct Served {
@@ -20,11 +24,18 @@ pub struct Served {
 impl Served {
     /// In front of a model, with more configuration.
     pub async fn before(model: &Upstream, config: &str) -> Self {
-        let url = format!("{}/v1", model.url());
-        Self::start(
-            Talaria::new().var("OPENAI_BASE_URL", &url).var("OPENAI_MODEL", "scripted").config(config),
-        )
-        .await
+        Self::start(talaria_before(&model.url()).config(config)).await
+    }
+
+    /// In front of whatever listens at this address.
+    pub async fn before_url(url: &str) -> Self {
+        Self::start(talaria_before(url)).await
+    }
+
+    /// In front of a model, with a keepalive comment in silent streams this often.
+    pub async fn with_keepalive(model: &Upstream, interval: Duration) -> Self {
+        let millis = interval.as_millis().to_string();
+        Self::start(talaria_before(&model.url()).var("TALARIA_KEEPALIVE_MS", &millis)).await
     }
 
     /// As a relay to another agent server.
@@ -45,11 +56,16 @@ impl Served {
 
     /// Starts a program that is told where the server is.
     pub fn asked_by(&self, command: &mut Command) -> Process {
+        self.asked_at(&self.address, command)
+    }
+
+    /// Starts a program that is told that the server is at this address.
+    pub fn asked_at(&self, address: &str, command: &mut Command) -> Process {
         command
-            .env("OPENAI_BASE_URL", format!("{}/v1", self.address))
+            .env("OPENAI_BASE_URL", format!("{address}/v1"))
             .env("OPENAI_API_KEY", KEY)
             .env("NO_PROXY", "127.0.0.1")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Process::watch(command.spawn().unwrap())
@@ -61,10 +77,21 @@ impl Served {
         self.assert_well(&ended);
     }
 
+    /// A client plays a scene that every client has to its end, and is content.
+    pub async fn content_with(&self, client: Client, api: Api, scene: &str) {
+        let ended = self.asked_by(&mut client.plays_with(api, scene)).ended_within(PATIENCE).await;
+        self.assert_well(&ended);
+    }
+
     /// The program ended well.
     #[track_caller]
     pub fn assert_well(&self, ended: &Ended) {
         let Ended { code, out, err } = ended;
         assert_eq!(*code, 0, "{out}\n{err}\nthe server:\n{}", self.process.so_far());
     }
+}
+
+/// A server in front of a model at this address.
+fn talaria_before(url: &str) -> Talaria {
+    Talaria::new().var("OPENAI_BASE_URL", &format!("{url}/v1")).var("OPENAI_MODEL", "scripted")
 }

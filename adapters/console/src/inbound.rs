@@ -1,6 +1,8 @@
 //! The reading half: lines of the input become prompts in the inbox.
 
 use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use talaria_platform::{
@@ -35,6 +37,8 @@ pub struct Inbound {
     pending: Option<Event>,
     floor: Floor,
     outbound: Outbound,
+    /// A line was refused; read by [`Console::is_unanswered`](crate::Console::is_unanswered).
+    unanswered: Arc<AtomicBool>,
     wording: Wording,
 }
 
@@ -48,13 +52,21 @@ enum Source {
 }
 
 impl Inbound {
-    pub fn new(input: Input, room: RoomId, floor: Floor, outbound: Outbound, wording: Wording) -> Self {
+    pub fn new(
+        input: Input,
+        room: RoomId,
+        floor: Floor,
+        outbound: Outbound,
+        unanswered: Arc<AtomicBool>,
+        wording: Wording,
+    ) -> Self {
         let (source, in_turns) = match input {
             Input::Terminal(input) => (Source::Unread(input), false),
             Input::Lines(input) => (Source::Unread(input), true),
             Input::Nothing => (Source::Nothing, false),
         };
-        Self { source, room, in_turns, draft: String::new(), pending: None, floor, outbound, wording }
+        let (draft, pending) = (String::new(), None);
+        Self { source, room, in_turns, draft, pending, floor, outbound, unanswered, wording }
     }
 
     /// Hands prompts over until the input ends. May be called again after an error.
@@ -161,6 +173,7 @@ impl Inbound {
 
     async fn refuse(&mut self) -> Result<(), Error> {
         self.draft.clear();
+        self.unanswered.store(true, Ordering::Relaxed);
         self.outbound.notice(&self.wording.too_long).await.map_err(lost)
     }
 }

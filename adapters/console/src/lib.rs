@@ -5,10 +5,11 @@
 //!
 //! - **a terminal**: a chat with a prompt. Answers appear while they are written.
 //! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets
-//!   the answers and nothing else, each whole and ended by one newline; everything the gateway says
-//!   itself goes to standard error. Because a pipe cannot take anything back, answers are shown
-//!   [`Once`](Show::Once). The end of the input ends the platform, and the end of the process the conversation: the next
-//!   one has another reader, who did not ask.
+//!   the agent's words and nothing else, as they come, each answer ended by one newline; everything the gateway says
+//!   itself goes to standard error, also what it says at the end of an answer. An answer that turns out differently
+//!   from what was written stands whole behind that, on a line of its own. The end of the input ends the platform, and
+//!   the end of the process the conversation: the next one has another reader, who did not ask. Whether
+//!   everything was answered is remembered for the exit code ([`Console::is_unanswered`]).
 //! - **nothing**: nobody writes; the platform waits for its end.
 //!
 //! A repeated [`SendKey`] prints once for as long as the process lives. A terminal forgets nothing
@@ -31,6 +32,7 @@ mod wording;
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use talaria_platform::{
     Body, BodyKind, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, Lasts, MessageId,
@@ -112,6 +114,8 @@ pub struct Console {
     /// not get accepted.
     inbound: Mutex<Inbound>,
     outbound: Outbound,
+    /// Set by `finish` and by `inbound`, which refuses lines that are too long.
+    unanswered: Arc<AtomicBool>,
 }
 
 impl Console {
@@ -126,18 +130,27 @@ impl Console {
             Input::Terminal(_) => {
                 (Show::Append, Surface::Screen(Screen::new(output, wording.greeting.clone())))
             }
-            Input::Lines(_) | Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output))),
+            Input::Lines(_) => (Show::Append, Surface::Pipe(Pipe::new(output, wording.replaced.clone()))),
+            Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output, wording.replaced.clone()))),
         };
         let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
-        let inbound = Inbound::new(input, room.clone(), floor.clone(), outbound.clone(), wording);
-        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound })
+        let unanswered = Arc::<AtomicBool>::default();
+        let inbound =
+            Inbound::new(input, room.clone(), floor.clone(), outbound.clone(), unanswered.clone(), wording);
+        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound, unanswered })
+    }
+
+    /// Whether a prompt was not answered, or not to its end, as far as this console knows: it failed, was refused or
+    /// was interrupted, or the answer could not be written.
+    pub fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) || !self.floor.is_free()
     }
 
     /// What ended at a terminal, in an earlier process, is shown in a pipe but is no answer to anything there.
     fn body_for<'a>(&self, place: &Place, body: &'a Body) -> Cow<'a, Body> {
         match place.room == self.room {
             true => Cow::Borrowed(body),
-            false => Cow::Owned(Body { kind: BodyKind::Notice, ..body.clone() }),
+            false => Cow::Owned(Body { kind: BodyKind::Notice, failed: false, ..body.clone() }),
         }
     }
 
@@ -145,6 +158,9 @@ impl Console {
     fn finish<T>(&self, body: &Body, shown: io::Result<T>) -> Result<T, Error> {
         match shown {
             Ok(value) => {
+                if body.failed {
+                    self.unanswered.store(true, Ordering::Relaxed);
+                }
                 self.floor.shown(body);
                 Ok(value)
             }

@@ -40,8 +40,7 @@ impl Surface {
     fn show(&mut self, message: &MessageId, before: &str, body: &Body) -> io::Result<()> {
         match self {
             Self::Screen(screen) => screen.show(message, before, body),
-            // Programs get whole messages only: there, nothing is ever shown before.
-            Self::Pipe(pipe) => pipe.show(body),
+            Self::Pipe(pipe) => pipe.show(message, body),
         }
     }
 
@@ -53,6 +52,15 @@ impl Surface {
                 Ok(())
             }
         }
+    }
+
+    fn is_pipe(&self) -> bool {
+        matches!(self, Self::Pipe(_))
+    }
+
+    /// What is remembered of a body. A pipe knows by itself what it has written.
+    fn kept(&self, body: Body) -> String {
+        if self.is_pipe() { String::new() } else { body.markdown }
     }
 
     /// For what only a person needs.
@@ -151,7 +159,7 @@ struct Printed {
     /// `None` for a message of an earlier process, which can only be edited.
     key: Option<SendKey>,
     id: MessageId,
-    /// As the agent wrote it; empty where nothing can be edited.
+    /// As the agent wrote it, as far as [`Surface::kept`] keeps it.
     text: String,
     done: bool,
 }
@@ -206,12 +214,13 @@ impl Writer {
             // From before a restart. The person has to see the text, and this is the only way.
             return self.print(None, message, body);
         };
-        if printed.done && printed.text == body.markdown {
+        let over = printed.done && (printed.text == body.markdown || self.surface.is_pipe());
+        if over {
             return Ok(());
         }
         self.surface.show(&message, &printed.text, &body)?;
-        printed.text = body.markdown;
         printed.done = body.done;
+        printed.text = self.surface.kept(body);
         Ok(())
     }
 
@@ -220,12 +229,9 @@ impl Writer {
         if self.printed.len() == REMEMBERED {
             self.printed.pop_front();
         }
-        let text = match self.surface {
-            Surface::Screen(_) => body.markdown,
-            // Never edited, so nothing has to be found again in it.
-            Surface::Pipe(_) => String::new(),
-        };
-        self.printed.push_back(Printed { key, id, text, done: body.done });
+        let done = body.done;
+        let text = self.surface.kept(body);
+        self.printed.push_back(Printed { key, id, text, done });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use talaria_platform::{Body, BodyKind};
+use talaria_platform::{Body, BodyKind, MessageId};
 
 use crate::Output;
 use crate::clean::clean;
@@ -11,18 +11,31 @@ use crate::clean::clean;
 /// Two streams without any decoration.
 pub struct Pipe {
     output: Output,
+    /// Said between the beginning of an answer and the whole one that replaces it; may be empty.
+    replaced: String,
+    /// The answer whose line is not ended yet.
+    open: Option<Written>,
+}
+
+/// What was written of an answer. Its text may be long, and is only compared with.
+struct Written {
+    message: MessageId,
+    /// Bytes of it.
+    length: usize,
+    /// The [`digest`] of them.
+    digest: u64,
 }
 
 impl Pipe {
-    pub fn new(output: Output) -> Self {
-        Self { output }
+    pub fn new(output: Output, replaced: String) -> Self {
+        Self { output, replaced, open: None }
     }
 
-    /// Writes a whole body. Only a failure of the answers is one: whoever closed standard error does
-    /// not want to read it.
-    pub fn show(&mut self, body: &Body) -> io::Result<()> {
+    /// Writes the part of a body that is not written yet. Fails only if standard output does: a closed standard error
+    /// loses notices, not answers.
+    pub fn show(&mut self, message: &MessageId, body: &Body) -> io::Result<()> {
         match body.kind {
-            BodyKind::Answer => self.answer(&body.markdown),
+            BodyKind::Answer => self.answer(message, body),
             BodyKind::Notice | BodyKind::Ask => {
                 self.notice(&body.markdown);
                 Ok(())
@@ -39,10 +52,69 @@ impl Pipe {
         }
     }
 
-    fn answer(&mut self, text: &str) -> io::Result<()> {
+    fn answer(&mut self, message: &MessageId, body: &Body) -> io::Result<()> {
+        let (text, remark) = match &body.remark {
+            Some(remark) => (body.markdown.get(..remark.after), Some(remark.words.as_str())),
+            None => (Some(body.markdown.as_str()), None),
+        };
+        let text = text.unwrap_or(&body.markdown).trim_end_matches('\n');
+        if self.open.as_ref().is_some_and(|open| open.message != *message) {
+            self.end_line()?;
+        }
+        let new = match &self.open {
+            Some(open) => {
+                text.split_at_checked(open.length).filter(|(old, _)| digest(START, old) == open.digest)
+            }
+            None => Some(("", text)),
+        };
+        match new {
+            Some((_, new)) => self.write(message, new)?,
+            None => {
+                self.end_line()?;
+                let replaced = std::mem::take(&mut self.replaced);
+                if !replaced.is_empty() {
+                    self.notice(&replaced);
+                }
+                self.replaced = replaced;
+                self.write(message, text)?;
+            }
+        }
+        if body.done {
+            self.end_line()?;
+        }
+        self.output.answers.flush()?;
+        if let Some(words) = remark {
+            self.notice(words);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, message: &MessageId, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let open =
+            self.open.get_or_insert_with(|| Written { message: message.clone(), length: 0, digest: START });
+        open.length += text.len();
+        open.digest = digest(open.digest, text);
         // A program gets every byte; a terminal at the end of a pipe is as gullible as any other.
         let text = if self.output.terminal { Cow::Owned(clean(text)) } else { Cow::Borrowed(text) };
-        writeln!(self.output.answers, "{}", text.trim_end_matches('\n'))?;
-        self.output.answers.flush()
+        self.output.answers.write_all(text.as_bytes())
     }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        match self.open.take() {
+            Some(_) => self.output.answers.write_all(b"\n"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The digest of nothing.
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a of a text, going on from the digest of what stands before it. Nobody gains anything by a collision: it would
+/// only leave out that an answer was replaced.
+fn digest(before: u64, text: &str) -> u64 {
+    text.bytes().fold(before, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use talaria_platform::conformance::{MemoryInbox, World as _, run_all};
 use talaria_platform::{
-    Body, BodyKind, CancellationToken, ErrorKind, EventId, Lasts, MessageId, Place, Platform, SendKey, Show,
-    Signal, Trust,
+    Body, BodyKind, CancellationToken, ErrorKind, EventId, Lasts, MessageId, Place, Platform, Remark,
+    SendKey, Show, Signal, Trust,
 };
 
 use self::scene::{Scene, Style};
@@ -220,6 +220,62 @@ async fn a_refusal_is_a_last_word_too() {
         (scene.out(), scene.err()),
         (String::new(), "The agent is not there. Try again later.\n".into())
     );
+}
+
+#[tokio::test]
+async fn a_program_gets_an_answer_as_it_is_written() {
+    let scene = Scene::lines();
+    let id = scene.sends("a", growing("One, ")).await;
+    assert_eq!(scene.out(), "One, ");
+    scene.sends("b", Body::new(BodyKind::Notice, "Still here.")).await;
+    scene.edits(&id, growing("One, two")).await;
+    assert_eq!(scene.out(), "One, two");
+    scene.edits(&id, answer("One, two, three.\n\n")).await;
+    assert_eq!((scene.out().as_str(), scene.err().as_str()), ("One, two, three.\n", "Still here.\n"));
+    assert!(!scene.console.is_unanswered());
+}
+
+#[tokio::test]
+async fn what_the_gateway_says_of_an_answer_is_no_part_of_it() {
+    let scene = Scene::lines();
+    let id = scene.sends("a", growing("```\nls")).await;
+    let remark = Some(Remark { after: 6, words: "(cut short: it broke off)".into() });
+    let whole = "```\nls\n```\n\n(cut short: it broke off)";
+    scene.edits(&id, Body { failed: true, remark, ..answer(whole) }).await;
+    assert_eq!((scene.out().as_str(), scene.err().as_str()), ("```\nls\n", "(cut short: it broke off)\n"));
+    assert!(scene.console.is_unanswered());
+}
+
+#[tokio::test]
+async fn an_answer_that_turns_out_differently_follows_whole() {
+    let scene = Scene::lines();
+    let id = scene.sends("a", growing("The sky")).await;
+    scene.edits(&id, answer("No: the sea.")).await;
+    assert_eq!(
+        (scene.out().as_str(), scene.err().as_str()),
+        ("The sky\nNo: the sea.\n", "Another answer follows.\n")
+    );
+}
+
+#[tokio::test]
+async fn what_is_refused_or_not_yet_answered_is_unanswered() {
+    let scene = Scene::lines();
+    scene.types("one\n");
+    let (_running, inbox) = scene.runs();
+    let event = scene.hears(&inbox, "one").await;
+    assert!(scene.console.is_unanswered(), "it is not answered yet");
+    scene.sends("a", reply(&event, "Yes.")).await;
+    assert!(!scene.console.is_unanswered());
+    let refusal = Body { failed: true, ..Body::new(BodyKind::Notice, "There is no such command.") };
+    scene.sends("b", refusal).await;
+    assert!(scene.console.is_unanswered());
+
+    let long = Scene::lines();
+    long.types(&format!("{}\nnext\n", "a".repeat(2 * 1024 * 1024)));
+    let (_running, inbox) = long.runs();
+    let event = long.hears(&inbox, "next").await;
+    long.sends("a", reply(&event, "Yes.")).await;
+    assert!(long.console.is_unanswered());
 }
 
 #[tokio::test]

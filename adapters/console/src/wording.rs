@@ -10,6 +10,8 @@ pub struct Wording {
     pub leaving: String,
     /// To somebody at a terminal who wants to leave in another way than the one there is.
     pub quit: String,
+    /// In a pipe: stands between a streamed beginning and the different, whole answer that replaces it.
+    pub replaced: String,
     /// About a line that is longer than [`LONGEST_LINE`](crate::LONGEST_LINE).
     pub too_long: String,
 }

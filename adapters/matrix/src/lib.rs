@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use talaria_platform::{
-    Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MediaId, MessageId, Place,
-    Platform, SendKey, Show, Signal,
+    Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Inbox, MediaId, MessageId,
+    Place, Platform, SendKey, Show, Signal,
 };
 
 pub use encryption::verify::{Answer, Stage, Verification};
@@ -146,7 +146,7 @@ impl Platform for Matrix {
         place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move { outbound::delete(&*self.account()?, place, message, key).await })
     }
 

@@ -1,11 +1,12 @@
 //! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
 //!
 //! `content` says what a message says and `html` what its Markdown looks like, `draft` remembers the beginning of
-//! answers that grow, `files` and `uploads` bring files along, `recipients` says who can read. Nothing is tried twice here and nothing waits
+//! answers that grow, `files` and `uploads` bring files along, `delete` takes messages back, `recipients` says who can read. Nothing is tried twice here and nothing waits
 //! for a rate limit: the core does that. A message is known by its [`SendKey`], which is the transaction id: for the
 //! same device, the homeserver answers the same key with the message that is there.
 
 mod content;
+mod delete;
 mod draft;
 mod files;
 mod html;
@@ -17,7 +18,6 @@ use std::time::Duration;
 
 use matrix_sdk::config::RequestConfig;
 use matrix_sdk::room::Receipts;
-use matrix_sdk::ruma::api::client::redact::redact_event;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, TransactionId};
 use matrix_sdk::{Room, RoomState};
@@ -27,9 +27,10 @@ use tokio::time::timeout;
 use tracing::{debug, error};
 
 use crate::account::Account;
-use crate::error::{from_http, from_write, rejected};
+use crate::error::{from_write, rejected};
 use crate::rooms::Speech;
 
+pub(crate) use delete::delete;
 pub(crate) use draft::Drafts;
 pub(crate) use recipients::{decryption, recipients};
 pub(crate) use uploads::Uploads;
@@ -91,24 +92,6 @@ pub(crate) async fn edit(
         let html = account.drafts.render(message, &body.markdown, body.done);
         let content = content::edit(message, &body, html).map_err(rejected)?;
         post(&room, "m.room.message", key, content, speech).await.map(drop)
-    })
-    .await
-}
-
-/// Takes a message back. Without a reason: it would be there for everybody to read.
-pub(crate) async fn delete(
-    account: &Account,
-    place: &Place,
-    message: &MessageId,
-    key: &SendKey,
-) -> Result<(), Error> {
-    let room = joined(account, &place.room)?;
-    let request =
-        redact_event::v3::Request::new(room.room_id().to_owned(), event_id(message)?, key.as_str().into());
-    within(WRITE, async {
-        let sent = account.client.send(request).with_request_config(once(WRITE)).await;
-        // To be forbidden that is no sign that the room is gone: the message is there still.
-        sent.map(drop).map_err(from_http)
     })
     .await
 }

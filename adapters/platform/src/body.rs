@@ -20,12 +20,41 @@ pub struct Body {
     pub done: bool,
     /// Files to go with it. The core sends each file as a message of its own: one file, and no text.
     pub files: Vec<File>,
+    /// Whether nobody is to be notified of it: it goes on with an answer that has rung already. Networks without such
+    /// messages ignore this.
+    #[serde(default)]
+    pub silent: bool,
+    /// Whether the question in `reply_to` failed or was cut short. The console derives its exit code from this.
+    #[serde(default)]
+    pub failed: bool,
+    /// The gateway's own words at the end of an answer, if there are any.
+    #[serde(default)]
+    pub remark: Option<Remark>,
+}
+
+/// The gateway's own words at the end of an answer: that it broke off, or that a file was not sent. They are part of
+/// [`Body::markdown`]; this says where they are, for networks that show them apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// Bytes of [`Body::markdown`] that are the agent's words; everything behind them is ours.
+    pub after: usize,
+    /// The words, without what joins them to the answer.
+    pub words: String,
 }
 
 impl Body {
     /// A finished message of text alone.
     pub fn new(kind: BodyKind, markdown: impl Into<String>) -> Self {
-        Self { markdown: markdown.into(), reply_to: None, kind, done: true, files: Vec::new() }
+        Self {
+            markdown: markdown.into(),
+            reply_to: None,
+            kind,
+            done: true,
+            files: Vec::new(),
+            silent: false,
+            failed: false,
+            remark: None,
+        }
     }
 }
 

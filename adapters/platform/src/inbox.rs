@@ -47,7 +47,7 @@ pub trait Inbox: Send + Sync {
     /// A small value kept under `key` by [`set_note`](Inbox::set_note).
     fn note<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, InboxError>>;
 
-    /// Keeps a small value durably, such as "this room was once encrypted".
+    /// Keeps a small value durably, such as "this room was once encrypted". An empty one is forgotten.
     fn set_note<'a>(&'a self, key: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), InboxError>>;
 }
 

@@ -48,12 +48,12 @@ mod id;
 mod inbox;
 mod platform;
 
-pub use body::{Body, BodyKind, File, Signal};
+pub use body::{Body, BodyKind, File, Remark, Signal};
 pub use error::{Error, ErrorKind};
 pub use event::{Author, Event, EventKind, Invite, Media, MediaKind, Message, Quote, Room, Trust};
 pub use id::{AccountId, EventId, MediaId, MessageId, Place, RoomId, SendKey, ThreadId, UserId};
 pub use inbox::{Batch, Inbox, InboxError};
-pub use platform::{Capabilities, Lasts, Platform, Rate, Show};
+pub use platform::{Capabilities, Deletion, Lasts, Platform, Rate, Show};
 pub use tokio_util::sync::CancellationToken;
 
 /// A boxed future, so that the traits can be used behind `Arc<dyn …>` and an adapter's large future

@@ -54,15 +54,17 @@ pub trait Platform: Send + Sync {
         body: &'a Body,
     ) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Takes an earlier message of ours back. Only called where [`Capabilities::delete`] is set. After
-    /// [`ErrorKind::Gone`] the message counts as gone; where it is there still, because we may not take it back, that
+    /// Takes an earlier message of ours back, with everything that it ever said; one request. Where the network keeps
+    /// edits as events of their own, they can be read after the message itself is gone: then the message goes first,
+    /// one edit with each further call, and all but the last call return [`Deletion::More`]. Only called where
+    /// [`Capabilities::delete`] is set. A call may come again for what is gone already. After [`ErrorKind::Gone`] the message counts as gone; where it is there still, because we may not take it back, that
     /// is [`ErrorKind::Rejected`], and where messages can be edited it says instead that it is void.
     fn delete<'a>(
         &'a self,
         _place: &'a Place,
         _message: &'a MessageId,
         _key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async { Err(ErrorKind::Unsupported.into()) })
     }
 
@@ -96,6 +98,15 @@ pub struct Capabilities {
     /// What the network is believed to allow before it has said anything itself; `None` is no limit.
     /// Counts every send and edit of the account, over all rooms.
     pub rate: Option<Rate>,
+}
+
+/// How far a message is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// Nothing of it can be read any more.
+    Complete,
+    /// The message is gone, but earlier texts of it can still be read: call again.
+    More,
 }
 
 /// How long a place lasts.

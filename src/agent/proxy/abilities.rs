@@ -6,6 +6,7 @@
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Proxy, QUESTION, WHO};
 use crate::agent::{AgentError, AgentErrorKind};
@@ -22,6 +23,8 @@ pub(super) struct Known {
     pub current: Option<Abilities>,
     /// The last answer there was, for what cannot wait for the next.
     pub last: Option<Abilities>,
+    /// When the upstream's address last refused a connection: no process listened there then.
+    pub refused_at: Option<Instant>,
 }
 
 /// What an upstream can do, as far as we care.
@@ -97,7 +100,8 @@ impl Proxy {
             approvals = asked.approvals,
             "the upstream said what it can do"
         );
-        *self.known() = Known { current: Some(asked), last: Some(asked) };
+        let mut known = self.known();
+        (known.current, known.last) = (Some(asked), Some(asked));
         Ok(asked)
     }
 
@@ -106,12 +110,17 @@ impl Proxy {
         // Never longer than an answer itself may take to begin.
         let patience = QUESTION.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
-        let response = request.send().await.map_err(|error| match fault::request(WHO, &error) {
-            // The question itself runs nothing, whatever became of it.
-            AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
-                AgentError { kind: AgentErrorKind::NothingRan { after }, words }
+        let response = request.send().await.map_err(|error| {
+            if fault::is_refused(&error) {
+                self.known().refused_at = Some(Instant::now());
             }
-            error => error,
+            match fault::request(WHO, &error) {
+                // Asking for capabilities never starts a turn, so even an unknown outcome ran nothing.
+                AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
+                    AgentError { kind: AgentErrorKind::NothingRan { after }, words }
+                }
+                error => error,
+            }
         })?;
         let status = response.status();
         if !status.is_success() {

@@ -2,8 +2,10 @@
 //!
 //! A plain upstream is never asked twice. But one that keeps sessions has the answer, if it came to one, and it can be
 //! read there. It is taken only if there is no doubt that it answers this very question: the last thing that was said
-//! to it is what we asked, as often as we know to have asked it and once more, and behind it stands an answer that is
-//! complete.
+//! to it is what we asked, as often as we know to have asked it and once more, and behind it stands an answer.
+//!
+//! Only `finish_reason: stop` proves that an answer is complete. hermes-agent interrupts its agent when the reader of the
+//! stream leaves, and stores what the agent had said until then without any `finish_reason`.
 
 use std::time::Duration;
 
@@ -14,14 +16,16 @@ use tokio::time::Instant;
 
 use super::abilities::body;
 use super::{Proxy, QUESTION};
-use crate::agent::{AgentErrorKind, Lost, Out, TurnEvent};
+use crate::agent::{AgentErrorKind, Lost, Out, RecoveredAnswer, TurnEvent};
+use crate::openai::fault;
 use crate::session::SessionId;
 use crate::words::Text;
 
 /// How long the upstream may still work on it, or be away. Others wait in the same session.
 const WAIT: Duration = Duration::from_secs(120);
 
-/// The pause after the first look; each further one is twice as long, up to the second.
+/// The pause after the first look; each further one is twice as long, up to the second. While nothing listens there the
+/// first applies: once a new process answers, people should know within seconds how things are.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
 /// The largest session that is looked at.
@@ -30,9 +34,11 @@ const TRANSCRIPT: usize = 8 * 1024 * 1024;
 /// What a look found.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    /// The answer.
-    Answer(String),
-    /// None, but there may be one later.
+    /// The answer, or a part of it.
+    Answer(RecoveredAnswer),
+    /// The session's messages were read, and the turn has not come to its end there.
+    Unfinished,
+    /// The session's messages could not be read now.
     NotYet,
     /// Nothing that could be told from somebody else's answer.
     Never,
@@ -56,14 +62,19 @@ struct Said {
 
 impl Proxy {
     /// Looks until there is an answer, or nothing more to hope for.
-    pub(super) async fn look_for(&self, lost: Lost<'_>, out: &dyn Out) -> Option<String> {
+    pub(super) async fn look_for(&self, lost: Lost<'_>, out: &dyn Out) -> Option<RecoveredAnswer> {
         let prompt = prompt(&lost.prepared.request)?;
+        let began = Instant::now();
         // Never longer than a stream itself may be silent.
-        let (deadline, mut pause) = (Instant::now() + WAIT.min(self.config.timeouts.idle), PAUSES.0);
+        let (deadline, mut pause) = (began + WAIT.min(self.config.timeouts.idle), PAUSES.0);
         let found = loop {
             match self.look(&lost.turn.session, &prompt, lost.before).await {
-                Found::Answer(text) => break Some(text),
+                Found::Answer(answer) => break Some(answer),
                 Found::Never => break None,
+                // The process that ran the turn has ended since, and the one that answers now does not go on with it.
+                Found::Unfinished if self.was_refused_since(began) => break None,
+                Found::Unfinished => {}
+                Found::NotYet if self.was_refused_since(began) => pause = PAUSES.0,
                 Found::NotYet => {}
             }
             if Instant::now() + pause > deadline {
@@ -76,6 +87,11 @@ impl Proxy {
         out.emit(TurnEvent::Notice(None));
         tracing::info!(found = found.is_some(), "a lost answer was looked for");
         found
+    }
+
+    /// Whether nothing listened at the upstream's address at some time since `began`.
+    fn was_refused_since(&self, began: Instant) -> bool {
+        self.known().refused_at.is_some_and(|refused| refused >= began)
     }
 
     /// Looks once.
@@ -102,8 +118,12 @@ impl Proxy {
         let patience = QUESTION.min(self.config.timeouts.first_byte);
         let response = match self.client.get(url).headers(self.key()).timeout(patience).send().await {
             Ok(response) => response,
-            Err(_) => {
-                self.known().current = None;
+            Err(error) => {
+                let mut known = self.known();
+                known.current = None;
+                if fault::is_refused(&error) {
+                    known.refused_at = Some(Instant::now());
+                }
                 return Found::NotYet;
             }
         };
@@ -142,7 +162,7 @@ fn prompt(request: &[u8]) -> Option<String> {
 fn find(said: &[Said], prompt: &str, before: usize) -> Found {
     let asks = |said: &&Said| said.role == "user" && said.text() == Some(prompt);
     match said.iter().filter(asks).count() {
-        times if times == before => return Found::NotYet,
+        times if times == before => return Found::Unfinished,
         times if times != before + 1 => return Found::Never,
         _ => {}
     }
@@ -150,14 +170,15 @@ fn find(said: &[Said], prompt: &str, before: usize) -> Found {
     if !said.get(last).is_some_and(|said| asks(&said)) {
         return Found::Never;
     }
-    let Some(end) = said.get(last + 1..).and_then(<[Said]>::last) else { return Found::NotYet };
+    let Some(end) = said.get(last + 1..).and_then(<[Said]>::last) else { return Found::Unfinished };
     match (end.text(), end.finish_reason.as_str()) {
         // It works with its tools.
-        _ if end.role != "assistant" || end.calls_tools() => Found::NotYet,
-        (Some(text), None | Some("stop")) => Found::Answer(text.to_owned()),
-        (None, None) => Found::NotYet,
+        _ if end.role != "assistant" || end.calls_tools() => Found::Unfinished,
+        (Some(text), Some("stop")) => Found::Answer(RecoveredAnswer::Complete(text.to_owned())),
+        (Some(text), None | Some(_)) => Found::Answer(RecoveredAnswer::Partial(text.to_owned())),
+        (None, None) => Found::Unfinished,
         // It came to an end that is none.
-        (_, Some(_)) => Found::Never,
+        (None, Some(_)) => Found::Never,
     }
 }
 
@@ -195,6 +216,10 @@ mod tests {
         json!({ "role": "assistant", "content": text, "tool_calls": null, "finish_reason": "stop" })
     }
 
+    fn complete(text: &str) -> Found {
+        Found::Answer(RecoveredAnswer::Complete(text.to_owned()))
+    }
+
     fn calls() -> Value {
         json!({ "role": "assistant", "content": "Let me see.", "tool_calls": [{ "id": "1" }] })
     }
@@ -203,15 +228,15 @@ mod tests {
     fn the_answer_behind_the_last_question_is_ours_if_the_question_is() {
         let tool = json!({ "role": "tool", "content": "42" });
         let all = json!([user("hi"), agent("hello"), user(" and now? "), calls(), tool, agent("42 it is")]);
-        assert_eq!(found(all, 0), Found::Answer("42 it is".to_owned()));
+        assert_eq!(found(all, 0), complete("42 it is"));
     }
 
     #[test]
     fn what_was_asked_before_is_told_apart_by_how_often() {
         let once = json!([user("and now?"), agent("first")]);
         let twice = json!([user("and now?"), agent("first"), user("and now?"), agent("second")]);
-        assert_eq!(found(once.clone(), 1), Found::NotYet, "ours has not come there yet");
-        assert_eq!(found(twice.clone(), 1), Found::Answer("second".to_owned()));
+        assert_eq!(found(once.clone(), 1), Found::Unfinished, "ours has not come there yet");
+        assert_eq!(found(twice.clone(), 1), complete("second"));
         assert_eq!(found(twice, 0), Found::Never, "somebody else asked the same");
         assert_eq!(found(once, 2), Found::Never, "it has forgotten some of it");
     }
@@ -226,15 +251,27 @@ mod tests {
         for tail in [json!([]), json!([calls()]), json!([calls(), { "role": "tool", "content": "x" }])] {
             let mut all = vec![user("and now?")];
             all.extend(tail.as_array().unwrap().iter().cloned());
-            assert_eq!(found(Value::from(all), 0), Found::NotYet);
+            assert_eq!(found(Value::from(all), 0), Found::Unfinished);
         }
-        assert_eq!(found(json!([]), 0), Found::NotYet, "nothing has come there");
+        assert_eq!(found(json!([]), 0), Found::Unfinished, "nothing has come there");
     }
 
     #[test]
-    fn an_end_that_is_none_is_no_answer() {
-        let cut = json!({ "role": "assistant", "content": "Half", "finish_reason": "length" });
-        assert_eq!(found(json!([user("and now?"), cut]), 0), Found::Never);
+    fn without_proof_of_its_end_an_answer_is_a_part() {
+        for reason in [Value::Null, json!("length"), json!("incomplete"), json!(7)] {
+            let cut = json!({ "role": "assistant", "content": "Half", "finish_reason": reason });
+            let partial = Found::Answer(RecoveredAnswer::Partial("Half".to_owned()));
+            assert_eq!(found(json!([user("and now?"), cut]), 0), partial);
+        }
+        let unsaid = json!({ "role": "assistant", "content": "Half" });
+        let partial = Found::Answer(RecoveredAnswer::Partial("Half".to_owned()));
+        assert_eq!(found(json!([user("and now?"), unsaid]), 0), partial);
+    }
+
+    #[test]
+    fn an_end_without_text_is_no_answer() {
+        let empty = json!({ "role": "assistant", "content": "", "finish_reason": "content_filter" });
+        assert_eq!(found(json!([user("and now?"), empty]), 0), Found::Never);
     }
 
     #[test]
@@ -243,9 +280,9 @@ mod tests {
             { "role": 7, "content": "and now?" }, { "role": "user", "content": ["and now?"] },
             { "content": null }, {},
         ]);
-        assert_eq!(found(odd, 0), Found::NotYet);
+        assert_eq!(found(odd, 0), Found::Unfinished);
         let odd_end = json!([user("and now?"), { "role": "assistant", "content": { "a": 1 } }]);
-        assert_eq!(found(odd_end, 0), Found::NotYet);
+        assert_eq!(found(odd_end, 0), Found::Unfinished);
     }
 
     #[test]

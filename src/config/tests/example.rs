@@ -43,6 +43,7 @@ fn the_example_has_every_key() {
         (&["platforms", "console"], keys_of::<platform::Console>()),
         (&["server"], keys_of::<file::Server>()),
         (&["display"], keys_of::<file::Display>()),
+        (&["store"], keys_of::<file::Store>()),
         (&["log"], keys_of::<file::Log>()),
     ] {
         let section = path.iter().fold(&example, |value, key| &value[*key]);

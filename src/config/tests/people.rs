@@ -85,7 +85,7 @@ fn every_key_about_people_arrives() {
          rooms: ['@eve:test']\n  pairing: true\n  admin_commands: [undo, /new]\n\
          session:\n  threads: true\n  people: true\n  reset: daily\n  reset_at: '05:30'\n\
          busy: interrupt\nplaces:\n  '!quiet': {busy: queue}\n  '!own': {people: ['@cat:test']}\n\
-         limits:\n  per_minute: 3\n  per_hour: 30\n",
+         limits:\n  per_minute: 3\n  per_hour: 30\n  loop_guard: false\n",
     );
     let one = |id: &str| [id.into()].into();
     assert_eq!(
@@ -108,7 +108,7 @@ fn every_key_about_people_arrives() {
         (rules.busy_in(&"!quiet".into()), rules.busy_in(&"!other".into())),
         (Busy::Queue, Busy::Interrupt)
     );
-    assert_eq!(rules.limits, Some(Limits { per_minute: 3, per_hour: 30 }));
+    assert_eq!(rules.limits, Some(Limits { per_minute: 3, per_hour: 30, loop_guard: false }));
     assert_eq!(*rules.access_in(&"!quiet".into()), rules.access);
     let own = Lists {
         admins: one("@admin:test"),
@@ -124,7 +124,7 @@ fn every_key_about_people_arrives() {
 fn what_is_not_written_has_its_default() {
     let rules = rules("access: {people: []}");
     assert_eq!(rules, AccountRules::listed(Lists::default()));
-    assert_eq!(rules.limits, Some(Limits { per_minute: 10, per_hour: 100 }));
+    assert_eq!(rules.limits, Some(Limits { per_minute: 30, per_hour: 300, loop_guard: true }));
     let idle = self::rules("access: {people: []}\nsession: {reset: idle}").session.reset;
     assert_eq!(idle, Reset::Idle { after: Duration::from_secs(24 * 3600) });
     let daily = self::rules("access: {people: []}\nsession: {reset: daily}").session.reset;

@@ -16,6 +16,7 @@ fn without_anything_the_embedded_defaults_hold() {
     assert_eq!(config.turns.history_messages, 100);
     assert_eq!(config.turns.history_bytes, 262_144);
     assert_eq!(config.turns.retry_for, Duration::from_secs(600));
+    assert_eq!(config.turns.retry_scripts_for, Duration::from_secs(30));
     assert!(config.platforms.is_empty());
     assert_eq!((config.display.steps, config.display.edits), (Steps::Line, 200));
     assert_eq!(config.log, "info");
@@ -82,6 +83,7 @@ fn every_key_of_the_file_arrives() {
     assert_eq!((config.turns.context_prompt.as_str(), config.turns.names), ("Be kind.", false));
     assert_eq!((config.turns.history_messages, config.turns.history_bytes), (7, 800));
     assert_eq!(config.turns.retry_for, Duration::ZERO);
+    assert_eq!(config.turns.retry_scripts_for, Duration::ZERO);
     assert_eq!((config.display.steps, config.display.edits), (Steps::Hidden, 1000));
     assert_eq!(config.log, "debug");
     assert_eq!(config.platforms[&"desk".into()], PlatformConfig::Console);

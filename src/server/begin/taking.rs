@@ -1,6 +1,5 @@
 //! The one transaction that takes what a program asks: it is on disk afterwards, or it is said why not.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -10,16 +9,14 @@ use crate::agent::Message;
 use crate::server::content::join_system;
 use crate::server::{Limits, Problem, responses};
 use crate::session::{SessionId, TurnId};
-use crate::store::{KeptResponse, Known, NewSession, Onward, Result, TurnRow, Tx};
+use crate::store::{KeptResponse, Known, NewSession, Onward, Result, TurnRow, Tx, ephemeral_expiry};
+use crate::turns::Patience;
 
 /// Turns that may wait behind the one that runs in a session.
 const WAITING: usize = 8;
 
 /// When to come back to a session that has too much to do.
 const AGAIN: Duration = Duration::from_secs(2);
-
-/// The turn of what was said before there was any here.
-static BEFORE: LazyLock<TurnId> = LazyLock::new(|| TurnId(String::new()));
 
 /// What is to be taken.
 pub struct Taking {
@@ -74,7 +71,6 @@ impl Taking {
             brought.system = join_system([Some(prompt), brought.system.take()]);
         }
         tx.add_turn(&turn)?;
-        tx.prune_sessions_sometimes()?;
         tx.use_session(&turn.session)?;
         if let Some(key) = &key {
             tx.remember_key(&app, key, &digest, &turn.id)?;
@@ -101,8 +97,11 @@ impl Taking {
 
     /// Finds its session, or begins it; and says if it must not go there.
     fn find_session(&mut self, tx: &Tx<'_>) -> Result<Option<Problem>> {
+        // What is stored nowhere else goes when nobody can ask for it any more.
+        let patience = self.turn.brought.as_ref().map_or(Patience::None, |brought| brought.patience);
+        let expires = self.keep.is_none().then(|| ephemeral_expiry(patience));
         if let Some(response) = &self.after {
-            match tx.go_on_from(&self.app, response, &self.turn.session)? {
+            match tx.go_on_from(&self.app, response, &self.turn.session, expires)? {
                 Onward::Here(session) => self.turn.session = session,
                 Onward::Forked => {}
                 Onward::Unfinished => return Ok(Some(unfinished())),
@@ -114,13 +113,19 @@ impl Taking {
             (false, true) => return Ok(Some(Problem::no_session())),
             (false, false) => {
                 let passing = self.passing;
-                tx.create_session(&NewSession { passing, ..NewSession::new(session, &self.app) })?;
-                let mut said = self.history.iter();
-                said.try_for_each(|said| tx.record(session, &BEFORE, said.role, &said.content))?;
+                let expires = expires.filter(|_| passing);
+                tx.create_session(&NewSession { passing, expires, ..NewSession::new(session, &self.app) })?;
+                tx.replace_history(session, &self.history)?;
             }
             // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
             (true, _) if self.passing => return Ok(Some(Limits::too_many_turns())),
-            (true, _) => {}
+            (true, _) => {
+                // A client that goes on with a single request brings what came before it; nobody else has it.
+                let is_new = self.after.is_none() && tx.adopt_session(session)?;
+                if is_new && !self.history.is_empty() && tx.open_turns(session)?.is_empty() {
+                    tx.replace_history(session, &self.history)?;
+                }
+            }
         }
         if tx.open_turns(session)?.len() > WAITING {
             let message = format!("{WAITING} turns wait in this session; ask again when one has ended");

@@ -349,7 +349,7 @@ impl Shape for ResponseEvents {
         self.seen = self.seen.of_another_text(self.count + 2);
     }
 
-    fn end(&mut self, end: &Ended, out: &mut Frames) {
+    fn end(&mut self, end: &Ended, _: bool, out: &mut Frames) {
         // What the log no longer has was asked before the end all the same.
         self.catch_up(usize::MAX, out);
         let mut events = self.stop_thinking(out);

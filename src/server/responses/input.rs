@@ -46,8 +46,8 @@ pub enum Speaker {
     Developer,
 }
 
-/// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. What tools
-/// did and what was thought is left out: it means nothing without the calls.
+/// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. Reasoning and
+/// calls of tools are left out; a result of a client's own tool is refused, because nobody asked for it.
 pub fn read_input(input: &Value) -> Result<Spoken, Problem> {
     let mut heard = Heard::default();
     let items = match input {
@@ -91,7 +91,12 @@ fn read_item(item: &Value, index: usize, heard: &mut Heard) -> Result<(), Proble
             let part = Value::Array(vec![item.clone()]);
             heard.said.push((Role::User, Content::read(&part, &format!("input[{index}]"))?));
         }
-        "reasoning" | "function_call" | "function_call_output" => {}
+        // Also what we told of the agent's own tools and questions: clients send back all that they were answered.
+        "reasoning" | "function_call" | "mcp_call" | "mcp_list_tools" | "mcp_approval_request" => {}
+        "function_call_output" | "custom_tool_call_output" => {
+            let message = "The agent calls its own tools, so nobody waits for this result; leave it out";
+            return Err(Problem::unsupported(format!("input[{index}].type"), message));
+        }
         kind => {
             let kind = one_line(kind, 40);
             let message = format!("Items of type {kind:?} are not supported; send messages");
@@ -144,6 +149,10 @@ mod tests {
             (json!([1]), "input[0]"),
             (json!(["hi", { "type": "computer_call" }]), "input[1].type"),
             (json!([{ "type": 7 }]), "input[0].type"),
+            (
+                json!(["hi", { "type": "function_call_output", "call_id": "1", "output": "" }]),
+                "input[1].type",
+            ),
             (json!([{ "role": "king", "content": "hi" }]), "input[0].role"),
             (json!([{ "role": "user", "content": [{ "type": "input_file" }] }]), "input[0].content"),
             (json!([{ "type": "input_image", "image_url": "file:///etc/passwd" }]), "input[0]"),

@@ -192,7 +192,7 @@ impl Answer {
             tools: [],
             tool_choice: "auto",
             parallel_tool_calls: true,
-            text: json!({ "format": { "type": "text" } }),
+            text: json!({ "format": echo.format.clone().unwrap_or_else(|| json!({ "type": "text" })) }),
             reasoning: json!({ "effort": null, "summary": null }),
             truncation: "disabled",
             service_tier: "default",
@@ -213,6 +213,7 @@ pub fn status(end: &Ended) -> &'static str {
         Outcome::Stopped | Outcome::Cancelled { .. } => "cancelled",
         Outcome::CutShort { .. }
         | Outcome::Failed { .. }
+        | Outcome::Unavailable { .. }
         | Outcome::Interrupted
         | Outcome::Unknown { .. } => "failed",
     }

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 
 use super::super::Problem;
 use super::super::content::{Spoken, join_system};
 use super::super::heads::check_name;
+use super::super::parameters::{ClientParams, ToolChoice, chat_format, refuse_tools};
 use super::input::{Input, read_input};
 
 /// Entries of `metadata`, and the characters of a name and of a value there, as the protocol has them.
 const METADATA: (usize, usize, usize) = (16, 64, 512);
 
-/// What may be asked. Everything else that this protocol knows is for models, and the agent has its own.
+/// What may be asked. Sampling and `text.format` go on to an agent that is a model; others ignore them, and the header
+/// `x-talaria-ignored` of the answer names them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResponsesRequest {
     /// Text, or a list of messages and parts.
@@ -47,15 +49,71 @@ pub struct ResponsesRequest {
     #[serde(default)]
     #[schemars(extend("maxProperties" = METADATA.0))]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// Echoed; what a model is told is the agent's.
+    /// For a model.
     #[serde(default)]
-    pub temperature: Option<f64>,
-    /// Echoed.
+    #[schemars(with = "Option<f64>", range(min = 0.0, max = 2.0))]
+    pub temperature: Option<Number>,
+    /// For a model.
     #[serde(default)]
-    pub top_p: Option<f64>,
-    /// Echoed.
+    #[schemars(with = "Option<f64>", range(min = 0.0, max = 1.0))]
+    pub top_p: Option<Number>,
+    /// For a model; it is told as `max_tokens`.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub max_output_tokens: Option<u64>,
+    /// Its `format` is for a model.
+    #[serde(default)]
+    pub text: Option<TextOptions>,
+    /// The agent has its own. Refused unless it is empty or `tool_choice` is `none`.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 0))]
+    pub tools: Option<Value>,
+    /// `none` or `auto`.
+    #[serde(default)]
+    #[schemars(with = "Option<ToolChoice>")]
+    pub tool_choice: Option<Value>,
+    /// Not supported: the server keeps no prompts.
+    #[serde(default)]
+    #[schemars(with = "()")]
+    pub prompt: Option<Value>,
+    /// Not supported.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 0))]
+    pub top_logprobs: Option<u64>,
+    /// Ignored.
+    #[serde(default)]
+    pub reasoning: Option<Value>,
+    /// Ignored: what can be told is always told.
+    #[serde(default)]
+    pub include: Option<Vec<Value>>,
+    /// Ignored.
+    #[serde(default)]
+    pub max_tool_calls: Option<u64>,
+}
+
+/// How the text of an answer is to be.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct TextOptions {
+    /// For a model.
+    #[serde(default)]
+    #[schemars(with = "Option<TextFormat>")]
+    format: Option<Value>,
+    /// Ignored.
+    #[serde(default)]
+    verbosity: Option<Value>,
+}
+
+/// `text.format`, for the OpenAPI document.
+#[derive(JsonSchema)]
+#[schemars(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "read by hand, so that an error names its place")]
+enum TextFormat {
+    /// Any text.
+    Text,
+    /// Some JSON object.
+    JsonObject,
+    /// JSON that follows a schema; only for an agent that is a model.
+    JsonSchema { name: String, schema: Map<String, Value> },
 }
 
 /// What [`ResponsesRequest::conversation`] is read from, for the OpenAPI document.
@@ -82,12 +140,15 @@ pub struct Echo {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
     pub max_output_tokens: Option<u64>,
+    /// `text.format`, if one was asked for.
+    pub format: Option<Value>,
 }
 
 /// What is asked, once it has been checked.
 pub struct Asked {
     pub spoken: Spoken,
     pub echo: Echo,
+    pub params: ClientParams,
     pub store: bool,
     pub stream: bool,
 }
@@ -95,6 +156,7 @@ pub struct Asked {
 impl ResponsesRequest {
     /// Checks all of it. `model` is what is echoed if none is named.
     pub fn read(self, model: &str) -> Result<Asked, Problem> {
+        let params = self.params()?;
         let mut spoken = read_input(&self.input)?;
         let conversation = self.conversation.as_ref().map(read_conversation).transpose()?;
         let (store, background) = (self.store.unwrap_or(true), self.background.unwrap_or_default());
@@ -121,11 +183,36 @@ impl ResponsesRequest {
             conversation,
             metadata,
             background,
-            temperature: self.temperature,
-            top_p: self.top_p,
+            temperature: self.temperature.and_then(|number| number.as_f64()),
+            top_p: self.top_p.and_then(|number| number.as_f64()),
             max_output_tokens: self.max_output_tokens,
+            format: self.text.and_then(|text| text.format),
         };
-        Ok(Asked { spoken, echo, store, stream: self.stream.unwrap_or_default() })
+        Ok(Asked { spoken, echo, params, store, stream: self.stream.unwrap_or_default() })
+    }
+
+    /// Checks what is meant for a model, and refuses what nobody can do.
+    fn params(&self) -> Result<ClientParams, Problem> {
+        refuse_tools((self.tools.as_ref(), "tools"), (self.tool_choice.as_ref(), "tool_choice"))?;
+        if self.prompt.is_some() {
+            let message = "The server keeps no prompts; send the text as instructions and input";
+            return Err(Problem::unsupported("prompt", message));
+        }
+        if self.top_logprobs.is_some_and(|count| count > 0) {
+            return Err(Problem::unsupported("top_logprobs", "The agent does not tell log probabilities"));
+        }
+        let mut params = ClientParams::default();
+        params.number("temperature", self.temperature.clone(), 0.0..=2.0, |to| &mut to.temperature)?;
+        params.number("top_p", self.top_p.clone(), 0.0..=1.0, |to| &mut to.top_p)?;
+        params.tokens("max_output_tokens", self.max_output_tokens, |to| &mut to.max_tokens)?;
+        if let Some(text) = &self.text {
+            params.format("text.format", text.format.as_ref().map(chat_format))?;
+            params.unused("text.verbosity", text.verbosity.as_ref());
+        }
+        params.unused("reasoning", self.reasoning.as_ref());
+        params.unused("include", self.include.as_ref().filter(|include| !include.is_empty()));
+        params.unused("max_tool_calls", self.max_tool_calls.as_ref());
+        Ok(params)
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -15,7 +14,8 @@ use serde_json::Value;
 
 use super::request::system_text;
 use super::stream::SessionEvents;
-use crate::server::begin::{Asking, Begun, Which, begin, fingerprint};
+use crate::agent::ModelParams;
+use crate::server::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
 use crate::server::body::Body;
 use crate::server::content::{Content, Said, Spoken};
 use crate::server::ended::{Ended, RunTokens};
@@ -55,7 +55,7 @@ pub struct Completion {
     /// Whether the agent said all it wanted.
     completed: bool,
     usage: RunTokens,
-    /// Why the turn failed, if it did: `message` then has what there was of the answer.
+    /// Why the turn failed, if partial answers were asked for: `message` then has what there was of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -76,12 +76,13 @@ pub async fn chat(
     heads: Heads,
     body: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
-    let (Begun { follow, session }, _) = ask(&server, &caller, name, &heads, "chat", body).await?;
+    let (Begun { follow, session }, _) = ask(&server, &caller, name, &heads, AnswerMode::Whole, body).await?;
     let run = follow.run.clone();
-    let answer = follow.until_the_end().await.map(|end| match end.problem() {
+    let answer = follow.until_the_end(|end| match end.problem(&heads) {
         Some(problem) => problem.into_response(),
         None => Json(Completion::new(session.clone(), &run, end)).into_response(),
     });
+    let answer = answer.await;
     Ok(heads.name(answer, &session, &run))
 }
 
@@ -93,7 +94,8 @@ pub async fn chat_stream(
     heads: Heads,
     body: Body<ChatRequest>,
 ) -> Result<Response, Problem> {
-    let (Begun { follow, session }, asked) = ask(&server, &caller, name, &heads, "chat/stream", body).await?;
+    let (Begun { follow, session }, asked) =
+        ask(&server, &caller, name, &heads, AnswerMode::Streamed, body).await?;
     let run = follow.run.clone();
     let events = SessionEvents::new(&session, &run, asked, server.live.clone(), heads.last_event.as_deref());
     Ok(heads.name(Ok(follow.stream(events)), &session, &run))
@@ -105,24 +107,26 @@ async fn ask(
     caller: &Caller,
     name: String,
     heads: &Heads,
-    endpoint: &str,
+    answer: AnswerMode,
     Body { bytes, value }: Body<ChatRequest>,
 ) -> Result<(Begun, String), Problem> {
     let spoken = spoken(value)?;
     let asked = spoken.now.remembered();
+    let endpoint = if answer == AnswerMode::Streamed { "chat/stream" } else { "chat" };
     let asking = Asking {
-        digest: digest(&name, endpoint, &bytes),
+        fingerprint: fingerprint(&address(&name, endpoint), bytes),
         session: Which::Existing(name),
         spoken,
         heads: heads.clone(),
-        unattended: false,
+        params: ModelParams::default(),
+        answer,
     };
     Ok((begin(server, caller, asking).await?, asked))
 }
 
 /// The session is a part of what is asked: the same words elsewhere are another question.
-fn digest(name: &str, endpoint: &str, bytes: &Bytes) -> String {
-    fingerprint(&format!("/api/sessions/{name}/{endpoint}"), bytes)
+fn address(name: &str, endpoint: &str) -> String {
+    format!("/api/sessions/{name}/{endpoint}")
 }
 
 fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {

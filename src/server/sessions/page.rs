@@ -37,6 +37,63 @@ impl Page {
     }
 }
 
+/// `?limit=…&offset=…&after=…` of a list of sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(default)]
+pub struct ListQuery {
+    /// How many, at most.
+    pub limit: Option<usize>,
+    /// How many are left out before them, at most 10000.
+    pub offset: usize,
+    /// Only those behind this one: the id of the last session of the page before.
+    pub after: Option<String>,
+}
+
+/// The largest offset of a list of sessions. What is left out is stepped over, so it must not be without end.
+pub const MOST_OFFSET: usize = 10_000;
+
+impl ListQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let Page { limit, offset } = Page::read(query)?;
+        if offset > MOST_OFFSET {
+            let message = format!(
+                "It may be at most {MOST_OFFSET}; `after` with the id of the last session goes on without an end"
+            );
+            return Err(Problem::wrong("offset", message));
+        }
+        let after = query.split('&').find_map(|pair| pair.strip_prefix("after=")).filter(|id| !id.is_empty());
+        Ok(Self { limit, offset, after: after.map(percent_decoded) })
+    }
+}
+
+/// A value of a query as it was meant. What is no text stays as it came, and names nothing.
+fn percent_decoded(value: &str) -> String {
+    let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (mut bytes, mut rest) = (Vec::with_capacity(value.len()), value.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let escaped = match behind {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        let (byte, length) = match escaped {
+            Some((high, low)) => (high << 4 | low, 3),
+            None if *first == b'+' => (b' ', 1),
+            None => (*first, 1),
+        };
+        bytes.push(byte);
+        rest = &rest[length..];
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| value.to_owned())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Self::read(parts.uri.query().unwrap_or_default())
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Page {
     type Rejection = Problem;
 
@@ -58,5 +115,16 @@ mod tests {
         for wrong in ["limit=", "limit=-1", "limit=ten", "offset=1.5", "offset=%31", "offset=+1"] {
             assert!(Page::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_list_goes_on_behind_a_session_and_leaves_out_only_so_many() {
+        let after = |query: &str| ListQuery::read(query).unwrap().after;
+        assert_eq!(after("limit=3&after=api_1_ab"), Some("api_1_ab".to_owned()));
+        assert_eq!(after("after=a%20b%2Fc+d&limit=3"), Some("a b/c d".to_owned()));
+        assert_eq!(after("after=%e4%zz%"), Some("%e4%zz%".to_owned()), "what is no text stays as it is");
+        assert_eq!((after("after="), after("")), (None, None));
+        assert!(ListQuery::read("offset=10000").is_ok());
+        assert!(ListQuery::read("offset=10001").is_err());
     }
 }

@@ -70,7 +70,9 @@ impl Shape for SessionEvents {
     const TRANSCRIPT: bool = true;
 
     fn begin(&mut self, out: &mut Frames) {
-        let asked = json!({ "user_message": { "role": "user", "content": self.asked } });
+        // Said once, and it may be large.
+        let asked = std::mem::take(&mut self.asked);
+        let asked = json!({ "user_message": { "role": "user", "content": asked } });
         self.send(out, "run.started", FIRST, 1, asked);
         let message = json!({ "message": { "id": self.message, "role": "assistant" } });
         self.send(out, "message.started", START, 2, message);
@@ -111,13 +113,17 @@ impl Shape for SessionEvents {
         self.send(out, name, &at.to_string(), self.seq(), data);
     }
 
-    fn end(&mut self, end: &Ended, out: &mut Frames) {
+    fn end(&mut self, end: &Ended, _: bool, out: &mut Frames) {
         let completed = end.status() == "completed";
         let interrupted = match &end.outcome {
             Outcome::Stopped | Outcome::Cancelled { .. } | Outcome::Interrupted | Outcome::Unknown { .. } => {
                 true
             }
-            Outcome::Done | Outcome::Limit | Outcome::CutShort { .. } | Outcome::Failed { .. } => false,
+            Outcome::Done
+            | Outcome::Limit
+            | Outcome::CutShort { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Unavailable { .. } => false,
         };
         let content = out.long(&end.text);
         let said = json!({

@@ -65,7 +65,8 @@ async fn an_answer_takes_as_long_as_it_takes_and_then_the_next_request_has_its_t
     let quiet = tokio::time::timeout(Duration::from_secs(100_000), wire.read(&mut room)).await;
     assert!(quiet.is_err(), "whoever waits for an answer says nothing");
     drop(answering);
-    assert_eq!(waits(&mut wire).await, (Err(io::ErrorKind::TimedOut), 75));
+    let quiet = tokio::time::timeout(Duration::from_secs(100_000), wire.read(&mut room)).await;
+    assert!(quiet.is_err(), "how long it may be idle is not decided here");
 
     // Once the next request has begun, it has the time of a head.
     let (mut wire, course, mut theirs) = connected(4096);

@@ -111,6 +111,7 @@ impl Tx<'_> {
                 }
             }
         }
+        self.settle_ephemeral(turn)?;
         for (part, body) in finish.parts.iter().enumerate() {
             self.add_outbox(&OutboxRow {
                 key: turn.id.send_key(part),

@@ -56,7 +56,7 @@ impl State {
     pub fn after(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done | Outcome::Limit => Self::Done,
-            Outcome::Failed { .. } | Outcome::CutShort { .. } => Self::Failed,
+            Outcome::Failed { .. } | Outcome::Unavailable { .. } | Outcome::CutShort { .. } => Self::Failed,
             Outcome::Interrupted | Outcome::Unknown { .. } => Self::Interrupted,
             Outcome::Stopped | Outcome::Cancelled { .. } => Self::Cancelled,
         }
@@ -152,7 +152,7 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         key: row.get(13)?,
         state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(15)?,
-        prepared: request.map(|request| Prepared { request, resumable, stand_in }),
+        prepared: request.map(|request| Prepared { request: request.into(), resumable, stand_in }),
         brought: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
     })
 }

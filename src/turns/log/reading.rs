@@ -31,7 +31,7 @@ impl TurnLog {
         };
         *position = position.within(self.name);
         let before = *position;
-        self.read_each(position, |event, _| {
+        self.read_all(position, |event, _| {
             on(event);
             ControlFlow::Continue(())
         });
@@ -40,7 +40,20 @@ impl TurnLog {
 
     /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
     /// Goes on for as long as the reader does, because the log waits meanwhile; whether that was to the end.
+    /// What is taken so is what an upstream waits for.
     pub fn read_each(
+        &self,
+        position: &mut Position,
+        on: impl FnMut(TurnEvent<'_>, Position) -> ControlFlow<()>,
+    ) -> bool {
+        let read = self.read_all(position, on);
+        if self.lock().was_given(position.text.saturating_add(position.thought)) {
+            self.read_on.notify_waiters();
+        }
+        read
+    }
+
+    fn read_all(
         &self,
         position: &mut Position,
         mut on: impl FnMut(TurnEvent<'_>, Position) -> ControlFlow<()>,

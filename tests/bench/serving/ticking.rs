@@ -113,7 +113,7 @@ impl Agent for Ticker {
     fn run_turn<'a>(
         &'a self,
         _: &'a Turn,
-        _: &'a Prepared,
+        _: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {

@@ -129,8 +129,9 @@ async fn status_and_health_say_that_somebody_stands_in() {
         serde_json::from_str(&scene.prints([command, "--json"]).await).unwrap()
     };
     let standing_in = |answers: bool| serde_json::json!({"name": "model small", "answers": answers});
-    assert_eq!(json("status").await["stand_in"], standing_in(false));
-    assert_eq!(scene.prints(["health"]).await, "ok\n");
+    // Nobody has asked anything yet.
+    assert_eq!(json("status").await["stand_in"], standing_in(true));
+    assert_eq!(scene.prints(["health"]).await, "ok, but the agent is away and model small answers\n");
 
     // Two failures in a row say that the agent is away.
     for prompt in ["one", "two"] {
@@ -180,6 +181,89 @@ async fn health_is_bad_when_the_agent_refused_the_last_turns_until_it_answers_ag
     scene.network.says_as("@ann:test", "!home", true, "and now?");
     scene.shows(|messages| super::texts(messages, "!home").last().is_some_and(|text| text == "ok")).await;
     assert_eq!(scene.prints(["health"]).await, "ok\n");
+}
+
+/// Waits until `talaria health` says this; what it knows of the agent may be a few seconds old.
+async fn becomes(scene: &Scene, code: i32, words: &str) {
+    let becomes = async {
+        loop {
+            let ended = scene.talaria.does(["health"]).await;
+            if ended.code == code && ended.out.starts_with(words) {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(super::PATIENCE, becomes).await.is_err() {
+        panic!("health never said {words:?} but {:?}", scene.talaria.does(["health"]).await.out);
+    }
+}
+
+#[tokio::test]
+async fn health_says_that_the_agent_is_away_or_refuses_the_key_before_anybody_asks_it() {
+    let (nobody, unused) = (Nobody::new(), Upstream::plain().await);
+    let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url());
+    let network = Network::listen(talaria.home());
+    let mut scene = Scene { talaria, network, upstream: unused };
+    scene.writes(ANN);
+    let _process = scene.starts().await;
+    let ended = scene.talaria.does(["health"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (1, ""));
+    assert!(ended.out.starts_with("the agent is away: Proxy connection error"), "{}", ended.out);
+    let status = scene.prints(["status"]).await;
+    assert!(status.contains("health        people are not served: the agent is away: "), "{status}");
+    assert_eq!(scene.prints(["health", "--live"]).await, "alive\n", "the process is well");
+    let live: Value = serde_json::from_str(&scene.prints(["health", "--live", "--json"]).await).unwrap();
+    assert_eq!(live["alive"], true);
+
+    scene.upstream = nobody.becomes_an_upstream();
+    becomes(&scene, 0, "ok\n").await;
+    scene.upstream.now_says_of_itself(Answer::status(401, "no"));
+    becomes(&scene, 1, "the agent refuses requests: Proxy error (401): it does not accept the key").await;
+    assert_eq!(scene.prints(["health", "--live"]).await, "alive\n");
+    scene.upstream.now_says_of_itself(Answer::status(200, "{}"));
+    becomes(&scene, 0, "ok\n").await;
+    assert_eq!(scene.upstream.prompts().len(), 0, "nothing was asked of it but whether it is there");
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_is_said_once_and_not_taken_for_a_first_start() {
+    let scene = Scene::new(ANN).await;
+    let mut process = scene.starts().await;
+    assert_eq!(scene.prints(["health"]).await, "ok\n");
+    process.signal(Signal::TERM);
+    process.dies().await;
+    for file in ["talaria.db", "talaria.db-wal", "talaria.db-shm"] {
+        let _ = std::fs::remove_file(scene.talaria.home().join(file));
+    }
+    // A command may be the first to make a new one.
+    for by_command in [false, true] {
+        if by_command {
+            std::fs::remove_file(scene.talaria.home().join("talaria.db")).unwrap();
+            scene.prints(["token", "add", "phone"]).await;
+        }
+        let mut process = scene.starts().await;
+        process
+            .logs("the database was empty at the last start although this state folder had been used")
+            .await;
+        let health = scene.prints(["health"]).await;
+        assert!(health.starts_with("ok, but the database was empty at the last start"), "{health}");
+        assert!(scene.prints(["status"]).await.contains("the database was empty at the last start"));
+        process.signal(Signal::TERM);
+        process.dies().await;
+    }
+    let _process = scene.starts().await;
+    assert_eq!(scene.prints(["health"]).await, "ok\n");
+}
+
+#[tokio::test]
+async fn a_state_folder_that_others_can_look_into_is_closed_and_that_is_said() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scene = Scene::new(ANN).await;
+    let home = scene.talaria.home();
+    std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut process = scene.starts().await;
+    process.logs("other users could look into the state folder; it is closed to them now (0700)").await;
+    assert_eq!(std::fs::metadata(home).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 /// An app that asks what cannot be answered must not have the gateway restarted by whoever watches its health.

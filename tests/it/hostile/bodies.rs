@@ -30,14 +30,14 @@ async fn what_is_no_stream_is_not_shown() {
         upstream.answers(Answer::reply(code, headers, body));
         let ended = Talaria::to(&upstream).reads("hi\n").await;
         let words = format!("⚠️ Proxy error ({code}): it did not answer with an event stream.\n");
-        ended.showed("").said(&words);
+        ended.failed_with("").said(&words);
         assert!(!ended.err.contains("canary"), "{headers:?}: {}", ended.err);
         assert_eq!(upstream.prompt().header("accept-encoding"), Some("identity"));
     }
     let upstream = Upstream::plain().await;
     upstream.answers(Answer::bytes("HTTP/1.1 204 No Content\r\n\r\n"));
     let ended = Talaria::to(&upstream).reads("hi\n").await;
-    ended.showed("").said("⚠️ Proxy error (204): it did not answer with an event stream.\n");
+    ended.failed_with("").said("⚠️ Proxy error (204): it did not answer with an event stream.\n");
 }
 
 /// F21. A stream without anything in it has not said that it is whole.
@@ -46,7 +46,9 @@ async fn an_empty_stream_is_no_answer() {
     let upstream = Upstream::plain().await;
     upstream.answers(Answer::events(""));
     let ended = Talaria::to(&upstream).reads("hi\n").await;
-    ended.showed("").said("⚠️ the answer broke off. It may have run all the same; /retry runs it again.");
+    ended
+        .failed_with("")
+        .said("⚠️ the answer broke off. It may have run all the same; /retry runs it again.");
 }
 
 #[tokio::test]
@@ -55,7 +57,7 @@ async fn what_is_no_http_is_a_connection_error() {
         let upstream = Upstream::plain().await;
         upstream.answers(Answer::bytes(bytes).closes());
         let ended = Talaria::to(&upstream).reads("hi\n").await;
-        ended.showed("").said("⚠️ Proxy connection error: the connection was lost.");
+        ended.failed_with("").said("⚠️ Proxy connection error: the connection was lost.");
         assert_eq!(upstream.prompts().len(), 1, "{bytes:?}");
     }
 }

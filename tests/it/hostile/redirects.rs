@@ -28,7 +28,7 @@ async fn no_redirect_is_followed() {
     }
     let talaria = Talaria::to(&upstream).var("GATEWAY_PROXY_KEY", "the-key-itself");
     let ended = talaria.reads(&"hi\n".repeat(codes.len())).await;
-    ended.showed("");
+    ended.failed_with("");
     for code in codes {
         ended.said(&format!(
             "⚠️ Proxy error ({code}): it redirects, which is not followed; set its final address."

@@ -21,7 +21,7 @@ async fn a_refusal_is_said_once_and_not_repeated() {
         let upstream = Upstream::plain().await;
         upstream.answers(Answer::reply(code, &[("content-type", "text/html")], page));
         let ended = Talaria::to(&upstream).reads("hi\n").await;
-        ended.showed("").said(&format!("⚠️ Proxy error ({code}): {words}.\n"));
+        ended.failed_with("").said(&format!("⚠️ Proxy error ({code}): {words}.\n"));
         assert!(!ended.err.contains("canary"), "{}", ended.err);
         assert_eq!(upstream.prompts().len(), 1, "{code}");
     }
@@ -35,7 +35,7 @@ async fn a_wait_of_ten_years_is_not_waited_for() {
         upstream.answers(Answer::reply(code, &[("retry-after", "315360000")], ""));
         let started = Instant::now();
         let talaria = Talaria::to(&upstream).config("gateway:\n  retry_for: 2m\n");
-        talaria.reads("hi\n").await.showed("").said(&format!("⚠️ Proxy error ({code}): it is "));
+        talaria.reads("hi\n").await.failed_with("").said(&format!("⚠️ Proxy error ({code}): it is "));
         assert_eq!(upstream.prompts().len(), 1);
         assert!(started.elapsed() < Duration::from_secs(30));
     }

@@ -4,6 +4,7 @@
 //! moment is random. What the gateway loses it must get back from the server; what the server loses while a model works
 //! for it is lost, because a model is asked once, but that must be said, and once.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -126,7 +127,11 @@ struct Homes {
 
 impl Homes {
     fn new() -> Self {
-        let folder = || tempfile::tempdir().expect("a folder for the state");
+        // Closed to others, or the log in it would pass for somebody else's file.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let folder = || {
+            tempfile::Builder::new().permissions(private.clone()).tempdir().expect("a folder for the state")
+        };
         Self { gateway: folder(), server: folder() }
     }
 }

@@ -14,7 +14,7 @@ async fn a_server_is_asked_once_what_it_can_do() {
 async fn a_server_is_asked_again_after_a_lost_connection() {
     let upstream = Upstream::plain().await;
     upstream.answers(Answer::says(["one"])).answers(Answer::stream().resets());
-    Talaria::to(&upstream).reads("1\n2\n3\n4\n").await.showed("one\nok\nok\n");
+    Talaria::to(&upstream).reads("1\n2\n3\n4\n").await.failed_with("one\nok\nok\n");
     assert_eq!((upstream.questions(), upstream.prompts().len()), (2, 4));
 }
 
@@ -50,7 +50,7 @@ async fn the_configuration_can_say_that_a_server_is_plain() {
     let upstream = Upstream::idempotent().await;
     upstream.answers(Answer::stream().sends(delta("Half")).closes());
     let ended = Talaria::to(&upstream).config("gateway:\n  upstream: plain\n").reads("hi\n").await;
-    ended.showed("Half\n\n(cut short: the connection was lost — /retry runs it again)\n");
+    ended.failed_with("Half\n").said("(cut short: the connection was lost — /retry runs it again)\n");
     assert_eq!((upstream.questions(), upstream.prompts().len()), (0, 1));
 }
 
@@ -71,7 +71,7 @@ async fn an_answer_that_makes_no_sense_counts_as_plain() {
         let upstream = Upstream::with_capabilities(Answer::status(200, answer)).await;
         upstream.answers(Answer::stream().sends(delta("Half")).closes());
         let ended = Talaria::to(&upstream).reads("hi\n").await;
-        assert!(ended.out.starts_with("Half\n\n(cut short"), "{answer:?}: {}", ended.out);
+        ended.failed_with("Half\n").said("(cut short");
         assert_eq!(upstream.prompts().len(), 1, "{answer:?}");
     }
 }
@@ -89,6 +89,6 @@ async fn a_server_that_was_replaced_by_a_plain_one_is_not_asked_twice() {
     gate.open();
     process.leaves();
     let ended = process.ended().await;
-    assert!(ended.out.contains("cannot resume"), "{}", ended.out);
+    ended.failed_with("Half\n").said("cannot resume");
     assert_eq!(upstream.prompts().len(), 1);
 }

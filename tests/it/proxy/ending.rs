@@ -26,9 +26,9 @@ async fn a_signal_during_a_stream_keeps_the_text() {
     let talaria = Talaria::to(&upstream);
     let mut process = talaria.starts();
     process.types("hi\n");
-    is_kept(&talaria, "Half an answer").await;
+    process.shows("Half an answer").await;
     process.signal(Signal::TERM);
-    process.ended().await.showed("Half an answer\n\n(stopped)\n");
+    process.ended().await.failed_with("Half an answer\n").said("(stopped)\n");
 }
 
 #[tokio::test]
@@ -70,11 +70,11 @@ async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
         let talaria = Talaria::to(&upstream);
         let mut process = talaria.starts();
         process.types("hi\n");
-        is_kept(&talaria, "Half an answer").await;
+        process.shows("Half an answer").await;
         process.signal(signal);
         let ended = process.ended().await;
         if signal != Signal::KILL {
-            ended.showed("Half an answer\n\n(stopped)\n");
+            ended.failed_with("Half an answer\n").said("(stopped)\n");
             upstream.has_requests("/v1/runs/run-7/stop", 1).await;
         }
         upstream.answers(Answer::says(["Fine."]));
@@ -114,7 +114,7 @@ async fn what_a_pipe_asked_of_nobody_is_not_asked_by_the_next_one() {
     process.types("hi\n");
     process.logs("a try failed").await;
     process.signal(Signal::INT);
-    process.ended().await.showed("");
+    process.ended().await.failed_with("");
     let upstream = nobody.becomes_an_upstream();
     upstream.answers(Answer::says(["Fine."]));
     talaria.reads("and now?\n").await.showed("Fine.\n");
@@ -130,7 +130,7 @@ async fn stopping_does_not_wait_for_a_silent_server() {
         let (proxy, out, stop) = (proxy(&upstream), Heard::default(), CancellationToken::new());
         let turn = turn();
         let prepared = proxy.prepare(&turn).await.unwrap();
-        let running = proxy.run_turn(&turn, &prepared, &out, stop.clone());
+        let running = proxy.run_turn(&turn, prepared.clone(), &out, stop.clone());
         let stopping = async {
             out.has("Let me ").await;
             stop.cancel();
@@ -154,7 +154,9 @@ async fn a_run_that_was_stopped_elsewhere_is_not_shown_as_complete() {
         });
         upstream.answers(Answer::events(delta("Half") + &*event(&end) + DONE));
         let ended = Talaria::to(&upstream).reads("hi\n").await;
-        ended.showed("Half\n\n(cut short: it was stopped at the agent server; /retry asks again)\n");
+        ended
+            .failed_with("Half\n")
+            .said("(cut short: it was stopped at the agent server; /retry asks again)\n");
     }
 }
 
@@ -167,7 +169,7 @@ async fn a_stop_before_the_server_answers_reaches_the_run_when_it_has_begun() {
     let (proxy, out, stop) = (proxy(&upstream), Heard::default(), CancellationToken::new());
     let turn = turn();
     let prepared = proxy.prepare(&turn).await.unwrap();
-    let running = proxy.run_turn(&turn, &prepared, &out, stop.clone());
+    let running = proxy.run_turn(&turn, prepared.clone(), &out, stop.clone());
     let stopping = async {
         gate.is_reached().await;
         stop.cancel();
@@ -222,6 +224,7 @@ fn turn() -> Turn {
         attempt: Attempt::First,
         elsewhere: false,
         memory: None,
+        params: talaria::agent::ModelParams::default(),
         hops: 0,
         kept: Kept::default(),
     }

@@ -1,5 +1,7 @@
 //! A plain agent server that keeps sessions is asked for an answer that was lost on the way, never for another run.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::support::gateway::TestGateway;
@@ -7,12 +9,21 @@ use crate::support::relay::{relay, relay_as};
 use crate::support::upstream::{Answer, Gate, Upstream, delta};
 
 /// As hermes-agent says it of itself.
-async fn upstream() -> Upstream {
+fn capabilities() -> Answer {
     let features = json!({
         "chat_completions": true, "approval_events": true, "session_resources": true,
         "session_continuity_header": "X-Hermes-Session-Id",
     });
-    Upstream::with_capabilities(Answer::status(200, &json!({ "features": features }).to_string())).await
+    Answer::status(200, &json!({ "features": features }).to_string())
+}
+
+async fn upstream() -> Upstream {
+    Upstream::with_capabilities(capabilities()).await
+}
+
+/// The same server once more, at the address where one was before.
+async fn upstream_at(address: SocketAddr) -> Upstream {
+    Upstream::at(address, capabilities()).await
 }
 
 fn session(messages: &[Value]) -> Answer {
@@ -111,6 +122,112 @@ async fn after_a_restart_or_a_crash_the_answer_is_still_found() {
         room.shows("bot   It is 42.").await;
         assert_eq!((upstream.prompts().len(), room.ours().len()), (1, 1), "crash: {crash}");
     }
+}
+
+/// As hermes-agent stores what an interrupted agent had said.
+fn interrupted(text: &str) -> Value {
+    json!({ "id": 2, "role": "assistant", "content": text, "tool_calls": null, "finish_reason": null })
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_is_shown_as_cut_short() {
+    let upstream = upstream().await;
+    let more = interrupted("Let me look. It is 4");
+    upstream.answers(cut()).answers_at("/messages", [session(&[user("and now?"), more])]);
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, &shown(&LOST.replace("look.", "look. It is 4"))).await;
+}
+
+#[tokio::test]
+async fn a_part_that_is_no_more_than_people_have_read_changes_nothing() {
+    // The last message of a turn with tools does not hold what was said before the tool.
+    for part in ["Let me", "Operation interrupted: the reader of the stream has left."] {
+        let upstream = upstream().await;
+        upstream.answers(cut()).answers_at("/messages", [session(&[user("and now?"), interrupted(part)])]);
+        let gateway = relay(&upstream.url(), None).await;
+        asked(&gateway, &upstream, &shown(LOST)).await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_or_a_crash_a_part_is_shown_as_interrupted() {
+    for crash in [false, true] {
+        let (upstream, gate) = (upstream().await, Gate::new());
+        upstream
+            .answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs())
+            .answers_at("/messages", [session(&[user("and now?"), interrupted("Let me look. It is 4")])]);
+        let mut gateway = relay(&upstream.url(), None).await;
+        gateway.room().says("@ann", "and now?").await;
+        gateway.room().shows("Let me look.").await;
+        if crash {
+            gateway.kill().await;
+        } else {
+            gateway.drain().await;
+            gateway.room().shows("(unfinished: the gateway was stopped and goes on when it is back)").await;
+        }
+        gateway.restart().await;
+        let room = gateway.room();
+        room.shows(&shown("bot   Let me look. It is 4\n\n(interrupted — /retry runs it again)")).await;
+        assert_eq!((upstream.prompts().len(), room.ours().len()), (1, 1), "crash: {crash}");
+    }
+}
+
+/// hermes-agent dies in the middle of an answer and is started again: what it had said is lost, and nobody goes on.
+#[tokio::test]
+async fn a_server_that_came_back_without_the_answer_is_not_waited_for() {
+    for left in
+        [vec![], vec![calls_a_tool()], vec![calls_a_tool(), json!({ "role": "tool", "content": "42" })]]
+    {
+        let (first, gate) = (upstream().await, Gate::new());
+        first.answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs());
+        let gateway = relay(&first.url(), None).await;
+        let room = gateway.room();
+        room.says("@ann", "and now?").await;
+        room.shows("Let me look.").await;
+        let address = first.dies().await;
+        room.shows("Waiting for the answer to be ready there.").await;
+        let second = upstream_at(address).await;
+        let messages: Vec<_> = std::iter::once(user("and now?")).chain(left).collect();
+        second.answers_at("/messages", [session(&messages)]);
+        let back = std::time::Instant::now();
+        room.shows(&shown(LOST)).await;
+        assert!(back.elapsed().as_secs() < 10, "{:?}", back.elapsed());
+        assert_eq!((second.prompts().len(), second.requests_to("/messages").len()), (0, 1));
+    }
+}
+
+/// hermes-agent closes its port before its agents have ended: the answer may be there when it is back.
+#[tokio::test]
+async fn a_server_that_came_back_with_the_answer_is_believed() {
+    let (first, gate) = (upstream().await, Gate::new());
+    first.answers(Answer::stream().sends(delta("Let me look. ")).waits(&gate).hangs());
+    let gateway = relay(&first.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "and now?").await;
+    room.shows("Let me look.").await;
+    let address = first.dies().await;
+    room.shows("Waiting for the answer to be ready there.").await;
+    let second = upstream_at(address).await;
+    second.answers_at("/messages", [session(&[user("and now?"), agent("It is 42.")])]);
+    room.shows("bot   It is 42.").await;
+    assert_eq!(second.prompts().len(), 0);
+}
+
+#[tokio::test]
+async fn a_cut_answer_is_asked_for_again_in_the_same_session() {
+    let upstream = upstream().await;
+    upstream
+        .answers(cut())
+        .answers(Answer::says(["It is 42."]))
+        .answers_at("/messages", [session(&[user("and now?"), interrupted("Let me look. It")])]);
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, "/retry runs it again").await;
+    gateway.room().says("@ann", "/retry").await;
+    gateway.room().shows("bot   It is 42.").await;
+    let prompts = upstream.prompts();
+    let session = |at: usize| prompts[at].header("x-hermes-session-id").map(str::to_owned);
+    assert_eq!((prompts.len(), session(0)), (2, session(1)));
+    assert_eq!(upstream.messages()[1].last(), Some(&("user".to_owned(), "and now?".to_owned())));
 }
 
 #[tokio::test]

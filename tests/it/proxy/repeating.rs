@@ -48,7 +48,7 @@ async fn a_plain_server_is_not_asked_twice_when_it_may_have_run() {
         let upstream = Upstream::plain().await;
         upstream.answers(answer);
         let ended = Talaria::to(&upstream).reads("hi\n").await;
-        ended.showed("").said(words).said("/retry runs it again.");
+        ended.failed_with("").said(words).said("/retry runs it again.");
         repeated(&upstream, 1);
     }
 }
@@ -102,7 +102,7 @@ async fn a_server_that_stays_busy_is_given_up_in_time() {
         upstream.answers(Answer::status(503, ""));
     }
     let ended = Talaria::to(&upstream).config("gateway:\n  retry_for: 1s\n").reads("hi\n").await;
-    ended.showed("").said("⚠️ Proxy error (503): it is not available right now.");
+    ended.failed_with("").said("⚠️ Proxy error (503): it is not available right now.");
     assert!((1..10).contains(&upstream.prompts().len()));
 }
 
@@ -112,7 +112,7 @@ async fn a_connection_that_is_never_made_is_given_up() {
     let talaria = Talaria::new()
         .var("GATEWAY_PROXY_URL", &hole.url())
         .config("gateway:\n  connect_timeout: 300ms\n  retry_for: 0s\n");
-    talaria.reads("hi\n").await.showed("").said("⚠️ Proxy connection error: no connection in time.");
+    talaria.reads("hi\n").await.failed_with("").said("⚠️ Proxy connection error: no connection in time.");
 }
 
 #[tokio::test]
@@ -121,6 +121,6 @@ async fn a_refused_session_header_is_explained() {
     upstream
         .answers(Answer::status(403, r#"{"error":{"message":"X-Hermes-Session-Id needs API_SERVER_KEY"}}"#));
     let ended = Talaria::to(&upstream).reads("hi\n").await;
-    ended.showed("").said("Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here.");
+    ended.failed_with("").said("Set API_SERVER_KEY there and GATEWAY_PROXY_KEY here.");
     repeated(&upstream, 1);
 }

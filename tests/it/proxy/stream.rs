@@ -64,15 +64,32 @@ async fn an_error_in_the_stream_is_no_success() {
         finish_error.clone() + DONE,
         finish_error,
         finish("error") + DONE,
+        // As our own server says it: the error is an event of its own behind the last chunk.
+        finish("error") + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
+        finish("stop") + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
         event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
     ] {
         let upstream = Upstream::plain().await;
         upstream.answers(Answer::events(delta("Half") + &*end));
         let talaria = Talaria::to(&upstream);
         let ended = talaria.reads("hi\n").await;
-        ended.showed("Half\n\n(cut short: the agent reported an error; /retry asks again)\n");
+        ended.failed_with("Half\n").said("(cut short: the agent reported an error; /retry asks again)\n");
         assert_eq!(state(&talaria), "failed", "{end}");
         assert!(!ended.err.contains("Traceback"), "the server's words are not for people: {}", ended.err);
+    }
+}
+
+/// What the error says counts wherever it stands.
+#[tokio::test]
+async fn an_error_behind_the_last_chunk_explains_it() {
+    let error = json!({ "type": "server_error", "code": "context_length_exceeded" });
+    let last = json!({ "choices": [{ "delta": {}, "finish_reason": "error" }], "error": error });
+    for end in [event(&last), finish("error") + &*event(&json!({ "error": error }))] {
+        let upstream = Upstream::plain().await;
+        upstream.answers(Answer::events(delta("Half") + &*end + DONE));
+        let ended = Talaria::to(&upstream).reads("hi\n").await;
+        let cut = "(cut short: the conversation is too long for the model; /new begins another one)\n";
+        ended.failed_with("Half\n").said(cut);
     }
 }
 
@@ -86,8 +103,7 @@ async fn a_stream_without_its_end_is_no_success() {
         upstream.answers(answer);
         let talaria = Talaria::to(&upstream);
         let ended = talaria.reads("hi\n").await;
-        assert!(ended.out.starts_with("Half\n\n(cut short: "), "{}", ended.out);
-        assert!(ended.out.ends_with(" — /retry runs it again)\n"), "{}", ended.out);
+        ended.failed_with("Half\n").said("(cut short: ").said(" — /retry runs it again)\n");
         assert_eq!(state(&talaria), "interrupted");
     }
 }
@@ -97,7 +113,7 @@ async fn a_length_limit_is_said() {
     let upstream = Upstream::plain().await;
     upstream.answers(Answer::events(delta("Long") + &*finish("length") + DONE));
     let ended = Talaria::to(&upstream).reads("hi\n").await;
-    ended.showed("Long\n\n(cut short: the length limit was reached)\n");
+    ended.showed("Long\n").said("(cut short: the length limit was reached)\n");
 }
 
 /// Defect 7.
@@ -116,11 +132,13 @@ async fn thoughts_are_neither_shown_nor_remembered() {
 
 #[tokio::test]
 async fn an_empty_answer_is_said_to_be_one() {
-    assert_eq!(shown(Answer::events(finish("stop") + DONE)).await, "(No response from remote agent)\n");
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::events(finish("stop") + DONE));
+    Talaria::to(&upstream).reads("hi\n").await.failed_with("").said("(No response from remote agent)\n");
     let model = Upstream::plain().await;
     model.answers(Answer::events(finish("stop") + DONE));
     let talaria = Talaria::new().var("OPENAI_BASE_URL", &(model.url() + "/v1")).var("OPENAI_MODEL", "m");
-    assert_eq!(talaria.reads("hi\n").await.out, "(The model said nothing; /retry asks again.)\n");
+    talaria.reads("hi\n").await.failed_with("").said("(The model said nothing; /retry asks again.)\n");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use insta::assert_snapshot;
 use talaria::access::Lists;
+use talaria::agent::AgentErrorKind;
 use talaria::rules::{AccountRules, Rules};
 use talaria::store::{AuditFilter, Tx};
 use talaria_platform::{EventKind, UserId};
@@ -139,8 +140,7 @@ async fn whoever_leaves_the_room_ends_what_they_asked_and_no_one_elses() {
           (stopped)
     @bob  two
     @ann  three
-    note  Noted; one is before it. /stop ends all of them.
-    note  Noted; 2 are before it. /stop ends all of them.
+    note  Noted; 2 were before the last one. They are answered in order; /stop ends all of them.
     bot   ok
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 2);
@@ -188,6 +188,24 @@ async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
     let shown = room.settled().await;
     assert!(shown.starts_with("@ann  /new\nnote  Only admins can use /new here.\n"), "{shown}");
     assert!(shown.contains("`/undo`") && !shown.contains("`/new`"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_not_offered_to_people_who_may_not_use_it() {
+    let admin_commands = BTreeSet::from([talaria::command::Command::Retry]);
+    let one = |id: &str| BTreeSet::from([UserId::from(id)]);
+    let lists =
+        Lists { admins: one("@bob:test"), people: one("@ann:test"), admin_commands, ..Lists::default() };
+    let gateway = gateway(AccountRules::listed(lists)).await;
+    let room = gateway.shared_room();
+    for (who, mark) in
+        [("@ann", "(cut short: it broke)"), ("@bob", "(cut short: it broke — /retry runs it again)")]
+    {
+        gateway.agent().says(["Half of it"]).then_fails(AgentErrorKind::Unknown { after: None }, "it broke");
+        room.says(who, "how?").await;
+        let shown = room.settled().await;
+        assert!(shown.trim_end().ends_with(mark), "{shown}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -242,3 +242,26 @@ async fn an_answer_comes_anew_if_its_message_was_taken_away_just_before_its_end(
     assert_eq!(room.ours().len(), 2, "{}", room.now());
     assert_eq!(gateway.chat().requests().last().map(|request| request.what.clone()), Some(What::Send));
 }
+
+/// A network like Matrix keeps each edit as an event of its own, which can be read after the message is gone.
+#[tokio::test(start_paused = true)]
+async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
+    let mut gateway = TestGateway::start().await;
+    gateway.agent().says(["one ", "two ", "three "]).then_hangs();
+    let asked = gateway.room().says("@ann", "count").await;
+    gateway.room().settled().await;
+    gateway.room().deletes("@ann", &asked).await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.chat().edits_left_behind(), 0);
+
+    // What goes wrong in between, and a restart, only make it take longer.
+    gateway.agent().says(["one ", "two ", "three "]);
+    let asked = gateway.room().says("@ann", "count again").await;
+    gateway.room().settled().await;
+    gateway.chat().deletion_fails(ErrorKind::Retry { after: None });
+    gateway.room().deletes("@ann", &asked).await;
+    gateway.restart().await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.chat().edits_left_behind(), 0);
+    assert_eq!(gateway.room().ours(), Vec::<String>::new());
+}

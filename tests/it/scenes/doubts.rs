@@ -8,7 +8,7 @@ use talaria::access::Lists;
 use talaria::agent::Choice;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
-use talaria_platform::{EventKind, Trust, UserId};
+use talaria_platform::{EventKind, Signal, Trust, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
@@ -25,6 +25,12 @@ async fn rules_of(gateway: &TestGateway) -> String {
     let rows = gateway.store().read(|tx| tx.audited(&AuditFilter::default())).await.unwrap();
     let line = |row: &AuditRow| format!("{} {} {} ({})\n", row.actor, row.action, row.allowed, row.rule);
     rows.iter().map(line).collect()
+}
+
+/// How many messages are marked as not read.
+fn locks(gateway: &TestGateway) -> usize {
+    let is_lock = |signal: &Signal| matches!(signal, Signal::React(_, mark) if mark == "🔒");
+    gateway.chat().signals().iter().filter(|signal| is_lock(signal)).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,12 +53,19 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     assert_eq!(other.settled().await, "@ann  three\n", "it is about the device, not about the room");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
     assert_eq!(logged.with("a device is not trusted").len(), 2);
+    // Such a device cannot read that, but it sees a mark; the next one comes only after a while.
+    assert_eq!(locks(&gateway), 2);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    room.says_on("@ann", "PHONE", Trust::Network, "six").await;
+    room.settled().await;
+    assert_eq!(locks(&gateway), 3);
     assert_snapshot!(rules_of(&gateway).await, @"
     @ann:test message false (untrusted)
     @ann:test message false (untrusted)
     @ann:test message false (untrusted)
     @ann:test message false (untrusted)
     @ann:test message true (listed)
+    @ann:test message false (untrusted)
     ");
 }
 

@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 use talaria::agent::AgentErrorKind;
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::Room;
 
 const NOTHING_RAN: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 const UNKNOWN: AgentErrorKind = AgentErrorKind::Unknown { after: None };
@@ -76,6 +77,20 @@ async fn when_the_time_for_trying_is_over_the_room_is_told_why() {
     ");
     let tries = gateway.agent_itself().heard().len();
     assert!((5..20).contains(&tries), "{tries} tries in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_is_not_kept_waiting_for_ten_minutes() {
+    let gateway = TestGateway::start().await;
+    for _ in 0..100 {
+        gateway.agent().then_fails(NOTHING_RAN, "The agent cannot be reached.");
+    }
+    let pipe = Room { name: "pipe".to_owned(), ..gateway.room() };
+    let asked = tokio::time::Instant::now();
+    pipe.says("@ann", "hello?").await;
+    let given_up = || (pipe.ours() == ["⚠️ The agent cannot be reached."]).then_some(());
+    pipe.chat.until("it is given up", given_up).await;
+    assert!((10..=31).contains(&asked.elapsed().as_secs()), "after {:?}", asked.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! What the agent remembers of a conversation, and how people change that.
 
 use insta::assert_snapshot;
+use talaria::agent::AgentErrorKind;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::scripted::Heard;
@@ -174,7 +175,7 @@ async fn an_agent_that_cannot_rewind_says_so() {
     let gateway = TestGateway::with(Setup { rewind: false, ..Setup::default() }).await;
     let room = gateway.room();
 
-    for text in ["hello", "/undo", "/retry"] {
+    for text in ["hello", "/undo"] {
         room.says("@ann", text).await;
         room.settled().await;
     }
@@ -184,10 +185,43 @@ async fn an_agent_that_cannot_rewind_says_so() {
     bot   ok
     @ann  /undo
     note  This agent cannot change what it remembers. /new begins a new conversation.
-    @ann  /retry
-    note  This agent cannot change what it remembers. /new begins a new conversation.
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_cannot_rewind_is_asked_once_more_in_the_same_session() {
+    let setup = Setup { rewind: false, ..Setup::default() };
+    let gateway = TestGateway::with(setup).await;
+    let room = gateway.room();
+    let lost = AgentErrorKind::Unknown { after: None };
+    gateway.agent().says(["Half of"]).then_fails(lost, "the connection was lost");
+    gateway.agent().says(["All of it"]);
+    gateway.agent().says(["And more"]);
+
+    for text in ["hello", "/retry", "go on"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+
+    assert_snapshot!(room.now(), @r"
+    @ann  hello
+    bot   Half of
+          (cut short: the connection was lost — /retry runs it again)
+    @ann  /retry
+    bot   All of it
+    @ann  go on
+    bot   And more
+    ");
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(
+        heard.iter().map(|turn| turn.prompt.as_str()).collect::<Vec<_>>(),
+        ["hello", "hello", "go on"]
+    );
+    assert!(heard.iter().all(|turn| turn.session == heard[0].session), "the agent has one session");
+    assert_ne!(heard[0].key, heard[1].key, "it is another turn");
+    let said: Vec<_> = heard[2].history.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(said, ["hello", "Half of", "hello", "All of it"]);
 }
 
 #[tokio::test(start_paused = true)]

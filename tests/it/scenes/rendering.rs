@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 use talaria::agent::{StepState, TurnEnd};
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::What;
 
 #[tokio::test(start_paused = true)]
 async fn thoughts_are_neither_shown_nor_remembered() {
@@ -173,4 +174,18 @@ async fn people_see_that_somebody_types_until_the_answer_is_there() {
     agent.goes_on();
     room.settled().await;
     assert!(!gateway.chat().is_typing(&room));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_in_several_messages_rings_once() {
+    let gateway = TestGateway::with(Setup { max_text: 200, ..Setup::default() }).await;
+    gateway.agent().says([&*"word ".repeat(120)]);
+    gateway.room().says("@ann", "tell me everything").await;
+    gateway.room().settled().await;
+    let requests = gateway.chat().requests();
+    let rings: Vec<_> =
+        requests.iter().filter(|request| request.what == What::Send).map(|sent| !sent.body.silent).collect();
+    assert!(rings.len() > 2, "{rings:?}");
+    assert_eq!(rings.iter().filter(|rings| **rings).count(), 1);
+    assert_eq!(rings.first(), Some(&true));
 }

@@ -45,6 +45,7 @@ async fn a_resumable_turn_goes_on_in_the_next_process() {
     assert_snapshot!(room.now(), @r"
     @ann  tell me a story
     bot…  Once upon a time
+          (unfinished: the gateway was stopped and goes on when it is back)
     ");
 
     gateway.restart().await;

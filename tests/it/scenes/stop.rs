@@ -98,7 +98,7 @@ async fn stop_also_ends_what_waits_and_each_is_told() {
     agent.is_hanging().await;
     room.settled().await;
     room.says("@ann", "and my month").await;
-    room.settled().await;
+    room.shows("Noted; one is before it.").await;
     room.says("@ann", "and my year").await;
     room.settled().await;
     room.says("@ann", "/stop").await;
@@ -108,9 +108,8 @@ async fn stop_also_ends_what_waits_and_each_is_told() {
     bot   Let me think
           (stopped)
     @ann  and my month
-    note  Noted; one is before it. /stop ends all of them.
+    note  Noted; 2 were before the last one. They are answered in order; /stop ends all of them.
     @ann  and my year
-    note  Noted; 2 are before it. /stop ends all of them.
     @ann  /stop
     note  Not run: it was stopped before its turn came.
     note  Not run: it was stopped before its turn came.

@@ -11,10 +11,21 @@ use talaria::rules::{AccountRules, Limits};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
+fn limits(per_minute: usize, per_hour: usize) -> Limits {
+    Limits { per_minute, per_hour, ..Limits::default() }
+}
+
 async fn gateway(limits: Limits) -> TestGateway {
     let rules = AccountRules::listed(Lists { allow_all: true, ..Lists::default() });
     let rules = AccountRules { limits: Some(limits), ..rules };
     TestGateway::with(Setup { rules, ..Setup::default() }).await
+}
+
+/// What is shown, whatever the seconds are at which a clock that runs on happened to be.
+fn without_wait(shown: &str) -> String {
+    let Some((before, behind)) = shown.split_once("goes on in ") else { return shown.to_owned() };
+    let rest = behind.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    format!("{before}goes on in …{rest}")
 }
 
 /// Asks and waits for the answer, which takes no time worth mentioning.
@@ -27,7 +38,7 @@ async fn asks(room: &Room, who: &str, text: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
-    let gateway = gateway(Limits { per_minute: 2, per_hour: 100 }).await;
+    let gateway = gateway(limits(2, 100)).await;
     let room = gateway.shared_room();
     asks(&room, "@ann", "one").await;
     asks(&room, "@ann", "two").await;
@@ -35,7 +46,7 @@ async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
     room.says("@ann", "/status").await;
     // Others are not held back by it.
     room.says("@bob", "me too").await;
-    assert_snapshot!(room.settled().await, @"
+    assert_snapshot!(without_wait(&room.settled().await), @"
     @ann  one
     bot   ok
     @ann  two
@@ -43,7 +54,7 @@ async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
     @ann  three
     @ann  /status
     @bob  me too
-    note  That is more than 2 messages in a minute. Please send it again a little later.
+    note  That is more than 2 messages in a minute, so this one was not taken. It goes on in … s; please send it again then.
     bot   ok
     ");
     // A minute has passed.
@@ -53,7 +64,7 @@ async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_an_hour_holds_over_a_restart() {
-    let mut gateway = gateway(Limits { per_minute: 100, per_hour: 3 }).await;
+    let mut gateway = gateway(limits(100, 3)).await;
     for text in ["one", "two", "three"] {
         asks(&gateway.room(), "@ann", text).await;
     }
@@ -61,7 +72,7 @@ async fn the_limit_of_an_hour_holds_over_a_restart() {
     gateway.room().says("@ann", "four").await;
     let shown = gateway.room().settled().await;
     assert!(
-        shown.ends_with("That is more than 3 messages in an hour. Please send it again later.\n"),
+        shown.ends_with("That is more than 3 messages in an hour, so this one was not taken. It goes on in 60 min; please send it again then.\n"),
         "{shown}"
     );
     assert_eq!(gateway.agent_itself().heard().len(), 3);
@@ -72,8 +83,55 @@ async fn the_limit_of_an_hour_holds_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn thirty_in_a_minute_are_answered_by_default_and_the_next_is_told_when_it_goes_on() {
+    let gateway = gateway(Limits::default()).await;
+    let room = gateway.room();
+    for number in 1..=30 {
+        asks(&room, "@ann", &format!("question {number}")).await;
+        tokio::time::sleep(Duration::from_millis(1400)).await;
+    }
+    room.says("@ann", "too much").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard().len(), 30);
+    let last = room.ours().pop().unwrap();
+    let (_, wait) = last.split_once("It goes on in ").unwrap();
+    let wait: u64 = wait.split_once(" s").unwrap().0.parse().unwrap();
+    assert!((1..=10).contains(&wait), "{last}");
+    tokio::time::sleep(Duration::from_secs(wait)).await;
+    asks(&room, "@ann", "as it was said").await;
+    assert_eq!(gateway.agent_itself().heard().len(), 31, "{last}");
+}
+
+/// Whoever waited as they were told and then asks too much again has not been told yet.
+#[tokio::test(start_paused = true)]
+async fn each_window_has_one_notice() {
+    let gateway = gateway(limits(3, 1000)).await;
+    let room = gateway.room();
+    let notices = || room.ours().iter().filter(|words| words.contains("in a minute")).count();
+    for window in 1..=3 {
+        for number in 1..=3 {
+            asks(&room, "@ann", &format!("question {window}.{number}")).await;
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        for _ in 0..3 {
+            room.says("@ann", "too much").await;
+        }
+        room.settled().await;
+        assert_eq!(notices(), window);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+    }
+    // Nobody is told for each message that leaves the window.
+    for number in 0..120 {
+        room.says("@ann", &format!("on and on {number}")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    room.settled().await;
+    assert!(notices() <= 6, "{}", notices());
+}
+
+#[tokio::test(start_paused = true)]
 async fn stop_is_heard_beyond_every_limit() {
-    let gateway = gateway(Limits { per_minute: 1, per_hour: 1 }).await;
+    let gateway = gateway(limits(1, 1)).await;
     let agent = gateway.agent().says(["Let me think"]).then_hangs();
     let room = gateway.room();
     room.says("@ann", "plan my week").await;
@@ -93,7 +151,7 @@ async fn stop_is_heard_beyond_every_limit() {
 async fn that_only_admins_may_is_said_within_the_limits() {
     let admin_commands = BTreeSet::from([Command::Undo]);
     let lists = Lists { allow_all: true, admin_commands, ..Lists::default() };
-    let limits = Some(Limits { per_minute: 2, per_hour: 100 });
+    let limits = Some(limits(2, 100));
     let rules = AccountRules { limits, ..AccountRules::listed(lists) };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let room = gateway.room();
@@ -106,18 +164,18 @@ async fn that_only_admins_may_is_said_within_the_limits() {
     }
     room.settled().await;
     assert_eq!(
-        room.ours(),
+        room.ours().iter().map(|text| without_wait(text)).collect::<Vec<_>>(),
         [
             "Only admins can use /undo here.",
             "Only admins can use /undo here.",
-            "That is more than 2 messages in a minute. Please send it again a little later.",
+            "That is more than 2 messages in a minute, so this one was not taken. It goes on in … s; please send it again then.",
         ]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn beyond_the_limits_a_stop_is_not_answered() {
-    let gateway = gateway(Limits { per_minute: 2, per_hour: 100 }).await;
+    let gateway = gateway(limits(2, 100)).await;
     let room = gateway.room();
     for _ in 0..20 {
         room.says("@ann", "/stop").await;
@@ -129,7 +187,7 @@ async fn beyond_the_limits_a_stop_is_not_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn beyond_the_limits_an_approval_counts_without_a_word() {
-    let gateway = gateway(Limits { per_minute: 1, per_hour: 100 }).await;
+    let gateway = gateway(limits(1, 100)).await;
     let room = gateway.room();
     gateway.agent().asks("run a command", "rm -r build").says(["Done."]);
     room.says("@ann", "clean up").await;
@@ -142,7 +200,7 @@ async fn beyond_the_limits_an_approval_counts_without_a_word() {
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_talk_to_each_other_are_noticed_and_left_alone() {
-    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let gateway = gateway(limits(100, 1000)).await;
     let room = gateway.shared_room();
     for number in 1..=8 {
         asks(&room, "@rob", &format!("beep {number}")).await;
@@ -172,7 +230,7 @@ async fn programs_that_talk_to_each_other_are_noticed_and_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_take_turns_are_noticed_too() {
-    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let gateway = gateway(limits(100, 1000)).await;
     let room = gateway.shared_room();
     for _ in 0..4 {
         asks(&room, "@rob", "beep").await;
@@ -190,7 +248,7 @@ async fn programs_that_take_turns_are_noticed_too() {
 
 #[tokio::test(start_paused = true)]
 async fn the_silence_ends_after_ten_minutes() {
-    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let gateway = gateway(limits(100, 1000)).await;
     let room = gateway.shared_room();
     for _ in 0..8 {
         asks(&room, "@rob", "beep").await;
@@ -208,7 +266,7 @@ async fn the_silence_ends_after_ten_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_who_reads_before_answering_is_no_program() {
-    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let gateway = gateway(limits(100, 1000)).await;
     let room = gateway.shared_room();
     for _ in 0..20 {
         asks(&room, "@ann", "and then?").await;
@@ -218,8 +276,80 @@ async fn a_person_who_reads_before_answering_is_no_program() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_person_who_asks_two_seconds_after_each_answer_is_no_program() {
+    let gateway = gateway(limits(100, 1000)).await;
+    let room = gateway.room();
+    for number in 1..=60 {
+        asks(&room, "@ann", &format!("question {number}")).await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+    }
+    assert_eq!(gateway.agent_itself().heard().len(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_text_again_and_again_is_a_program() {
+    let gateway = gateway(limits(100, 1000)).await;
+    let room = gateway.room();
+    for _ in 1..=8 {
+        asks(&room, "@rob", "Sorry, what?").await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+    }
+    room.says("@rob", "sorry,  what?").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiz_answered_with_the_same_few_letters_is_no_program() {
+    let gateway = gateway(limits(100, 1000)).await;
+    let room = gateway.room();
+    for number in 0..45 {
+        asks(&room, "@ann", ["A", "B", "C"][number % 3]).await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+    }
+    assert_eq!(gateway.agent_itself().heard().len(), 45);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_accounts_that_take_turns_without_a_pause_are_programs() {
+    let gateway = gateway(limits(100, 1000)).await;
+    let room = gateway.shared_room();
+    for number in 0..8 {
+        asks(&room, ["@rob", "@roy"][number % 2], &format!("thought {number}")).await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+    }
+    room.says("@rob", "one more thought").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_also_sends_what_bots_send_is_a_program() {
+    let gateway = gateway(limits(100, 1000)).await;
+    let room = gateway.room();
+    room.a_bot_says("@rob", "rob 1.0 is ready").await;
+    for number in 1..=8 {
+        asks(&room, "@rob", &format!("thought {number}")).await;
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+    }
+    room.says("@rob", "one more thought").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().heard().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_guard_programs_may_talk_within_the_limits() {
+    let gateway = gateway(Limits { loop_guard: false, ..limits(100, 1000) }).await;
+    let room = gateway.room();
+    for _ in 1..=20 {
+        asks(&room, "@rob", "beep").await;
+    }
+    assert_eq!(gateway.agent_itself().heard().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_program_that_thinks_before_it_writes_is_noticed_after_a_while() {
-    let gateway = gateway(Limits { per_minute: 100, per_hour: 1000 }).await;
+    let gateway = gateway(limits(100, 1000)).await;
     let room = gateway.shared_room();
     for _ in 0..40 {
         asks(&room, "@rob", "and then?").await;
@@ -236,7 +366,7 @@ async fn a_program_that_thinks_before_it_writes_is_noticed_after_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_refused_that_was_asked_while_nobody_read() {
-    let mut gateway = gateway(Limits { per_minute: 2, per_hour: 3 }).await;
+    let mut gateway = gateway(limits(2, 3)).await;
     gateway.drain().await;
     let asked: Vec<_> = (1..=30).map(|number| format!("question {number}")).collect();
     for text in &asked {

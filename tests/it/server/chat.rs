@@ -51,7 +51,8 @@ async fn an_answer_comes_as_it_grows() {
     assert_eq!((done.data.as_str(), done.id.as_deref()), ("[DONE]", None));
     assert_eq!(finish["choices"][0]["finish_reason"], "stop");
     assert_eq!(finish["usage"]["prompt_tokens"], 3);
-    assert_eq!(finish["hermes"]["text"], "Hello");
+    // All of it came in deltas.
+    assert_eq!(finish["hermes"].get("text"), None);
     assert_eq!(finish.get("error"), None);
 }
 
@@ -133,21 +134,39 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
     };
     fails(&["Half"]);
     let events = Stream::of(served.post(CHAT, &asks("hi", true)).await).rest().await;
-    let finish = events[events.len() - 2].json();
-    assert_eq!(kinds(&events).last().unwrap(), "done");
+    let [.., finish, error, done] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(text_of(&events), "Half");
+    assert_eq!(
+        (done.kind().as_str(), error.id.as_deref(), finish.id.as_deref()),
+        ("done", Some("end"), None)
+    );
+    let (finish, error) = (finish.json(), error.json());
     assert_eq!(finish["choices"][0]["finish_reason"], "error");
-    assert_eq!(finish["error"]["code"], "cut_short");
-    assert_eq!(finish["hermes"]["status"], "failed");
-    assert_eq!(finish["hermes"]["text"], "Half");
+    assert_eq!((&finish["hermes"]["status"], finish.get("error")), (&json!("failed"), None));
+    // An event of its own, with all four fields: clients drop an error inside a chunk.
+    let message = "The answer was cut short: the model broke";
+    let wanted = json!({ "message": message, "type": "server_error", "param": null, "code": "cut_short" });
+    assert_eq!(error, json!({ "error": wanted }));
 
-    // All at once: what there is of it, which cannot be had again.
+    // All at once: common clients take every 200 for a whole answer.
     fails(&["Half"]);
     let answer = served.post(CHAT, &asks("hi", false)).await;
+    assert_eq!(answer.status(), 502);
+    assert_eq!(answer.headers()["x-should-retry"], "false");
+    let mut wanted = wanted;
+    wanted["partial"] = json!("Half");
+    assert_eq!(json(answer).await, json!({ "error": wanted }));
+
+    // Unless the client takes what there is of it, which cannot be had again.
+    fails(&["Half"]);
+    let request = served.request(Method::POST, CHAT).header("x-talaria-partial", "true");
+    let answer = request.body(asks("hi", false).to_string()).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let answer = json(answer).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "Half");
     assert_eq!(answer["choices"][0]["finish_reason"], "error");
-    assert!(answer["error"]["message"].as_str().unwrap().contains("the model broke"));
+    assert!(answer["hermes"]["error"]["message"].as_str().unwrap().contains("the model broke"));
+    assert_eq!(answer.get("error"), None);
 
     // Nothing to show for it. Clients must not try that again by themselves: it may have run.
     fails(&[]);
@@ -185,8 +204,8 @@ async fn what_is_for_models_is_taken_and_ignored() {
     let served = Served::start().await;
     let mut body = asks("hi", false);
     for (name, value) in [
-        ("n", json!(3)),
-        ("tools", json!([{ "type": "function", "function": { "name": "f" } }])),
+        ("n", json!(1)),
+        ("tools", json!([])),
         ("tool_choice", json!("auto")),
         ("stream_options", json!({ "include_usage": true })),
         ("temperature", json!(0.1)),
@@ -290,4 +309,53 @@ async fn whoever_has_no_key_is_turned_away() {
     assert_eq!(answer.status(), 401);
     assert_eq!(json(answer).await["error"]["code"], "invalid_api_key");
     assert_eq!(served.bare(Method::GET, "/health").send().await.unwrap().status(), 200);
+}
+
+/// Whoever lost the connection between the last chunk and the error is told both.
+#[tokio::test]
+async fn a_reader_who_comes_back_behind_the_text_still_hears_of_the_failure() {
+    let served = Served::start().await;
+    served.agent().says(["Half"]).then_fails(AgentErrorKind::CutShort, "the model broke");
+    let ask = async |after: Option<&str>| {
+        let request = served.request(Method::POST, CHAT).header("idempotency-key", "k");
+        let request = match after {
+            Some(id) => request.header("last-event-id", id),
+            None => request,
+        };
+        Stream::of(request.body(asks("hi", true).to_string()).send().await.unwrap()).rest().await
+    };
+    let all = ask(None).await;
+    let seen = all.iter().rev().filter_map(|event| event.id.as_deref()).nth(1).unwrap();
+    let rest = ask(Some(seen)).await;
+    assert_eq!(rest, all[all.len() - 3..]);
+    assert_eq!(kinds(&ask(Some("end")).await), ["done"]);
+}
+
+#[tokio::test]
+async fn a_header_that_decides_where_a_turn_goes_is_sent_once() {
+    let served = Served::start().await;
+    for name in ["x-hermes-session-id", "x-hermes-session-key", "idempotency-key", "last-event-id"] {
+        for second in ["a", "b"] {
+            let request = served.request(Method::POST, CHAT).header(name, "a").header(name, second);
+            let refused = request.body(asks("hi", false).to_string()).send().await.unwrap();
+            assert_eq!(refused.status(), 400, "{name}");
+            let error = json(refused).await["error"].clone();
+            assert_eq!((&error["code"], &error["param"]), (&json!("invalid_request"), &json!(name)));
+        }
+    }
+    assert!(served.gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_model_is_found_by_its_id() {
+    let served = Served::start().await;
+    let listed = json(served.get("/v1/models").await).await["data"][0]["id"].clone();
+    let model = json(served.get(&format!("/v1/models/{}", listed.as_str().unwrap())).await).await;
+    assert_eq!((&model["id"], &model["object"]), (&listed, &json!("model")));
+    for name in ["gpt-4o", "a%2Fb", "%FF"] {
+        let missing = served.get(&format!("/v1/models/{name}")).await;
+        assert_eq!(missing.status(), 404, "{name}");
+        assert_eq!(json(missing).await["error"]["code"], "model_not_found", "{name}");
+    }
+    assert_eq!(served.bare(Method::GET, "/v1/models/talaria").send().await.unwrap().status(), 401);
 }

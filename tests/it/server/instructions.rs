@@ -1,4 +1,4 @@
-//! Who may tell the agent how to behave: the owner, and nobody that speaks with a token of an app.
+//! Who may tell the agent how to behave: the owner, and every app unless its token was made with `--no-instructions`.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -25,14 +25,15 @@ fn ways() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn an_app_may_not_tell_the_agent_how_to_behave() {
+async fn an_app_may_instruct_the_agent_unless_its_token_says_otherwise() {
     let served = Served::start().await;
-    let app = served.app("forge").await;
+    let app = served.app_without_instructions("forge").await;
+    let free = served.app("frame").await;
     let asks = async |key: &str, path: &str, body: &Value| {
         let request = served.bare(Method::POST, path).bearer_auth(key).body(body.to_string());
         request.send().await.unwrap()
     };
-    for key in [&app, KEY] {
+    for key in [&app, &free, KEY] {
         assert_eq!(asks(key, "/api/sessions", &json!({ "id": "mine" })).await.status(), 201);
     }
     for (path, body) in ways() {
@@ -46,10 +47,16 @@ async fn an_app_may_not_tell_the_agent_how_to_behave() {
     let blank =
         json!({ "messages": [{ "role": "system", "content": " " }, { "role": "user", "content": "hi" }] });
     assert_eq!(asks(&app, "/v1/chat/completions", &blank).await.status(), 200);
-    for (path, body) in ways() {
-        let taken = asks(KEY, path, &body).await;
-        assert!(taken.status().is_success(), "{path} {body}: {}", taken.status());
-        // To its end: whoever leaves before stops it.
-        taken.text().await.unwrap();
+    for key in [KEY, &free] {
+        for (path, body) in ways() {
+            let taken = asks(key, path, &body).await;
+            assert!(taken.status().is_success(), "{path} {body}: {}", taken.status());
+            // To its end: whoever leaves before stops it.
+            taken.text().await.unwrap();
+        }
     }
+    // Another token of the same app gains nothing by itself.
+    let app = served.app("forge").await;
+    let (path, body) = &ways()[0];
+    assert_eq!(asks(&app, path, body).await.status(), 403);
 }

@@ -79,7 +79,7 @@ async fn a_wrong_method_is_said_before_anybody_is_asked_for_a_key() {
 async fn an_unknown_address_is_unknown_to_everybody() {
     let served = Served::start().await;
     for path in
-        ["/", "/v1", "/v1/", "/v1/models/", "/v2/models", "/api", "/.env", "/v1/models/x", "//v1/models"]
+        ["/", "/v1", "/v1/", "/v1/models/", "/v2/models", "/api", "/.env", "/v1/models/x/y", "//v1/models"]
     {
         for request in [served.bare(Method::GET, path), served.request(Method::GET, path)] {
             let answer = request.send().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_key_has_one_place() {
         let challenge = answer.headers()["www-authenticate"].to_str().unwrap();
         assert!(challenge.starts_with("Bearer error_description=\"no key was sent"), "{challenge}");
         let error = json!({ "error": {
-            "message": "Invalid API key",
+            "message": "Incorrect API key provided",
             "type": "invalid_request_error", "param": null, "code": "invalid_api_key",
         }});
         assert_eq!(json(answer).await, error);

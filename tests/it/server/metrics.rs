@@ -84,6 +84,20 @@ async fn a_server_whose_agent_fails_is_not_ready() {
 }
 
 #[tokio::test]
+async fn a_server_whose_agent_is_away_is_not_ready_before_anybody_asks() {
+    let served = Served::start().await;
+    served.gateway.agent_itself().goes_away();
+    let answer = served.get("/health/detailed").await;
+    assert_eq!(answer.status(), 503);
+    let answer = json(answer).await;
+    assert_eq!(answer["checks"]["agent"]["ok"], false);
+    assert_eq!(answer["checks"]["agent"]["why"], "it is away: nobody is there");
+    assert_eq!(served.get("/health").await.status(), 200, "the process is there all the same");
+    served.gateway.agent_itself().comes_back();
+    served.until(async || served.get("/health/detailed").await.status() == 200).await;
+}
+
+#[tokio::test]
 async fn an_app_is_told_nothing_of_others() {
     let served = Served::start().await;
     let token = served.app("forge").await;

@@ -93,11 +93,84 @@ async fn a_response_says_how_it_came_out() {
     assert_eq!((&cut["status"], &cut["output"][0]["status"]), (&json!("incomplete"), &json!("incomplete")));
     assert_eq!(cut["incomplete_details"], json!({ "reason": "max_output_tokens" }));
     served.agent().then_fails(AgentErrorKind::Refused, "The model is away.");
-    let failed = ask(&served, "hi", json!({})).await;
+    let failed = served.post("/v1/responses", &asks("hi", json!({}))).await;
+    assert_eq!(failed.status(), 502);
+    let id = failed.headers()["x-hermes-run-id"].to_str().unwrap().replace("run_", "resp_");
+    let error = json(failed).await["error"].clone();
+    assert_eq!((&error["code"], error.get("partial")), (&json!("failed"), None));
+    assert!(error["message"].as_str().unwrap().contains("The model is away."));
+    // Also what failed is kept.
+    let failed = json(served.get(&format!("/v1/responses/{id}")).await).await;
     assert_eq!((&failed["status"], &failed["output"]), (&json!("failed"), &json!([])));
     assert_eq!(failed["error"]["code"], "server_error");
-    assert!(failed["error"]["message"].as_str().unwrap().contains("The model is away."));
-    assert_eq!(get(&served, &failed).await, failed);
+
+    let breaks = || served.agent().says(["Half"]).then_fails(AgentErrorKind::CutShort, "the model broke");
+    breaks();
+    let failed = served.post("/v1/responses", &asks("hi", json!({}))).await;
+    assert_eq!(failed.status(), 502);
+    assert_eq!(json(failed).await["error"]["partial"], "Half");
+    breaks();
+    let request = served.request(Method::POST, "/v1/responses").header("x-talaria-partial", "true");
+    let partial = request.body(asks("hi", json!({})).to_string()).send().await.unwrap();
+    assert_eq!(partial.status(), 200);
+    let partial = json(partial).await;
+    assert_eq!(
+        (&partial["status"], &partial["output"][0]["content"][0]["text"]),
+        (&json!("failed"), &json!("Half"))
+    );
+}
+
+#[tokio::test]
+async fn a_response_is_cancelled_and_stays_so() {
+    let served = Served::start().await;
+    let script = served.agent().says(["Half"]).then_hangs();
+    let answer = ask(&served, "hi", json!({ "background": true })).await;
+    script.is_hanging().await;
+    let path = format!("/v1/responses/{}/cancel", answer["id"].as_str().unwrap());
+    for _ in 0..2 {
+        let cancelled = served.post(&path, &json!({})).await;
+        assert_eq!(cancelled.status(), 200);
+        let cancelled = json(cancelled).await;
+        assert_eq!((&cancelled["id"], &cancelled["status"]), (&answer["id"], &json!("cancelled")));
+        assert_eq!(cancelled["output"][0]["content"][0]["text"], "Half");
+    }
+    assert!(script.was_told_to_stop());
+    // What is whole stays whole.
+    let whole = ask(&served, "hi", json!({})).await;
+    let path = format!("/v1/responses/{}/cancel", whole["id"].as_str().unwrap());
+    assert_eq!(json(served.post(&path, &json!({})).await).await, whole);
+    // Nobody cancels what is another's.
+    let app = served.app("forge").await;
+    let others = served.bare(Method::POST, &path).bearer_auth(app).send().await.unwrap();
+    assert_eq!(others.status(), 404);
+    assert_eq!(served.post("/v1/responses/resp_0/cancel", &json!({})).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_response_says_what_it_was_asked() {
+    let served = Served::start().await;
+    let first = ask(&served, "What is a relay?", json!({})).await;
+    let second = ask(&served, "And a fuse?", json!({ "previous_response_id": first["id"] })).await;
+    for (answer, text) in [(&first, "What is a relay?"), (&second, "And a fuse?")] {
+        let path = format!("/v1/responses/{}/input_items", answer["id"].as_str().unwrap());
+        let items = json(served.get(&path).await).await;
+        let item = &items["data"][0];
+        assert_eq!((items["data"].as_array().unwrap().len(), &items["has_more"]), (1, &json!(false)));
+        assert_eq!((&item["role"], &item["type"]), (&json!("user"), &json!("message")));
+        assert_eq!(item["content"], json!([{ "type": "input_text", "text": text }]));
+        assert_eq!((&items["first_id"], &items["last_id"]), (&item["id"], &item["id"]));
+        let next = format!("{path}?limit=20&order=asc&after={}", item["id"].as_str().unwrap());
+        assert_eq!(json(served.get(&next).await).await["data"], json!([]));
+        assert_eq!(served.get(&format!("{path}?limit=0")).await.status(), 400);
+    }
+    // While it runs, too.
+    let script = served.agent().then_hangs();
+    let running = ask(&served, "Still there?", json!({ "background": true })).await;
+    script.is_hanging().await;
+    let path = format!("/v1/responses/{}/input_items", running["id"].as_str().unwrap());
+    let items = json(served.get(&path).await).await;
+    assert_eq!(items["data"][0]["content"][0]["text"], "Still there?");
+    assert_eq!(served.get("/v1/responses/resp_0/input_items").await.status(), 404);
 }
 
 #[tokio::test]

@@ -215,7 +215,7 @@ async fn the_next_process_answers_what_the_last_one_was_asked() {
     again.goes_on();
     let rest = Stream::of(answer).rest().await;
     assert_eq!(text_of(&rest), "lo!");
-    assert_eq!(rest[rest.len() - 2].json()["hermes"]["text"], "Hello!");
+    assert_eq!(rest[rest.len() - 2].json()["hermes"].get("text"), None);
     let heard = served.gateway.agent_itself().heard();
     assert_eq!(heard.len(), 2);
     assert!(heard[1].resumed && heard[0].request == heard[1].request && heard[0].key == heard[1].key);

@@ -74,10 +74,11 @@ async fn nothing_is_put_behind_what_it_does_not_belong_to() {
     }
     for (path, body, pointer) in surfaces() {
         let all = read(&served, path, &body, None).await;
-        assert_eq!(
-            (text_of(&all), text_of(&all)),
-            (whole(&all, pointer), "It is forty-two, of course.".to_owned())
-        );
+        assert_eq!(text_of(&all), "It is forty-two, of course.");
+        // Where the text came in deltas, a chat completion does not repeat it.
+        if path != "/v1/chat/completions" {
+            assert_eq!(whole(&all, pointer), "It is forty-two, of course.");
+        }
     }
 }
 
@@ -92,10 +93,10 @@ async fn what_only_grew_is_told_to_its_end() {
             script.is_hanging().await;
             script.goes_on();
         });
-        assert_eq!(
-            (text_of(&first), whole(&first, pointer).as_str()),
-            (whole(&first, pointer), "It is forty-two.")
-        );
+        assert_eq!(text_of(&first), "It is forty-two.");
+        if path != "/v1/chat/completions" {
+            assert_eq!(whole(&first, pointer), "It is forty-two.");
+        }
         known.push(places(&first));
     }
     for _ in 0..2 {

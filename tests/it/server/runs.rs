@@ -50,7 +50,8 @@ async fn a_run_is_started_looked_at_and_read() {
     assert_eq!(kinds(&all)[..3], ["reasoning.available", "tool.started", "tool.completed"]);
     let end = all.last().unwrap();
     assert_eq!((end.kind().as_str(), end.id.as_deref()), ("run.completed", Some("end")));
-    assert_eq!((&end.json()["output"], &end.json()["usage"]["total_tokens"]), (&json!("Hello"), &json!(5)));
+    // The text came in deltas, so the end does not repeat it.
+    assert_eq!((end.json().get("output"), &end.json()["usage"]["total_tokens"]), (None, &json!(5)));
     assert!(all.iter().all(|event| event.name.is_none() && event.json()["run_id"] == json!(run)));
     assert_eq!(stream.comments, ["stream closed"]);
 
@@ -135,7 +136,6 @@ async fn the_owner_reads_what_happens_in_rooms() {
     let rest = stream.rest().await;
     assert_eq!(text_of(&rest), "lo");
     assert!(!kinds(&rest).contains(&"reasoning.available".to_owned()));
-    assert_eq!(rest.last().unwrap().json()["output"], "Hello");
     assert_eq!(text_of(&events(&served, &run).await.rest().await), "Hello");
 }
 
@@ -167,7 +167,7 @@ async fn a_run_is_stopped_once_and_stays_so() {
     assert_eq!(answer.status(), 200);
     assert!(["stopping", "cancelled"].contains(&json(answer).await["status"].as_str().unwrap()));
     let end = stream.rest().await.pop().unwrap();
-    assert_eq!((end.kind().as_str(), &end.json()["output"]), ("run.cancelled", &json!("Half")));
+    assert_eq!((end.kind().as_str(), end.json().get("output")), ("run.cancelled", None));
     assert!(script.was_told_to_stop());
     for _ in 0..2 {
         let again = json(served.post(&stop, &json!({})).await).await;
@@ -205,7 +205,7 @@ async fn a_run_that_fails_says_why() {
     served.agent().says(["Half"]).then_fails(AgentErrorKind::CutShort, "the model broke");
     let run = started(&served, json!({ "input": "hi" })).await;
     let end = events(&served, &run).await.rest().await.pop().unwrap();
-    assert_eq!((end.kind().as_str(), &end.json()["output"]), ("run.failed", &json!("Half")));
+    assert_eq!((end.kind().as_str(), end.json().get("output")), ("run.failed", None));
     assert!(end.json()["error"].as_str().unwrap().contains("the model broke"));
     let shown = show(&served, &run).await;
     assert_eq!((&shown["status"], &shown["code"]), (&json!("failed"), &json!("cut_short")));

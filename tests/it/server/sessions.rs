@@ -211,8 +211,26 @@ async fn ten_thousand_sessions_are_listed_by_pages() {
     assert_eq!((seen.len(), pages), (10_000, 50));
     let default = json(served.get("/api/sessions").await).await;
     assert_eq!(default["data"].as_array().unwrap().len(), 50);
-    let beyond = json(served.get("/api/sessions?offset=4000000000").await).await;
+    let beyond = json(served.get("/api/sessions?offset=10000").await).await;
     assert_eq!((&beyond["data"], &beyond["has_more"]), (&json!([]), &json!(false)));
+    // What is left out is stepped over, so it has an end; behind the last session a list goes on without one.
+    for offset in ["10001", "4000000000"] {
+        let refused = served.get(&format!("/api/sessions?offset={offset}")).await;
+        assert_eq!(refused.status(), 400);
+        assert_eq!(json(refused).await["error"]["param"], "offset");
+    }
+    let (mut behind, mut after) = (BTreeSet::new(), String::new());
+    loop {
+        let page = json(served.get(&format!("/api/sessions?limit=200&after={after}")).await).await;
+        let data = page["data"].as_array().unwrap();
+        behind.extend(data.iter().map(|session| session["id"].as_str().unwrap().to_owned()));
+        if page["has_more"] == false {
+            break;
+        }
+        after = data.last().unwrap()["id"].as_str().unwrap().to_owned();
+    }
+    assert_eq!(behind, seen);
+    assert_eq!(served.get("/api/sessions?after=absent").await.status(), 400);
 }
 
 #[tokio::test]

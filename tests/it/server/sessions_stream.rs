@@ -177,7 +177,7 @@ async fn what_an_agent_asks_is_an_event_and_so_is_the_answer() {
 }
 
 #[tokio::test]
-async fn a_turn_that_failed_without_a_word_is_a_problem() {
+async fn a_turn_that_failed_is_a_problem_unless_a_part_is_asked_for() {
     let served = Served::start().await;
     begin(&served, "s", None).await;
     served.agent().then_fails(AgentErrorKind::Refused, "The agent does not want to.");
@@ -186,8 +186,16 @@ async fn a_turn_that_failed_without_a_word_is_a_problem() {
     assert_eq!(answer.headers()["x-hermes-session-id"], "s");
     let problem = crate::support::served::json(answer).await;
     assert!(problem["error"]["message"].as_str().unwrap().contains("does not want to"), "{problem}");
-    served.agent().says(["Half an "]).then_fails(AgentErrorKind::CutShort, "The agent broke off.");
+    let breaks =
+        || served.agent().says(["Half an "]).then_fails(AgentErrorKind::CutShort, "The agent broke off.");
+    breaks();
     let answer = served.post("/api/sessions/s/chat", &json!({ "message": "go" })).await;
+    assert_eq!(answer.status(), 502);
+    assert_eq!(crate::support::served::json(answer).await["error"]["partial"], "Half an ");
+    breaks();
+    let request =
+        served.request(reqwest::Method::POST, "/api/sessions/s/chat").header("x-talaria-partial", "true");
+    let answer = request.body(json!({ "message": "go" }).to_string()).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let answer = crate::support::served::json(answer).await;
     assert_eq!((&answer["completed"], &answer["message"]["content"]), (&json!(false), &json!("Half an ")));

@@ -23,12 +23,17 @@ pub struct Talaria {
     home: TempDir,
     args: Vec<String>,
     vars: Vec<(String, String)>,
+    /// How many files it may have open, if not as many as we.
+    open_files: Option<usize>,
 }
 
 impl Talaria {
     /// Without any configuration.
     pub fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap(), args: Vec::new(), vars: Vec::new() }
+        let home = tempfile::tempdir().unwrap();
+        // As it is when talaria makes it. One that is open to others would be closed, or refused.
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        Self { home, args: Vec::new(), vars: Vec::new(), open_files: None }
     }
 
     /// As a relay to this server.
@@ -46,6 +51,11 @@ impl Talaria {
     pub fn var(mut self, name: &str, value: &str) -> Self {
         self.vars.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// With at most so many open files, sockets too.
+    pub fn open_files(self, limit: usize) -> Self {
+        Self { open_files: Some(limit), ..self }
     }
 
     /// From the next start on a variable has this value, or is not there.
@@ -101,8 +111,25 @@ impl Talaria {
         process.ended().await
     }
 
+    /// Starts it with a pipe for its input and this for its standard output.
+    pub fn starts_writing_to(&self, output: impl Into<Stdio>) -> Process {
+        Process::watch(self.command(&self.args, Stdio::piped()).stdout(output).spawn().unwrap())
+    }
+
     fn spawn(&self, args: &[String], input: Stdio) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
+        Process::watch(self.command(args, input).spawn().unwrap())
+    }
+
+    fn command(&self, args: &[String], input: Stdio) -> Command {
+        let binary = env!("CARGO_BIN_EXE_talaria");
+        let mut command = match self.open_files {
+            None => Command::new(binary),
+            Some(limit) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), binary]);
+                shell
+            }
+        };
         command
             .args(args)
             .env_clear()
@@ -113,7 +140,7 @@ impl Talaria {
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Process::watch(command.spawn().unwrap())
+        command
     }
 }
 
@@ -139,7 +166,7 @@ impl Process {
     pub fn watch(mut child: Child) -> Self {
         let pid = Pid::from_child(&child);
         let input = child.stdin.take();
-        let out = collect(child.stdout.take().unwrap());
+        let out = child.stdout.take().map_or_else(|| watch::channel(Vec::new()).1, collect);
         let err = collect(child.stderr.take().unwrap());
         let (end, code) = watch::channel(None);
         std::thread::spawn(move || {
@@ -258,6 +285,13 @@ impl Ended {
     #[track_caller]
     pub fn showed(&self, out: &str) -> &Self {
         assert_eq!((self.code, self.out.as_str()), (0, out), "{}", self.err);
+        self
+    }
+
+    /// Something was not answered; it showed nothing but this.
+    #[track_caller]
+    pub fn failed_with(&self, out: &str) -> &Self {
+        assert_eq!((self.code, self.out.as_str()), (1, out), "{}", self.err);
         self
     }
 

@@ -347,6 +347,7 @@ impl TestGateway {
                 history_messages: 100,
                 history_bytes: 100_000,
                 retry_for: self.setup.retry_for,
+                retry_scripts_for: Duration::from_secs(30),
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
                 ask_for: Duration::from_secs(300),

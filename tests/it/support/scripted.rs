@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attachment, Attempt, Choice, Image, Message, Origin,
-    Out, Part, Prepared, Record, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Out, Part, Prepared, Reached, Record, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -432,14 +432,14 @@ impl Agent for Scripted {
             state.prepared += 1;
             let (name, number) = (&self.info.name, state.prepared);
             let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
-            Ok(Prepared { request, resumable: self.resumable, stand_in: false })
+            Ok(Prepared { request: request.into(), resumable: self.resumable, stand_in: false })
         })
     }
 
     fn run_turn<'a>(
         &'a self,
         turn: &'a Turn,
-        prepared: &'a Prepared,
+        prepared: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
@@ -475,11 +475,14 @@ impl Agent for Scripted {
         })
     }
 
-    fn reachable(&self) -> BoxFuture<'_, bool> {
+    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
         let mut state = self.state();
         state.questions += 1;
-        let there = !state.away;
-        Box::pin(async move { there })
+        let reached = match state.away {
+            true => Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, "nobody is there")),
+            false => Ok(Reached::Agent),
+        };
+        Box::pin(async move { reached })
     }
 }
 

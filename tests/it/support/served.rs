@@ -62,6 +62,13 @@ impl Served {
         added["token"].as_str().unwrap().to_owned()
     }
 
+    /// Gives an app a token with which it may not instruct the agent.
+    pub async fn app_without_instructions(&self, name: &str) -> String {
+        let asked = json!({ "app": name, "again": true, "instructions": false });
+        let added = self.gateway.operator().does("/tokens/add", asked).await.unwrap();
+        added["token"].as_str().unwrap().to_owned()
+    }
+
     /// Takes an app's token away.
     pub async fn revoke(&self, app: &str) {
         self.gateway.operator().does("/tokens/revoke", json!({ "app": app })).await.unwrap();

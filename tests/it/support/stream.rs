@@ -76,11 +76,10 @@ impl<S: Source> Stream<S> {
     /// The next event; `None` at a proper end.
     pub async fn try_next(&mut self) -> Result<Option<Event>, String> {
         loop {
-            while let Some(at) = self.buffer.windows(2).position(|two| two == b"\n\n") {
+            self.take_comments();
+            if let Some(at) = self.buffer.windows(2).position(|two| two == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..at + 2).collect();
-                if let Some(event) = self.read(std::str::from_utf8(&block).unwrap()) {
-                    return Ok(Some(event));
-                }
+                return Ok(Some(read(std::str::from_utf8(&block).unwrap())));
             }
             match self.source.chunk().await? {
                 Some(bytes) => self.buffer.extend(bytes),
@@ -92,18 +91,20 @@ impl<S: Source> Stream<S> {
         }
     }
 
-    fn read(&mut self, block: &str) -> Option<Event> {
-        let (mut id, mut name, mut data) = (None, None, Vec::new());
-        for line in block.lines().filter(|line| !line.is_empty()) {
-            match line.split_once(": ").unwrap() {
-                ("id", value) => id = Some(value.to_owned()),
-                ("event", value) => name = Some(value.to_owned()),
-                ("data", value) => data.push(value.to_owned()),
-                ("", words) => self.comments.push(words.to_owned()),
-                (field, _) => panic!("an unknown field {field}"),
-            }
+    /// Takes the comments off the front of the buffer. A comment is one line: behind a blank line, decoders that keep the
+    /// last id (OpenAI's for Python) hand on an empty event.
+    fn take_comments(&mut self) {
+        while self.buffer.starts_with(b":") {
+            let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else { return };
+            let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            let words = std::str::from_utf8(&line).unwrap().strip_prefix(": ").unwrap().trim_end();
+            self.comments.push(words.to_owned());
         }
-        (!data.is_empty()).then(|| Event { id, name, data: data.join("\n") })
+        assert!(
+            !self.buffer.starts_with(b"\n"),
+            "a blank line that ends no event, behind {:?}",
+            self.comments
+        );
     }
 
     /// The next event, which must come.
@@ -150,6 +151,21 @@ impl<S: Source> Stream<S> {
             }
         }
     }
+}
+
+/// Reads one event with its blank line.
+fn read(block: &str) -> Event {
+    let (mut id, mut name, mut data) = (None, None, Vec::new());
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        match line.split_once(": ").unwrap() {
+            ("id", value) => id = Some(value.to_owned()),
+            ("event", value) => name = Some(value.to_owned()),
+            ("data", value) => data.push(value.to_owned()),
+            (field, value) => panic!("an event has the field {field:?} with {value:?}"),
+        }
+    }
+    assert!(!data.is_empty(), "an event without data: {block:?}");
+    Event { id, name, data: data.join("\n") }
 }
 
 /// The text of these events.

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
-    _listening: JoinSet<()>,
+    listening: JoinSet<()>,
 }
 
 struct Shared {
@@ -64,6 +64,18 @@ impl Upstream {
         Self::listening(TcpListener::bind("127.0.0.1:0").await.unwrap(), capabilities)
     }
 
+    /// A server at this address, with its own answer to what it can do.
+    pub async fn at(address: SocketAddr, capabilities: Answer) -> Self {
+        Self::listening(TcpListener::bind(address).await.unwrap(), capabilities)
+    }
+
+    /// Ends with all of its connections, as a killed process does. Connections to the address, which is given back, are
+    /// refused from now on.
+    pub async fn dies(mut self) -> SocketAddr {
+        self.listening.shutdown().await;
+        self.address
+    }
+
     fn listening(listener: TcpListener, capabilities: Answer) -> Self {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -74,7 +86,7 @@ impl Upstream {
         });
         let mut listening = JoinSet::new();
         listening.spawn(accept(listener, shared.clone()));
-        Self { address, shared, _listening: listening }
+        Self { address, shared, listening }
     }
 
     /// Where it listens, without a path.

@@ -83,6 +83,12 @@ const commands = {
         return {};
     },
 
+    /** Whether the push rules notify of a message, now that it is decrypted. */
+    async rings({ room, event }) {
+        const found = client.getRoom(room).findEventById(event);
+        return { rings: Boolean(client.getPushActionsForEvent(found, true)?.notify) };
+    },
+
     async send({ room, type, content }) {
         const answer = await client.sendEvent(room, type, content);
         return { id: answer.event_id };

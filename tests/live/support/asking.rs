@@ -56,6 +56,7 @@ impl Asking {
                 history_messages: 10,
                 history_bytes: 10_000,
                 retry_for: Duration::ZERO,
+                retry_scripts_for: Duration::ZERO,
                 turn_bytes: 1024 * 1024,
                 stop_grace: Duration::from_secs(4),
                 ask_for,
@@ -91,7 +92,7 @@ impl Agent for Asker {
     fn run_turn<'a>(
         &'a self,
         _: &'a Turn,
-        _: &'a Prepared,
+        _: Prepared,
         out: &'a dyn Out,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {

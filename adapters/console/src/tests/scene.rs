@@ -30,6 +30,7 @@ pub fn wording() -> Wording {
         greeting: "Welcome.".into(),
         leaving: "Leaving soon.".into(),
         quit: "Ctrl-D leaves.".into(),
+        replaced: "Another answer follows.".into(),
         too_long: "Too long.".into(),
     }
 }

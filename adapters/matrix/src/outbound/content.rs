@@ -27,7 +27,7 @@ pub(super) struct TooLarge(usize);
 /// A new message.
 pub(super) fn message(place: &Place, body: &Body, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
-        let mut content = words(body.kind, &body.markdown, html);
+        let mut content = words(body, &body.markdown, html);
         relate(&mut content, place, body.reply_to.as_ref());
         content
     })
@@ -36,8 +36,8 @@ pub(super) fn message(place: &Place, body: &Body, html: Option<String>) -> Resul
 /// The message that makes another one read differently.
 pub(super) fn edit(of: &MessageId, body: &Body, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
-        let new = words(body.kind, &body.markdown, html);
-        let mut content = words(body.kind, &fallback(&body.markdown), None);
+        let new = words(body, &body.markdown, html);
+        let mut content = words(body, &fallback(&body.markdown), None);
         content.insert("m.new_content".into(), new.into());
         content.insert("m.relates_to".into(), json!({ "rel_type": "m.replace", "event_id": of.as_str() }));
         content
@@ -53,8 +53,8 @@ pub(super) fn file(
 ) -> Result<String, TooLarge> {
     fitting(html, |html| {
         let mut content = match body.markdown.trim().is_empty() {
-            true => words(body.kind, &about.name, None),
-            false => words(body.kind, &body.markdown, html),
+            true => words(body, &about.name, None),
+            false => words(body, &body.markdown, html),
         };
         content.insert("msgtype".into(), about.msgtype.into());
         content.insert("filename".into(), about.name.as_ref().into());
@@ -113,12 +113,13 @@ pub(super) fn sealed(content: usize) -> usize {
     (blocks * 16 + AROUND).div_ceil(3) * 4
 }
 
-fn words(kind: BodyKind, text: &str, html: Option<&str>) -> Map<String, Value> {
+fn words(body: &Body, text: &str, html: Option<&str>) -> Map<String, Value> {
     let mut content = Map::new();
-    let msgtype = match kind {
-        BodyKind::Answer | BodyKind::Ask => "m.text",
-        // Quiet: phones do not ring, and other bots do not answer.
-        BodyKind::Notice => "m.notice",
+    let msgtype = match body.kind {
+        BodyKind::Answer | BodyKind::Ask if !body.silent => "m.text",
+        // By default nobody is notified of these (`.m.rule.suppress_notices`), and other bots do not answer them. In an
+        // encrypted room the homeserver cannot see it; clients do, when they have decrypted it and before they ring.
+        BodyKind::Answer | BodyKind::Ask | BodyKind::Notice => "m.notice",
     };
     content.insert("msgtype".into(), msgtype.into());
     content.insert("body".into(), text.into());
@@ -182,6 +183,13 @@ mod tests {
         insta::assert_snapshot!(plain, @r#"{"body":"hello","m.mentions":{},"msgtype":"m.text"}"#);
         let marked = message(&place, &body(BodyKind::Notice, "**hello**"), render("**hello**")).unwrap();
         insta::assert_snapshot!(marked, @r#"{"body":"**hello**","format":"org.matrix.custom.html","formatted_body":"<strong>hello</strong>","m.mentions":{},"msgtype":"m.notice"}"#);
+    }
+
+    #[test]
+    fn what_goes_on_with_an_answer_does_not_ring() {
+        let part = Body { silent: true, ..body(BodyKind::Answer, "and so on") };
+        let sent = message(&Place::room("!r"), &part, None).unwrap();
+        insta::assert_snapshot!(sent, @r#"{"body":"and so on","m.mentions":{},"msgtype":"m.notice"}"#);
     }
 
     #[test]

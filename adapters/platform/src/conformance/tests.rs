@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::{World, broken_rules, run_all};
 use crate::{
-    Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, EventId,
-    EventKind, Inbox, Message, MessageId, Place, Platform, Rate, Room, SendKey, Show, Signal, Trust,
+    Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Event,
+    EventId, EventKind, Inbox, Message, MessageId, Place, Platform, Rate, Room, SendKey, Show, Signal, Trust,
 };
 
 #[tokio::test(start_paused = true)]
@@ -363,10 +363,10 @@ impl Platform for Adapter {
         _place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move {
             if self.delete || self.is(Fault::DeletesWithoutSayingSo) {
-                self.change(message, |_| None)
+                self.change(message, |_| None).map(|()| Deletion::Complete)
             } else {
                 Err(ErrorKind::Unsupported.into())
             }

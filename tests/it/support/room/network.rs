@@ -66,6 +66,8 @@ pub(super) struct Posted {
     pub room: String,
     pub body: Body,
     pub revisions: Vec<String>,
+    /// Edits that can be read, also once the message itself is gone.
+    pub readable_edits: usize,
     pub deleted: bool,
     /// We took it back ourselves, so whatever we do with it later is wrong.
     pub taken_back: bool,
@@ -251,6 +253,12 @@ impl Chat {
         let all = state.messages.iter().enumerate().filter(|(_, message)| asks(message));
         all.map(|(number, message)| (MessageId::new(format!("m{number}")), message.body.markdown.clone()))
             .collect()
+    }
+
+    /// Edits of deleted messages that can still be read.
+    pub fn edits_left_behind(&self) -> usize {
+        let state = self.state();
+        state.messages.iter().filter(|message| message.taken_back).map(|message| message.readable_edits).sum()
     }
 
     pub(super) fn revisions(&self, room: &str) -> Vec<String> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_platform::{
-    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, MediaId, MessageId,
-    Place, Platform, SendKey, Show, Signal,
+    Batch, Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Inbox, Lasts,
+    MediaId, MessageId, Place, Platform, SendKey, Show, Signal,
 };
 use tokio::time::Instant;
 
@@ -15,6 +15,9 @@ use super::requests::{Fault, Request, What};
 
 /// How long every request takes. Without it two requests could never be under way together.
 const LATENCY: Duration = Duration::from_millis(50);
+
+/// Rooms with such names end with the process, as a pipe does.
+const PIPE: &str = "pipe";
 
 impl Platform for Chat {
     fn about(&self) -> Capabilities {
@@ -31,6 +34,13 @@ impl Platform for Chat {
                 () = stop.cancelled() => Ok(()),
             }
         })
+    }
+
+    fn lasts(&self, place: &Place) -> Lasts {
+        match place.room.as_str().starts_with(PIPE) {
+            true => Lasts::Process,
+            false => Lasts::Always,
+        }
     }
 
     fn send<'a>(
@@ -62,7 +72,7 @@ impl Platform for Chat {
         _place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move {
             if self.state().life != self.life {
                 std::future::pending::<()>().await;
@@ -72,12 +82,9 @@ impl Platform for Chat {
             if let Some(kind) = fault {
                 return Err(kind.into());
             }
-            let mut state = self.state();
-            let message = state.find(message)?;
-            (message.deleted, message.taken_back) = (true, true);
-            drop(state);
+            let deletion = self.state().delete(message);
             self.changed();
-            Ok(())
+            deletion
         })
     }
 
@@ -220,6 +227,7 @@ impl State {
                             room: room.clone(),
                             body: body.clone(),
                             revisions,
+                            readable_edits: 0,
                             deleted: false,
                             taken_back: false,
                         });
@@ -237,6 +245,7 @@ impl State {
                 let message = self.find(id)?;
                 let before = std::mem::replace(&mut message.body, body.clone());
                 message.revisions.push(body.markdown.clone());
+                message.readable_edits += 1;
                 let shrinks = !body.done && !body.markdown.starts_with(&before.markdown);
                 if about.show == Show::Append && shrinks {
                     self.violations
@@ -245,6 +254,18 @@ impl State {
                 Ok(id.clone())
             }
         }
+    }
+
+    /// As on Matrix: the message goes first, then one edit with each call.
+    fn delete(&mut self, id: &MessageId) -> Result<Deletion, Error> {
+        let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
+        let message = number.and_then(|number| self.messages.get_mut(number)).ok_or(ErrorKind::Gone)?;
+        match message.taken_back {
+            true => message.readable_edits = message.readable_edits.saturating_sub(1),
+            false if message.deleted => return Err(ErrorKind::Gone.into()),
+            false => (message.deleted, message.taken_back) = (true, true),
+        }
+        Ok(if message.readable_edits > 0 { Deletion::More } else { Deletion::Complete })
     }
 
     fn is_taken_back(&self, id: &MessageId) -> bool {

@@ -23,6 +23,8 @@ enum Step {
     Gate(Gate),
     /// Says nothing more, but stays until the other end leaves.
     Hang,
+    /// The same, and then stands at a gate.
+    HangUntilLeft(Gate),
     /// Ends the connection as a crash would.
     Reset,
     /// Ends the connection in order.
@@ -106,6 +108,11 @@ impl Answer {
         self.step(Step::Hang)
     }
 
+    /// Nothing more, without an end. The gate is reached when the other end has left.
+    pub fn hangs_until_left(self, gate: &Gate) -> Self {
+        self.step(Step::HangUntilLeft(gate.clone()))
+    }
+
     /// The connection ends as in a crash. What was sent just before may be lost on the way, so tests that
     /// look at it use [`closes`](Self::closes).
     pub fn resets(self) -> Self {
@@ -140,6 +147,11 @@ impl Answer {
                 }
                 Step::Hang => {
                     let _ = stream.read(&mut [0; 64]).await;
+                    return ControlFlow::Break(());
+                }
+                Step::HangUntilLeft(gate) => {
+                    let _ = stream.read(&mut [0; 64]).await;
+                    gate.pass().await;
                     return ControlFlow::Break(());
                 }
                 Step::Reset => {

@@ -1,0 +1,75 @@
+//! One notice for many messages that come at once.
+//!
+//! A homeserver counts every message of ours, and people read one line more easily than eight. So the first message of a run
+//! gets the notice, and each further one only changes its text. After a while, or once the run is over, a new notice
+//! begins: nobody sees an edit of something far above.
+
+use talaria_platform::{SendKey, Show};
+
+use super::taking::One;
+use crate::session::{SessionId, hash};
+use crate::store::{Result, unix_now};
+use crate::words::Phrase;
+
+/// Seconds after which a notice is left as it is.
+const RUN: i64 = 60;
+
+/// Seconds that a changed text waits for the next change, so that ten messages at once cost one edit.
+const EDIT_AFTER: i64 = 2;
+
+/// A run of messages that share one notice.
+struct Run {
+    began: i64,
+    /// Messages in it.
+    count: usize,
+    /// What the notice was sent with.
+    key: SendKey,
+}
+
+impl One<'_> {
+    /// Says something about a message of a run; `say` is told how many messages the run has by now. Where nothing
+    /// can be edited only the first one is said.
+    pub(super) fn count_notice(
+        &self,
+        what: &str,
+        session: &SessionId,
+        say: impl FnOnce(usize) -> Phrase,
+    ) -> Result<()> {
+        let (tx, now, setting) = (self.tx, unix_now(), self.run_key(what, session));
+        let run = tx.setting(&setting)?.and_then(|kept| Run::parse(&kept));
+        let run = run.filter(|run| (0..RUN).contains(&(now - run.began)));
+        let mut run =
+            run.unwrap_or_else(|| Run { began: now, count: 0, key: self.notice_key("n", &self.event.id) });
+        run.count += 1;
+        tx.set_setting(&setting, &run.text())?;
+        match (run.count, self.all.about.show) {
+            (1, _) => self.notice(&say(1)),
+            (_, Show::Once) => Ok(()),
+            (count, Show::Append) => self.change_notice(&run.key, count, &say(count), 0),
+            (count, Show::Edit { .. }) => self.change_notice(&run.key, count, &say(count), now + EDIT_AFTER),
+        }
+    }
+
+    /// The run is over: the next message of this kind gets a notice of its own.
+    pub(super) fn end_run(&self, what: &str, session: &SessionId) -> Result<()> {
+        self.tx.forget_setting(&self.run_key(what, session))
+    }
+
+    fn run_key(&self, what: &str, session: &SessionId) -> String {
+        let place = &self.event.place;
+        let thread = place.thread.as_ref().map_or("", |thread| thread.as_str());
+        format!("{what}.{}", hash([self.account().as_str(), &session.0, place.room.as_str(), thread]))
+    }
+}
+
+impl Run {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(3, ' ');
+        let (began, count) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Self { began, count, key: SendKey::new(words.next()?) })
+    }
+
+    fn text(&self) -> String {
+        format!("{} {} {}", self.began, self.count, self.key)
+    }
+}

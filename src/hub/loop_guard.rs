@@ -1,0 +1,113 @@
+//! Notices programs that talk to each other through us, and is silent then.
+//!
+//! Speed alone proves nothing: people do ask two seconds after each answer. So a row of quick questions must also
+//! look like a program: its author sends what only bots send, the same few texts come again and again, or two or
+//! more accounts take turns. Only a row without any pause at all is enough by itself. Other programs are bounded by
+//! the limits per person.
+
+use std::collections::HashSet;
+
+use super::limits::TooMuch;
+use super::taking::One;
+use crate::session::hash;
+use crate::store::{Heard, RecentTurn, Result, unix_now};
+use crate::words::Text;
+
+/// A number of answers in a row, each asked for within so many seconds of the one before.
+#[derive(Clone, Copy)]
+struct QuickRow {
+    turns: usize,
+    seconds: i64,
+}
+
+/// Nobody reads an answer and writes the next question within a second, eight times. Times are whole seconds, so
+/// this means less than two.
+const WITHOUT_PAUSE: QuickRow = QuickRow { turns: 8, seconds: 1 };
+
+/// Rows that count if they look like a program. The second one is for programs that think before they write.
+const SUSPICIOUS: [QuickRow; 2] = [QuickRow { turns: 8, seconds: 3 }, QuickRow { turns: 40, seconds: 30 }];
+
+/// Texts that differ, at most, in a row that repeats. Few: people answer a quiz with the same four letters.
+const REPEATED_TEXTS: usize = 2;
+
+/// Seconds for which an account counts as a bot after it sent what only bots send.
+const BOT_FOR: i64 = 24 * 60 * 60;
+
+/// Seconds for which we are silent.
+const SILENCE: i64 = 600;
+
+/// What the audit calls that silence.
+const RULE: &str = "loop";
+
+/// Whether we are silent here. That ends with its time, or when somebody writes who let more time pass after
+/// whoever wrote last than the programs did: those that answer one another never do.
+pub(super) fn silence(one: &One<'_>) -> Result<Option<TooMuch>> {
+    let (tx, key, now) = (one.tx, silence_key(one), unix_now());
+    let Some(kept) = tx.setting(&key)? else { return Ok(None) };
+    if let Some((until, last, quick)) = parse_silence(&kept)
+        && (now..now + 2 * SILENCE).contains(&until)
+        && (0..=quick).contains(&(now - last))
+    {
+        tx.set_setting(&key, &format!("{until} {now} {quick}"))?;
+        return Ok(Some(TooMuch { rule: RULE, notice: None }));
+    }
+    tx.forget_setting(&key)?;
+    Ok(None)
+}
+
+/// Whether programs seem to talk to each other here. The room is told when the silence begins.
+pub(super) fn check(one: &One<'_>, text: &str) -> Result<Option<TooMuch>> {
+    let (tx, account, room, now) = (one.tx, one.account(), &one.event.place.room, unix_now());
+    let longest = SUSPICIOUS.iter().map(|row| row.turns).max().unwrap_or_default();
+    let recent = tx.recent_turns(account, room, longest)?;
+    let author = &one.event.author.id;
+    let mut found = is_quick(&recent, WITHOUT_PAUSE, now).then_some(WITHOUT_PAUSE);
+    for row in SUSPICIOUS {
+        if found.is_some() || !is_quick(&recent, row, now) {
+            continue;
+        }
+        let turns = recent.get(..row.turns).unwrap_or_default();
+        let is_bot = tx.nth_heard(account, author, Heard::Refused("bot"), now - BOT_FOR, 1)?.is_some();
+        found = (is_bot || repeats(turns, text) || alternates(turns, author.as_str())).then_some(row);
+    }
+    let Some(row) = found else { return Ok(None) };
+    tx.set_setting(&silence_key(one), &format!("{} {now} {}", now + SILENCE, row.seconds))?;
+    let minutes = usize::try_from(SILENCE / 60).unwrap_or_default();
+    Ok(Some(TooMuch { rule: RULE, notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
+}
+
+/// Whether the latest turns (newest first) and one that would begin `now` were all asked for that quickly after the
+/// answer before.
+fn is_quick(recent: &[RecentTurn], row: QuickRow, now: i64) -> bool {
+    let Some(turns) = recent.get(..row.turns) else { return false };
+    let mut next = now;
+    turns.iter().all(|turn| {
+        let pause = turn.ended.map(|ended| next - ended);
+        next = turn.created;
+        pause.is_some_and(|pause| (0..=row.seconds).contains(&pause))
+    })
+}
+
+/// Whether the same few texts come again and again.
+fn repeats(turns: &[RecentTurn], text: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let texts: HashSet<_> =
+        turns.iter().map(|turn| plain(&turn.prompt)).chain(std::iter::once(plain(text))).collect();
+    texts.len() <= REPEATED_TEXTS
+}
+
+/// Whether no account asks twice in a row.
+fn alternates(turns: &[RecentTurn], author: &str) -> bool {
+    let authors = std::iter::once(author).chain(turns.iter().map(|turn| turn.author.as_str()));
+    authors.clone().zip(authors.skip(1)).all(|(one, other)| one != other)
+}
+
+fn silence_key(one: &One<'_>) -> String {
+    format!("loop.{}", hash([one.account().as_str(), one.event.place.room.as_str()]))
+}
+
+/// When the silence ends, when somebody last wrote, and how quick the programs were.
+fn parse_silence(text: &str) -> Option<(i64, i64, i64)> {
+    let mut numbers = text.split(' ').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}

@@ -1,0 +1,131 @@
+//! What can be asked about a response that was kept, besides reading it: to stop it, and what it was asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::object::Answer;
+use crate::server::ended::Ended;
+use crate::server::follow::Follow;
+use crate::server::path::ResponseName;
+use crate::server::{Caller, Problem, Server};
+use crate::store::KeptResponse;
+
+/// How long a response that is cancelled may take to end before it is answered as it is. The engine gives an agent less.
+const CANCELLED: Duration = Duration::from_secs(10);
+
+/// Items of one page, as the protocol has it.
+const PAGE: u32 = 100;
+
+/// `POST /v1/responses/{response_id}/cancel`. One that is over stays as it is, and is answered like that.
+pub async fn cancel(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    ResponseName(id): ResponseName,
+) -> Result<Response, Problem> {
+    let kept = find(&server, &caller, id).await?;
+    let run = kept.turn.clone();
+    if Ended::read(&server, &run).await?.is_none() {
+        server.turns.stop(&kept.session, &run).await?;
+        if let Ok(follow) = Follow::open(&server, &caller, &run, None) {
+            // Whatever it says is read below, from the store.
+            let read = follow.until_the_end(|_| StatusCode::NO_CONTENT.into_response());
+            let _ = tokio::time::timeout(CANCELLED, read).await;
+        }
+    }
+    let answer = Answer::kept(kept);
+    Ok(Json(answer.so_far(&server, &run).await?).into_response())
+}
+
+/// What a response was asked.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseInputItems")]
+pub struct InputItems {
+    object: &'static str,
+    /// The question. What was said before it belongs to the responses before.
+    data: Vec<InputItem>,
+    first_id: Option<String>,
+    last_id: Option<String>,
+    has_more: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseInputMessage")]
+struct InputItem {
+    id: String,
+    r#type: &'static str,
+    role: &'static str,
+    status: &'static str,
+    content: [InputText; 1],
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseInputText")]
+struct InputText {
+    r#type: &'static str,
+    /// As it is remembered: a picture is only named.
+    text: String,
+}
+
+/// Which items are wanted. There is one, so `order` changes nothing.
+#[derive(Default, JsonSchema)]
+#[schemars(default)]
+pub struct ItemsQuery {
+    /// The id of the last item of the page before.
+    after: Option<String>,
+    /// From 1 to 100.
+    #[schemars(range(min = 1, max = PAGE))]
+    limit: Option<u32>,
+}
+
+impl ItemsQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut wanted = Self::default();
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match name {
+                "after" => wanted.after = Some(value.to_owned()),
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
+                    let wrong = || Problem::wrong("limit", format!("It is a number from 1 to {PAGE}"));
+                    wanted.limit = Some(limit.ok_or_else(wrong)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// `GET /v1/responses/{response_id}/input_items`
+pub async fn input_items(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    ResponseName(id): ResponseName,
+    RawQuery(query): RawQuery,
+) -> Result<Json<InputItems>, Problem> {
+    let wanted = ItemsQuery::read(query.as_deref().unwrap_or_default())?;
+    let kept = find(&server, &caller, id).await?;
+    let turn = kept.turn.clone();
+    let question = server.store.read(move |tx| tx.question_of(&turn)).await?;
+    let id = format!("{}_input", Answer::kept(kept).message_id());
+    let message = |text| {
+        let content = [InputText { r#type: "input_text", text }];
+        InputItem { id: id.clone(), r#type: "message", role: "user", status: "completed", content }
+    };
+    let is_behind = wanted.after.as_ref() == Some(&id);
+    let data: Vec<_> = question.into_iter().filter(|_| !is_behind).map(message).collect();
+    let shown = data.first().map(|item| item.id.clone());
+    Ok(Json(InputItems { object: "list", first_id: shown.clone(), last_id: shown, data, has_more: false }))
+}
+
+/// A response of the caller that was kept.
+async fn find(server: &Server, caller: &Caller, id: String) -> Result<KeptResponse, Problem> {
+    let app = caller.app().to_owned();
+    server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(Problem::no_response)
+}

@@ -1,0 +1,71 @@
+//! How long sessions are kept that nobody uses any more.
+
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::{Result, Tx, unix_now};
+use crate::session::SessionId;
+
+/// Sessions that one transaction removes. Whoever else wants to write waits for it.
+const AT_ONCE: usize = 200;
+
+/// How long sessions are kept after they were last used; `None` for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Conversations of rooms, and sessions that programs named.
+    pub sessions: Option<Duration>,
+    /// What `/v1/responses` stored, with the sessions made for it.
+    pub responses: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { sessions: None, responses: Some(Duration::from_secs(30 * 24 * 60 * 60)) }
+    }
+}
+
+impl Retention {
+    /// Nothing is removed because it is old: for commands that do not know what the operator wants.
+    pub const FOREVER: Self = Self { sessions: None, responses: None };
+
+    /// Whether anything is ever removed because of it.
+    pub(super) fn is_finite(self) -> bool {
+        self.sessions.or(self.responses).is_some()
+    }
+}
+
+/// Sessions that may be removed: nothing runs or waits there.
+const AT_REST: &str = "NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id
+    AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))";
+
+impl Tx<'_> {
+    /// Removes sessions that have had their time; `true` if there may be more of them.
+    pub fn prune_sessions(&self, retention: Retention) -> Result<bool> {
+        let now = unix_now();
+        let before = |kept: Option<Duration>| {
+            let kept = kept.map(|kept| i64::try_from(kept.as_secs()).unwrap_or(i64::MAX));
+            kept.map(|kept| now.saturating_sub(kept))
+        };
+        let mut left = AT_ONCE;
+        for (filter, before) in [
+            ("expires <= ?1 AND expires IS NOT NULL", Some(now)),
+            ("used < ?1 AND passing = 1 AND expires IS NULL", before(retention.responses)),
+            ("used < ?1 AND (account <> '@http' OR room = '') AND passing = 0", before(retention.sessions)),
+            ("used < ?1 AND (account = '@http' AND room <> '') AND passing = 0", before(retention.sessions)),
+        ] {
+            let Some(before) = before else { continue };
+            let sql = format!("SELECT id FROM sessions WHERE {filter} AND {AT_REST} LIMIT ?2");
+            let mut query = self.conn.prepare_cached(&sql)?;
+            let limit = i64::try_from(left).unwrap_or(i64::MAX);
+            let rows = query.query_map(params![before, limit], |row| row.get(0))?;
+            let unused = rows.map(|id| id.map(SessionId)).collect::<rusqlite::Result<Vec<_>>>()?;
+            unused.iter().try_for_each(|id| self.remove_session(id))?;
+            left -= unused.len();
+            if left == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

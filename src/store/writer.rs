@@ -1,0 +1,224 @@
+//! The thread that writes: group commit, and what keeps the file small and the disk watched in between.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc as std_mpsc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::retention::Retention;
+use super::write_health::{WriteHealth, disk_trouble, is_refused_write};
+use super::{ReadJob, Reply, Result, StoreError, WriteJob};
+
+/// Jobs that share one commit. Bounds how long the first of them waits for the last.
+const GROUP: usize = 256;
+
+/// Bytes that a failed disk must have room for before it counts as working again. A few bytes would fit between two
+/// real writes that do not.
+const PROBE_BYTES: usize = 1024 * 1024;
+
+/// What the writer thread is asked to do.
+pub(super) enum Command {
+    /// Run a job in the next transaction.
+    Write(WriteJob),
+    /// Do what is due: see `maintenance`.
+    Maintain,
+    /// Move the write-ahead log into the database. The reader waits meanwhile, until the sender is dropped.
+    Checkpoint(std_mpsc::Sender<()>),
+    /// Commit something, and say when it was tried; how it went is in [`WriteHealth`].
+    Probe(oneshot::Sender<()>),
+}
+
+/// A job that has run: what is left to do once its transaction is committed, or not.
+pub(super) struct RanJob {
+    pub(super) reply: Reply,
+    /// Set if the disk kept it from being written.
+    pub(super) trouble: Option<String>,
+}
+
+/// The writer thread's own state.
+pub(super) struct Writer {
+    pub(super) conn: Connection,
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// To have the reader pause for a checkpoint. Weak, like `own`: neither keeps the store open.
+    pub(super) reader: mpsc::WeakSender<ReadJob>,
+    pub(super) own: mpsc::WeakSender<Command>,
+    pub(super) health: WriteHealth,
+    pub(super) retention: Retention,
+    /// Asks for [`Command::Maintain`] after this long. Dropped at the end, which ends the timer thread.
+    pub(super) timer: std_mpsc::Sender<Duration>,
+    /// The write-ahead log.
+    pub(super) wal: PathBuf,
+    /// Maintenance was asked for after a write, and has not come yet.
+    pub(super) is_armed: bool,
+    /// A checkpoint was asked for and has not come yet.
+    pub(super) is_parking: bool,
+    /// Since when maintenance is due and writes have kept it waiting.
+    pub(super) postponed: Option<Instant>,
+    pub(super) last_write: Instant,
+    pub(super) commits: u64,
+}
+
+impl Writer {
+    pub(super) fn wal_of(database: &Path) -> PathBuf {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-wal");
+        path.into()
+    }
+
+    /// Works until every [`Store`](super::Store) is dropped.
+    pub(super) fn run(mut self) {
+        // What had its time while no process ran is not to be seen any more.
+        self.prune();
+        self.arm(super::maintenance::QUIET);
+        while let Some(command) = self.commands.blocking_recv() {
+            let mut next = Some(command);
+            while let Some(command) = next {
+                next = self.obey(command);
+            }
+        }
+        // The next start need not read the whole log again.
+        self.checkpoint();
+    }
+
+    /// Returns a command that was found in the queue and has yet to be obeyed.
+    fn obey(&mut self, command: Command) -> Option<Command> {
+        match command {
+            Command::Write(job) => return self.commit_group(job),
+            Command::Maintain => self.maintain(),
+            Command::Checkpoint(reader) => {
+                self.is_parking = false;
+                self.checkpoint();
+                drop(reader);
+            }
+            Command::Probe(done) => {
+                self.probe();
+                // The health check may have given up.
+                let _ = done.send(());
+            }
+        }
+        None
+    }
+
+    /// Runs a job and those that wait behind it, and commits them together.
+    fn commit_group(&mut self, first: WriteJob) -> Option<Command> {
+        if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
+            self.note_failure(&error);
+            (first(Err(error.into())).reply)(Ok(()));
+            return None;
+        }
+        let before = self.conn.total_changes();
+        let (mut replies, mut trouble, mut next) = (Vec::new(), None, None);
+        let mut job = Some(first);
+        while let Some(run) = job.take() {
+            let ran = run(Ok(&self.conn));
+            replies.push(ran.reply);
+            trouble = trouble.or(ran.trouble);
+            // A full disk makes SQLite undo the whole transaction by itself. Whatever would run after that
+            // would be on its own, so the group ends there.
+            if self.conn.is_autocommit() || replies.len() == GROUP {
+                break;
+            }
+            match self.commands.try_recv() {
+                Ok(Command::Write(another)) => job = Some(another),
+                Ok(other) => next = Some(other),
+                Err(_) => {}
+            }
+        }
+        let committed = match self.conn.is_autocommit() {
+            true => Err("it was undone".to_owned()),
+            false => self.conn.execute_batch("COMMIT").map_err(|error| {
+                end_on_io_failure(&error);
+                trouble = trouble.take().or_else(|| disk_trouble(&error));
+                let _ = self.conn.execute_batch("ROLLBACK");
+                error.to_string()
+            }),
+        };
+        match (&committed, trouble) {
+            (_, Some(why)) => self.fails(&why),
+            (Err(error), None) => self.fails(error),
+            // Nothing was written, so nothing is proven.
+            (Ok(()), None) if self.conn.total_changes() == before => {}
+            (Ok(()), None) => self.wrote(),
+        }
+        if let Err(error) = &committed {
+            tracing::error!(error, "a transaction failed");
+        }
+        for reply in replies {
+            reply(committed.clone().map_err(StoreError::Commit));
+        }
+        next
+    }
+
+    /// Runs a transaction of the writer's own.
+    pub(super) fn transact<T>(&mut self, job: impl FnOnce(&Connection) -> Result<T>) -> Option<T> {
+        let before = self.conn.total_changes();
+        let done = self.conn.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from);
+        let done = done.and_then(|()| {
+            let value = job(&self.conn)?;
+            self.conn.execute_batch("COMMIT")?;
+            Ok(value)
+        });
+        match done {
+            Ok(value) => {
+                if self.conn.total_changes() != before {
+                    self.wrote();
+                }
+                Some(value)
+            }
+            Err(error) => {
+                if !self.conn.is_autocommit() {
+                    let _ = self.conn.execute_batch("ROLLBACK");
+                }
+                match &error {
+                    StoreError::Sqlite(error) => self.note_failure(error),
+                    other => tracing::error!(error = %other, "the store could not look after itself"),
+                }
+                None
+            }
+        }
+    }
+
+    /// Commits something, to find out whether that is possible.
+    pub(super) fn probe(&mut self) {
+        const KEY: &str = "store.probe";
+        const PUT: &str = "INSERT OR REPLACE INTO settings (key, value) VALUES (?1, zeroblob(?2))";
+        let size = if self.health.is_failing() { PROBE_BYTES } else { 1 };
+        let put = self.transact(|conn| Ok(conn.execute(PUT, (KEY, size))?));
+        if put.is_some() {
+            self.transact(|conn| Ok(conn.execute("DELETE FROM settings WHERE key = ?1", [KEY])?));
+        }
+    }
+
+    fn wrote(&mut self) {
+        self.health.succeeded();
+        self.last_write = Instant::now();
+        self.commits += 1;
+        if !self.is_armed {
+            self.arm(super::maintenance::QUIET);
+        }
+        self.bound_log();
+    }
+
+    fn fails(&mut self, why: &str) {
+        self.health.failed(why);
+        self.arm(super::maintenance::PROBE_EACH);
+    }
+
+    pub(super) fn note_failure(&mut self, error: &rusqlite::Error) {
+        end_on_io_failure(error);
+        self.fails(&disk_trouble(error).unwrap_or_else(|| error.to_string()));
+    }
+}
+
+/// After a failed `fsync` nobody knows what is on disk, and asking again would be told "all is well".
+/// The next process finds out by reading.
+fn end_on_io_failure(error: &rusqlite::Error) {
+    /// What `sysexits.h` calls an input/output error.
+    const EX_IOERR: i32 = 74;
+    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) && !is_refused_write(error) {
+        tracing::error!(%error, "the disk failed; ending, so that the next start reads what is really there");
+        std::process::exit(EX_IOERR);
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether the agent would answer now, for health checks: asked when somebody wants to know, and remembered for a
+//! moment.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Turns;
+use crate::agent::{AgentError, AgentErrorKind, Reached};
+use crate::reply;
+use crate::words::Text;
+
+/// How long an answer counts. Several who watch ask the agent once.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// How long the agent may take. Whoever checks health waits for it.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The last answer.
+#[derive(Default)]
+pub(super) struct AgentProbe {
+    last: Mutex<Option<(Instant, Result<Reached, AgentError>)>>,
+}
+
+/// What is known of the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentHealth {
+    /// It would answer.
+    Ready,
+    /// It is away, and the agent that stands in for it would answer.
+    StandIn,
+    /// Nobody is there, for this reason.
+    Away(String),
+    /// It is there and lets nobody in as things are, such as for want of the right key.
+    Refused(String),
+    /// It is there, and the last turns failed all the same.
+    Failing {
+        /// How many of them.
+        times: usize,
+        /// Why the last of them did.
+        why: String,
+    },
+}
+
+impl Turns {
+    /// Finds out whether the agent would answer. Takes at most a few seconds.
+    pub async fn agent_health(&self) -> AgentHealth {
+        let why = |words: &str| reply::one_line(reply::bare(words), 200);
+        let reached = self.reach_agent().await;
+        match &reached {
+            Err(error) if error.kind == AgentErrorKind::Refused => {
+                return AgentHealth::Refused(why(&error.to_string()));
+            }
+            Err(error) => return AgentHealth::Away(why(&error.to_string())),
+            Ok(_) => {}
+        }
+        // It answers a simple question; how it answers real ones is known better from those.
+        if let Some((times, words)) = self.failing()
+            && !self.trouble().was_away()
+        {
+            return AgentHealth::Failing { times, why: why(&words.to_string()) };
+        }
+        match reached {
+            Ok(Reached::StandIn) => AgentHealth::StandIn,
+            Ok(Reached::Agent) | Err(_) => AgentHealth::Ready,
+        }
+    }
+
+    async fn reach_agent(&self) -> Result<Reached, AgentError> {
+        let mut last = self.probe.last.lock().await;
+        if let Some((at, reached)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return reached.clone();
+        }
+        let asked = tokio::time::timeout(PATIENCE, self.agents.main.reachable()).await;
+        let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, Text::WhyTooSlow));
+        let reached = asked.unwrap_or_else(|_| silent());
+        *last = Some((Instant::now(), reached.clone()));
+        reached
+    }
+}

@@ -1,0 +1,158 @@
+//! What a turn was asked, in memory only until the agent has taken it.
+//!
+//! A large question that an agent answers for minutes would be held four times meanwhile: in the row, in the agent's
+//! turn, in the request, and by the client that sends it. All of it is stored before anything is sent. So while the
+//! agent runs only the sender has it, and it is loaded again if it is needed after that.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::input_budget::{InputPermit, Payer};
+use super::sink::Sink;
+use super::{Running, STORE_PAUSE, Turns, told};
+use crate::agent::{Message, Part, Prepared, Turn};
+use crate::store::{self, StoreError, TurnRow};
+
+/// Questions with more bytes are not held while the agent runs.
+const LARGE: usize = 16 * 1024;
+
+/// What a running turn counts of the [`InputBudget`](super::InputBudget).
+#[derive(Clone, Default)]
+pub(super) struct InputSlot(Arc<Mutex<Slot>>);
+
+#[derive(Default)]
+struct Slot {
+    permit: Option<InputPermit>,
+    /// Bytes of what was set aside, while it is.
+    set_aside: Option<usize>,
+}
+
+impl InputSlot {
+    /// Counts this, in place of what counted before.
+    pub fn put(&self, permit: Option<InputPermit>) {
+        self.lock().permit = permit;
+    }
+
+    /// Whether the question is only in the store.
+    pub fn is_set_aside(&self) -> bool {
+        self.lock().set_aside.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        // Every change under this lock is complete in itself.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that counts for as long as anybody has it.
+struct CountedRequest {
+    request: Bytes,
+    _permit: Option<InputPermit>,
+}
+
+impl AsRef<[u8]> for CountedRequest {
+    fn as_ref(&self) -> &[u8] {
+        &self.request
+    }
+}
+
+/// Bytes that a turn holds of what was asked.
+pub(super) fn size(row: &TurnRow, history: &[Message]) -> usize {
+    let parts = row.brought.iter().flat_map(|brought| &brought.parts).map(|part| match part {
+        Part::Text { text } => text.len(),
+        Part::ImageUrl { image_url } => image_url.url.len(),
+    });
+    let said = history.iter().map(|message| message.content.len());
+    row.prompt.len() + parts.chain(said).sum::<usize>()
+}
+
+/// Lets go of a large question of a program once its request is made. [`Turns::load_input`] brings it back.
+pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut Turn, made: Option<&Prepared>, running: &Running) {
+    let bytes = size(row, &turn.history);
+    // What a room attached to its question is not stored. Where somebody else has the row too, it would be copied.
+    let is_large = row.brought.is_some() && made.is_some() && bytes > LARGE;
+    let Some(row) = Arc::get_mut(row).filter(|_| is_large) else { return };
+    (row.prompt, row.prepared) = (String::new(), None);
+    if let Some(brought) = &mut row.brought {
+        (brought.parts, brought.system) = (Vec::new(), None);
+    }
+    (turn.prompt, turn.context) = (String::new(), String::new());
+    (turn.parts, turn.history) = (Vec::new(), Vec::new());
+    running.input.lock().set_aside = Some(bytes);
+}
+
+/// The request for the agent. If the question was set aside, only the agent has it from now on.
+pub(super) fn hand_over(prepared: &mut Prepared, running: &Running) -> Prepared {
+    let mut slot = running.input.lock();
+    let request = match slot.set_aside {
+        Some(_) => mem::take(&mut prepared.request),
+        None => prepared.request.clone(),
+    };
+    let counted = CountedRequest { request, _permit: slot.permit.take() };
+    Prepared { request: Bytes::from_owner(counted), ..*prepared }
+}
+
+impl Turns {
+    /// Loads what was set aside: the question for the record, and all of it if the agent may be asked `again`.
+    pub(super) async fn load_input(
+        &self,
+        row: &mut Arc<TurnRow>,
+        turn: &mut Turn,
+        prepared: &mut Prepared,
+        again: bool,
+        (sink, running): (&Sink<'_>, &Running),
+    ) -> store::Result<()> {
+        let (payer, bytes) = (Payer::of(row), running.input.lock().set_aside.take().unwrap_or_default());
+        let permit = match again {
+            // The answer is there, and must not wait for room before it is stored.
+            false => self.input_budget.try_take(&payer, bytes),
+            true => tokio::select! {
+                biased;
+                // It ends, and what is asked of it now is little.
+                () = self.interrupted(running, sink) => None,
+                permit = self.input_budget.take(&payer, bytes) => Some(permit),
+            },
+        };
+        running.input.put(permit);
+        // One that was removed meanwhile has nothing to be remembered by.
+        let (Some(stored), history) = self.read_input(row, again).await? else { return Ok(()) };
+        let row = Arc::make_mut(row);
+        (row.prompt, row.brought) = (stored.prompt, stored.brought);
+        if again {
+            turn.context = told::context(&self.settings.context, self.settings.names, row);
+            turn.prompt = told::spoken(row);
+            turn.parts = row.brought.as_ref().map(|brought| brought.parts.clone()).unwrap_or_default();
+            turn.history = history;
+            prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Reads the stored question, and the history if it is wanted. A store that fails is asked until it answers, because
+    /// the agent's answer would be lost otherwise.
+    async fn read_input(
+        &self,
+        row: &TurnRow,
+        with_history: bool,
+    ) -> store::Result<(Option<TurnRow>, Vec<Message>)> {
+        loop {
+            let (id, session, settings) = (row.id.clone(), row.session.clone(), self.settings.clone());
+            let read = self.store.read(move |tx| {
+                let history = match with_history {
+                    true => tx.history(&session, settings.history_messages, settings.history_bytes)?,
+                    false => Vec::new(),
+                };
+                Ok((tx.turn(&id)?, history))
+            });
+            match read.await {
+                Err(error) if !matches!(error, StoreError::Closed) && !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+                read => return read,
+            }
+        }
+    }
+}

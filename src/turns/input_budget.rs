@@ -1,0 +1,232 @@
+//! How much of what is asked may be in memory at once, over all callers.
+//!
+//! The bytes of a question count from the first one that is read until the turn is stored, and again from when the
+//! engine loads the stored turn until the agent has taken it; in between they are only on disk. An app has a share, so
+//! that one alone cannot keep the others from asking; a part is for the owner alone, and one for rooms. A small question
+//! may overtake a large one that waits for room.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::session::HTTP;
+use crate::store::TurnRow;
+
+/// Bytes of all questions together. Each byte is in memory up to four times on its way (as it came, as JSON, as the turn,
+/// as the request), so this is what keeps the process below its 200 MB.
+const ALL: usize = 32_000_000;
+
+/// Bytes that apps leave for rooms: enough for what people write. A message with large pictures may have to wait.
+const ROOMS: usize = 2_000_000;
+
+/// Bytes of one app, or of all rooms: as many as the largest request has.
+const SHARE: usize = 10_000_000;
+
+/// Bytes that only the owner may use.
+const OWNER: usize = 10_000_000;
+
+/// Who is charged for a question.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// Whoever runs the server.
+    Owner,
+    /// All people in all rooms.
+    Rooms,
+    /// An app, by its name.
+    App(String),
+}
+
+impl Payer {
+    /// The app of this name; the owner has none.
+    pub fn app(name: &str) -> Self {
+        if name.is_empty() { Self::Owner } else { Self::App(name.to_owned()) }
+    }
+
+    /// Whoever asked for a turn.
+    pub(super) fn of(turn: &TurnRow) -> Self {
+        if turn.account.as_str() == HTTP { Self::app(turn.place.room.as_str()) } else { Self::Rooms }
+    }
+}
+
+/// The budget. One per process.
+pub struct InputBudget {
+    used: Mutex<Used>,
+    /// Tells those who wait that something was given back.
+    freed: Notify,
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct Used {
+    all: usize,
+    /// By all but the owner.
+    shared: usize,
+    /// By all apps.
+    apps: usize,
+    by: HashMap<Payer, usize>,
+}
+
+struct Limits {
+    all: usize,
+    share: usize,
+    owner: usize,
+    rooms: usize,
+}
+
+/// Bytes that count. Dropping it gives them back.
+pub struct InputPermit {
+    budget: Arc<InputBudget>,
+    payer: Payer,
+    bytes: usize,
+}
+
+impl Default for InputBudget {
+    fn default() -> Self {
+        Self::new(Limits { all: ALL, share: SHARE, owner: OWNER, rooms: ROOMS })
+    }
+}
+
+impl InputBudget {
+    fn new(limits: Limits) -> Self {
+        Self { used: Mutex::default(), freed: Notify::new(), limits }
+    }
+
+    /// Counts so many bytes, if there is room for them. What is larger than a share counts as one: it has to come through
+    /// some time.
+    pub fn try_take(self: &Arc<Self>, payer: &Payer, bytes: usize) -> Option<InputPermit> {
+        let bytes = bytes.min(self.limits.share);
+        self.add(payer, bytes).then(|| InputPermit { budget: self.clone(), payer: payer.clone(), bytes })
+    }
+
+    /// Counts so many bytes once there is room for them.
+    pub async fn take(self: &Arc<Self>, payer: &Payer, bytes: usize) -> InputPermit {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // Registered before looking, so that nothing slips in between.
+            freed.as_mut().enable();
+            if let Some(permit) = self.try_take(payer, bytes) {
+                return permit;
+            }
+            freed.await;
+        }
+    }
+
+    fn add(&self, payer: &Payer, bytes: usize) -> bool {
+        let mut used = self.lock();
+        let all = used.all + bytes;
+        if all > self.limits.all {
+            return false;
+        }
+        if *payer != Payer::Owner {
+            let own = used.by.get(payer).copied().unwrap_or_default() + bytes;
+            let shared = used.shared + bytes;
+            let apps = used.apps + if matches!(payer, Payer::App(_)) { bytes } else { 0 };
+            let for_all_but_owner = self.limits.all - self.limits.owner;
+            if own > self.limits.share
+                || shared > for_all_but_owner
+                || apps > for_all_but_owner - self.limits.rooms
+            {
+                return false;
+            }
+            used.by.insert(payer.clone(), own);
+            (used.shared, used.apps) = (shared, apps);
+        }
+        used.all = all;
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        // Every change under this lock is complete in itself.
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InputPermit {
+    /// Counts so many bytes in all from now on, if there is room for what is more.
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.min(self.budget.limits.share).saturating_sub(self.bytes);
+        let grown = self.budget.add(&self.payer, more);
+        if grown {
+            self.bytes += more;
+        }
+        grown
+    }
+}
+
+impl Drop for InputPermit {
+    fn drop(&mut self) {
+        let mut used = self.budget.lock();
+        used.all -= self.bytes;
+        if self.payer != Payer::Owner {
+            used.shared -= self.bytes;
+            if matches!(self.payer, Payer::App(_)) {
+                used.apps -= self.bytes;
+            }
+            let left = used.by.get(&self.payer).copied().unwrap_or_default().saturating_sub(self.bytes);
+            match left {
+                0 => _ = used.by.remove(&self.payer),
+                left => _ = used.by.insert(self.payer.clone(), left),
+            }
+        }
+        drop(used);
+        self.budget.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget() -> Arc<InputBudget> {
+        Arc::new(InputBudget::new(Limits { all: 110, share: 30, owner: 30, rooms: 10 }))
+    }
+
+    #[test]
+    fn one_app_leaves_room_for_the_others_and_all_of_them_for_the_owner() {
+        let budget = budget();
+        let (one, two, three) = (Payer::app("one"), Payer::app("two"), Payer::app("three"));
+        let held: Vec<_> = (0..100).map_while(|_| budget.try_take(&one, 10)).collect();
+        assert_eq!(held.len(), 3, "an app has its share");
+        let other = budget.try_take(&two, 30);
+        assert!(other.is_some());
+        let last = budget.try_take(&three, 10);
+        assert!(last.is_some() && budget.try_take(&three, 1).is_none());
+        let rooms = budget.try_take(&Payer::Rooms, 10);
+        assert!(rooms.is_some() && budget.try_take(&Payer::Rooms, 1).is_none());
+        let owner = budget.try_take(&Payer::app(""), 30);
+        assert!(owner.is_some() && budget.try_take(&Payer::Owner, 1).is_none());
+        drop((held, other, last, rooms, owner));
+        let used = budget.lock();
+        assert_eq!((used.all, used.shared, used.apps, used.by.len()), (0, 0, 0, 0), "nothing is left behind");
+    }
+
+    #[test]
+    fn a_permit_grows_only_where_there_is_room() {
+        let (budget, one) = (budget(), Payer::app("one"));
+        let mut permit = budget.try_take(&one, 0).unwrap();
+        assert!(permit.grow_to(10) && permit.grow_to(5) && permit.grow_to(30));
+        assert!(budget.try_take(&one, 1).is_none());
+        assert!(permit.grow_to(31), "what is larger than a share counts as one");
+        let rest = [30, 30, 20].map(|bytes| budget.try_take(&Payer::Owner, bytes));
+        drop(permit);
+        let mut permit = budget.try_take(&one, 30).unwrap();
+        assert!(budget.try_take(&Payer::Owner, 1).is_none() && permit.grow_to(30));
+        drop((permit, rest));
+        assert_eq!(budget.lock().all, 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
+        let (budget, one) = (budget(), Payer::app("one"));
+        let held = budget.try_take(&one, 20).unwrap();
+        let (waiting, payer) = (budget.clone(), one.clone());
+        let large = tokio::spawn(async move { waiting.take(&payer, 30).await.bytes });
+        tokio::task::yield_now().await;
+        assert_eq!(budget.take(&one, 10).await.bytes, 10);
+        assert!(!large.is_finished());
+        drop(held);
+        assert_eq!(large.await.unwrap(), 30);
+    }
+}

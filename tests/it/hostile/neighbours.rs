@@ -1,0 +1,183 @@
+//! Neighbours of the agent server that mean no good, against the real binary: idle connections, large questions, uploads
+//! that stop, readers that do not read. Each is counted: the memory stays below 200 MB,
+//! and everybody else is answered.
+
+use std::net::SocketAddr;
+
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::binary::{Process, Talaria};
+use crate::support::raw::Raw;
+use crate::support::upstream::{Answer, DONE, Upstream, delta};
+
+const KEY: &str = "a key of the owner, long enough";
+const CHAT: &str = "/v1/chat/completions";
+
+/// What the server may take, whatever others do.
+const MOST: usize = 200_000_000;
+
+const MB: usize = 1_000_000;
+
+/// A server that runs, with this upstream.
+struct Neighbour {
+    talaria: Talaria,
+    process: Process,
+    address: SocketAddr,
+    client: Client,
+}
+
+impl Neighbour {
+    async fn of(upstream: &Upstream) -> Self {
+        Self::start(Talaria::to(upstream)).await
+    }
+
+    async fn start(talaria: Talaria) -> Self {
+        let talaria = talaria.args(["serve"]).var("API_SERVER_KEY", KEY).var("API_SERVER_PORT", "0");
+        let mut process = talaria.starts();
+        let address = process.serves().await.strip_prefix("http://").unwrap().parse().unwrap();
+        let client = Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
+        Self { talaria, process, address, client }
+    }
+
+    /// Gives an app its token.
+    async fn app(&self, name: &str) -> String {
+        let added = self.talaria.does(["token", "add", name]).await;
+        let token = added.out.split_whitespace().find(|word| word.starts_with("tlr_"));
+        token.unwrap_or_else(|| panic!("no token in {}{}", added.out, added.err)).to_owned()
+    }
+
+    async fn asks(&self, key: &str, content: &str, stream: bool) -> Response {
+        let body = json!({ "messages": [{ "role": "user", "content": content }], "stream": stream });
+        let request = self.client.post(format!("http://{}{CHAT}", self.address)).bearer_auth(key);
+        request.body(body.to_string()).send().await.unwrap()
+    }
+
+    /// Somebody with this key asks something harmless, and is answered.
+    async fn answers(&self, key: &str) {
+        let response = self.asks(key, "hi", false).await;
+        assert_eq!(response.status(), StatusCode::OK, "{}", response.text().await.unwrap());
+        let answer: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+        assert_eq!(answer["choices"][0]["message"]["content"], "ok");
+    }
+
+    /// Begins a question of so many bytes, and does not end it.
+    async fn stalls(&self, key: &str, bytes: usize) -> Raw {
+        let mut raw = Raw::to(self.address).await;
+        raw.sends(format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\ncontent-length: {bytes}\r\n\r\n"
+        ))
+        .await;
+        raw.sends(vec![b' '; bytes - 1]).await;
+        raw
+    }
+
+    #[track_caller]
+    fn stayed_small(&self) {
+        let peak = self.process.peak_memory();
+        assert!(peak < MOST, "it had {} MB", peak / MB);
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_keep_nobody_out() {
+    let upstream = Upstream::plain().await;
+    // 400 files are 72 connections.
+    let server = Neighbour::start(Talaria::to(&upstream).open_files(400)).await;
+    let mut idle = Vec::new();
+    for number in 0..150 {
+        let mut raw = Raw::to(server.address).await;
+        match number % 3 {
+            // Some never say anything, or stop in the middle.
+            0 => {}
+            1 => _ = raw.sends("GET /health HTTP/1.1\r\nhost: local").await,
+            _ => {
+                raw.sends("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+                let answer = raw.answer().await.map(|answer| answer.status);
+                assert_eq!(answer, Some(200), "connection {number}");
+            }
+        }
+        idle.push(raw);
+    }
+    for _ in 0..10 {
+        server.answers(KEY).await;
+    }
+    assert!(server.process.open_files() < 400, "{}", server.process.open_files());
+}
+
+#[tokio::test]
+async fn a_large_question_takes_little_and_gives_it_back() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    server.answers(KEY).await;
+    let before = server.process.memory();
+    let question = "x".repeat(9_900_000);
+    assert_eq!(server.asks(KEY, &question, false).await.status(), StatusCode::OK);
+    server.answers(KEY).await;
+    let (grown, stayed) = (server.process.peak_memory() - before, server.process.memory() - before);
+    assert!(grown < 100 * MB && stayed < 30 * MB, "{} MB, of which {} MB stayed", grown / MB, stayed / MB);
+}
+
+/// While they wait for their answers nothing of the questions is held.
+#[tokio::test]
+async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let app = server.app("greedy").await;
+    for _ in 0..40 {
+        upstream.answers(Answer::stream().sends(delta("ok")).hangs());
+    }
+    let question = "x".repeat(9_900_000);
+    let asked = (0..40).map(|_| server.asks(&app, &question, true));
+    let answers = futures_util::future::join_all(asked).await;
+    let refused = answers.iter().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.clone().all(|answer| answer.headers().contains_key("retry-after")));
+    let refused = refused.count();
+    let taken = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
+    assert!(taken >= 2 && taken + refused == 40, "{taken} were taken and {refused} refused");
+    server.stayed_small();
+}
+
+#[tokio::test]
+async fn an_app_that_stops_in_the_middle_of_its_uploads_holds_up_only_itself() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let (greedy, other) = (server.app("greedy").await, server.app("other").await);
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        stalled.push(server.stalls(&greedy, 1_900_000).await);
+    }
+    server.answers(&other).await;
+    server.answers(KEY).await;
+    // Also what is large.
+    let question = "x".repeat(9_900_000);
+    assert_eq!(server.asks(&other, &question, false).await.status(), StatusCode::OK);
+    assert_eq!(server.asks(KEY, &question, false).await.status(), StatusCode::OK);
+    server.stayed_small();
+    // And those it has no room for are told so.
+    let told = stalled.last_mut().unwrap().answer().await.unwrap();
+    assert_eq!((told.status, told.header("retry-after")), (429, Some("2")));
+}
+
+#[tokio::test]
+async fn readers_that_do_not_read_hold_up_their_own_upstream() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let app = server.app("greedy").await;
+    let piece = delta(&"word ".repeat(13_000));
+    for _ in 0..30 {
+        upstream.answers(Answer::stream().repeats(&piece, 240).sends(DONE).ends());
+    }
+    let mut unread = Vec::new();
+    for _ in 0..30 {
+        unread.push(server.asks(&app, "much", true).await);
+    }
+    upstream.has_prompts(30).await;
+    // Somebody who reads gets all of a long answer meanwhile, and more than any socket holds.
+    upstream.answers(Answer::stream().repeats(&piece, 100).sends(DONE).ends());
+    let read = server.asks(KEY, "much", true).await.text().await.unwrap();
+    assert!(read.len() > 6_500_000 && read.contains("[DONE]"), "{}", read.len());
+    server.answers(KEY).await;
+    server.stayed_small();
+    drop(unread);
+}

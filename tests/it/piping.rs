@@ -1,0 +1,90 @@
+//! Prompts that a script pipes in: answers as they come, and an exit code that says whether all were answered.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::binary::Talaria;
+
+use crate::support::upstream::{Answer, DONE, Gate, Nobody, Upstream, delta, finish};
+
+#[tokio::test]
+async fn an_answer_is_written_as_it_comes() {
+    let upstream = Upstream::plain().await;
+    let gate = Gate::new();
+    let rest = delta("two.") + &*finish("stop") + DONE;
+    upstream.answers(Answer::stream().sends(delta("One, ")).waits(&gate).sends(rest).ends());
+    let mut process = Talaria::to(&upstream).starts();
+    process.types("count\n");
+    process.leaves();
+    process.shows("One,").await;
+    gate.open();
+    process.ended().await.showed("One, two.\n");
+}
+
+#[tokio::test]
+async fn one_prompt_that_is_not_answered_fails_the_script_and_the_others_are_answered() {
+    let upstream = Upstream::plain().await;
+    upstream
+        .answers(Answer::says(["first"]))
+        .answers(Answer::stream().sends(delta("Half an ans")).closes())
+        .answers(Answer::says(["third"]));
+    let ended = Talaria::to(&upstream).reads("one\ntwo\nthree\n").await;
+    ended.failed_with("first\nHalf an ans\nthird\n").said("(cut short: the connection was lost");
+}
+
+#[tokio::test]
+async fn every_way_of_not_answering_is_seen_by_a_script() {
+    let upstream = Upstream::plain().await;
+    let refusal = r#"{"error":{"message":"no"}}"#;
+    upstream.answers(Answer::status(400, refusal));
+    Talaria::to(&upstream).reads("hi\n").await.failed_with("").said("⚠️ Proxy error (400)");
+
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::says([""]));
+    Talaria::to(&upstream).reads("hi\n").await.failed_with("").said("(No response from remote agent)");
+
+    let upstream = Upstream::plain().await;
+    Talaria::to(&upstream).reads("/nonsense\n").await.failed_with("").said("There is no command /nonsense");
+    Talaria::to(&upstream).reads("/status\n").await.showed("").said("Nothing is running.");
+
+    let nobody = Nobody::new();
+    let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url());
+    talaria
+        .config("gateway:\n  retry_for: 0s\n")
+        .reads("hi\n")
+        .await
+        .failed_with("")
+        .said("connection refused");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_interrupted_is_not_answered() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::stream().sends(delta("Let me think")).hangs());
+    let mut process = Talaria::to(&upstream).starts();
+    process.types("hi\n");
+    process.shows("Let me think").await;
+    process.signal(Signal::INT);
+    let ended = process.ended().await;
+    assert_eq!((ended.code, ended.out.as_str()), (1, "Let me think\n"), "{}", ended.err);
+}
+
+/// As `talaria | head -1` does.
+#[tokio::test]
+async fn whoever_stops_reading_ends_it_at_once() {
+    let upstream = Upstream::plain().await;
+    let gate = Gate::new();
+    upstream
+        .answers(Answer::stream().sends(delta("first line\n")).waits(&gate).sends(delta("and more")).hangs());
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let mut process = Talaria::to(&upstream).starts_writing_to(writer);
+    process.types("hi\nagain\n");
+    process.leaves();
+    tokio::task::spawn_blocking(move || reader.read_exact(&mut [0; 5]).unwrap()).await.unwrap();
+    gate.open();
+    let ended = process.ended_within(Duration::from_secs(20)).await;
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    assert_eq!(upstream.prompts().len(), 1);
+}

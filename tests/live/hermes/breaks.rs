@@ -1,0 +1,130 @@
+//! Breaks in the middle of an answer. Afterwards the room shows the whole answer, or says that it is cut: never a part
+//! as the whole. Where it is cut, `/retry` brings the whole answer.
+//!
+//! Eight breaks; forty with `TALARIA_TESTS=full`.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::scene::{Scene, Way};
+use crate::scripted_model::answer;
+
+/// Within this time of hermes-agent being back, a room must know how things are.
+const CLEAR: Duration = Duration::from_secs(10);
+
+/// The end of what is shown of an answer that is not whole.
+const MARKS: [&str; 2] = [
+    "\n\n(interrupted — /retry runs it again)",
+    "\n\n(cut short: the connection was lost — /retry runs it again)",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    GatewayKilled,
+    GatewayStopped,
+    HermesKilled,
+    WireCut,
+}
+
+/// How far the answer has come when it breaks.
+const MOMENTS: [usize; 5] = [4, 1, 25, 0, 50];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_gateway_dies_no_part_is_shown_as_the_whole() {
+    breaks(&[Break::GatewayKilled, Break::GatewayStopped], 4, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_wire_is_cut_no_part_is_shown_as_the_whole() {
+    breaks(&[Break::WireCut], 2, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_hermes_dies_no_part_is_shown_as_the_whole_and_the_room_is_free_within_seconds() {
+    breaks(&[Break::HermesKilled], 2, 10).await;
+}
+
+async fn breaks(kinds: &[Break], few: usize, many: usize) {
+    let began = Instant::now();
+    let mut scene = Scene::start_by(match kinds {
+        [Break::WireCut] => Way::Wire,
+        _ => Way::Direct,
+    })
+    .await;
+    scene.is_answered("warm-up", "hello").await;
+    let (mut whole, mut cut) = (0, 0);
+    let breaks = if full() { many } else { few };
+    for number in 0..breaks {
+        let kind = kinds[number % kinds.len()];
+        let moment = MOMENTS[number / kinds.len() % MOMENTS.len()];
+        let tool = if number % 3 == 2 { "use a tool and " } else { "" };
+        let prompt = format!("{tool}count 60, hold after {moment} (number {number})");
+        let room = format!("room-{number}");
+        scene.model.holds();
+        let question = scene.asks(&room, &prompt);
+        scene.model.is_held(&prompt).await;
+        if moment > 0 {
+            scene.shows(&question, if moment == 1 { "My answer" } else { "part" }).await;
+        }
+        let back = kind.happens(&mut scene, number % 2 == 0).await;
+        let shown = scene.ends(&question).await;
+        if let Some(back) = back {
+            assert!(back.elapsed() < CLEAR, "the room is blocked for {:?}\n{scene}", back.elapsed());
+        }
+        let text = answer(&prompt);
+        let part = MARKS.iter().find_map(|mark| shown.strip_suffix(mark));
+        let without_tool = |shown: &str| shown.trim_start_matches("Let me look.").trim_start().to_owned();
+        match part {
+            _ if without_tool(&shown) == text => whole += 1,
+            // What the interrupted hermes-agent itself says in its place.
+            Some(part)
+                if text.starts_with(&without_tool(part)) || part.starts_with("Operation interrupted") =>
+            {
+                cut += 1
+            }
+            None if shown.starts_with('⚠') && shown.contains("/retry runs it again") => cut += 1,
+            None if MARKS.contains(&format!("\n\n{shown}").as_str()) => cut += 1,
+            Some(_) | None => panic!("{kind:?} after {moment}: {shown:?}\n{scene}"),
+        }
+        if without_tool(&shown) != text {
+            let again = scene.asks(&room, "/retry");
+            let shown = scene.ends(&again).await;
+            assert!(shown.ends_with(&text), "{kind:?} after {moment}, /retry: {shown:?}\n{scene}");
+        }
+    }
+    let seconds = began.elapsed().as_secs();
+    // Not by `println!`, which the test harness would keep to itself.
+    writeln!(std::io::stdout(), "breaks {kinds:?}: {breaks}, {whole} whole, {cut} cut, {seconds} s").ok();
+}
+
+impl Break {
+    /// Breaks it, and mends it. The model goes on before or after that. Since when hermes-agent is back, if it was away.
+    async fn happens(self, scene: &mut Scene, late: bool) -> Option<Instant> {
+        if self == Self::HermesKilled {
+            scene.hermes.dies().await;
+            scene.model.goes_on();
+            scene.hermes.starts().is_healthy().await;
+            return Some(Instant::now());
+        }
+        match self {
+            Self::GatewayKilled => scene.gateway_ends_by(Signal::KILL).await,
+            Self::GatewayStopped => scene.gateway_ends_by(Signal::TERM).await,
+            Self::WireCut | Self::HermesKilled => scene.wire.is_cut(),
+        }
+        if !late {
+            scene.model.goes_on();
+        }
+        match self {
+            Self::GatewayKilled | Self::GatewayStopped => scene.gateway_starts(),
+            Self::WireCut | Self::HermesKilled => {}
+        }
+        scene.model.goes_on();
+        None
+    }
+}
+
+fn full() -> bool {
+    std::env::var_os("TALARIA_TESTS").is_some_and(|tests| tests == "full")
+}

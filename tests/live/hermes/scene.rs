@@ -1,0 +1,136 @@
+//! A gateway between rooms and a real hermes-agent.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use talaria_platform::EventId;
+
+use crate::hermes_process::{HermesProcess, KEY};
+use crate::it::binary::{Process, Talaria};
+use crate::it::network::{Network, Shown};
+use crate::scripted_model::{ScriptedModel, answer};
+use crate::wire::CuttableWire;
+
+/// How long a scene waits for what must happen. The first turn of a hermes-agent takes seven seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub struct Scene {
+    pub model: ScriptedModel,
+    pub hermes: HermesProcess,
+    pub wire: CuttableWire,
+    pub network: Network,
+    talaria: Talaria,
+    way: Way,
+    gateway: Option<Process>,
+}
+
+/// How the gateway reaches hermes-agent.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// By its own address: nothing listens there while it does not run.
+    Direct,
+    /// By the wire that can be cut.
+    Wire,
+}
+
+impl Scene {
+    /// Everything but hermes-agent runs.
+    pub async fn without_hermes() -> Self {
+        let mut scene = Self::make().await;
+        scene.gateway_starts();
+        scene
+    }
+
+    /// Everything runs.
+    pub async fn start() -> Self {
+        Self::start_by(Way::Direct).await
+    }
+
+    /// Everything runs, and the gateway reaches hermes-agent this way.
+    pub async fn start_by(way: Way) -> Self {
+        let mut scene = Self { way, ..Self::make().await };
+        scene.hermes.starts().is_healthy().await;
+        scene.gateway_starts();
+        scene
+    }
+
+    async fn make() -> Self {
+        let model = ScriptedModel::listen().await;
+        let hermes = HermesProcess::with_api_server(&model);
+        let wire = CuttableWire::to(hermes.address()).await;
+        let talaria = Talaria::new().var("GATEWAY_PROXY_KEY", KEY);
+        let network = Network::listen(talaria.home());
+        let config = format!(
+            "platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
+             limits: {{per_minute: 10000, per_hour: 100000}}\n",
+            network.socket().display(),
+        );
+        let talaria = talaria.config(&config);
+        Self { model, hermes, wire, network, talaria, way: Way::Direct, gateway: None }
+    }
+
+    /// The gateway has another key from its next start on.
+    pub fn has_key(&mut self, key: &str) {
+        self.talaria.sets("GATEWAY_PROXY_KEY", Some(key));
+    }
+
+    /// Starts the gateway.
+    pub fn gateway_starts(&mut self) {
+        let url = match self.way {
+            Way::Direct => self.hermes.url(),
+            Way::Wire => self.wire.url(),
+        };
+        self.talaria.sets("GATEWAY_PROXY_URL", Some(&url));
+        self.gateway = Some(self.talaria.starts());
+    }
+
+    /// Ends the gateway by a signal.
+    pub async fn gateway_ends_by(&mut self, signal: Signal) {
+        let mut gateway = self.gateway.take().expect("it runs");
+        gateway.signal(signal);
+        gateway.dies().await;
+    }
+
+    /// Ann asks something in a room of her own.
+    pub fn asks(&self, room: &str, text: &str) -> EventId {
+        self.network.says(room, text)
+    }
+
+    /// Waits until the answer to a question shows this, whether or not it still grows.
+    pub async fn shows(&self, question: &EventId, text: &str) {
+        let shows = |shown: &[Shown]| {
+            shown.iter().any(|shown| shown.replies_to(question) && shown.body().markdown.contains(text))
+        };
+        assert!(self.network.shows(PATIENCE, shows).await, "{text:?} should be shown\n{self}");
+    }
+
+    /// How the answer to a question reads when it no longer changes.
+    pub async fn ends(&self, question: &EventId) -> String {
+        let ended = |shown: &Shown| shown.replies_to(question) && shown.body().done;
+        let came = self.network.shows(PATIENCE, |shown| shown.iter().any(ended)).await;
+        assert!(came, "the question should have been answered\n{self}");
+        let messages = self.network.messages();
+        let texts: Vec<_> = messages.iter().filter(|shown| ended(shown)).collect();
+        assert_eq!(texts.len(), 1, "there is one final message\n{self}");
+        texts[0].body().markdown.clone()
+    }
+
+    /// A question is answered with all that the model says to it.
+    pub async fn is_answered(&self, room: &str, prompt: &str) {
+        let question = self.asks(room, prompt);
+        assert_eq!(self.ends(&question).await, answer(prompt), "{self}");
+    }
+}
+
+impl std::fmt::Display for Scene {
+    /// Everything a person needs to understand a failure.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for shown in self.network.messages() {
+            let about = shown.body().reply_to.as_ref().map_or("nothing", EventId::as_str);
+            writeln!(f, "in {}, to {about}, done: {}", shown.place.room, shown.body().done)?;
+            writeln!(f, "  {:?}", shown.body().markdown)?;
+        }
+        let gateway = self.gateway.as_ref().map(Process::so_far).unwrap_or_default();
+        writeln!(f, "gateway:\n{gateway}\nhermes-agent:\n{}", self.hermes.so_far())
+    }
+}

@@ -1,0 +1,166 @@
+"""The scenes that every Python client plays.
+
+    NAME_client.py (chat | responses) SCENE
+
+A client is an object with two ways to ask, in the words of its own package:
+
+    ask(prompt, system=None, picture=None, tools=False)   the whole answer
+    stream(prompt)                                        the pieces of the answer, as a generator
+
+What fails there is raised, whatever the package calls it; `problem` finds what the server said of it. A client with
+`rewrites_errors` hands on the status of an error, and words the rest itself; one with `stops_by_its_end` has no other
+way to stop reading than to end its process.
+"""
+
+import asyncio
+import base64
+import sys
+
+PICTURE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PICTURE_BYTES = base64.b64decode(PICTURE)
+PICTURE_URL = f"data:image/png;base64,{PICTURE}"
+MODEL = "talaria"
+
+
+def weather(city: str) -> str:
+    """Tells the weather in a city."""
+    return f"sunny in {city}"
+
+
+class Problem:
+    """What the server said of a failure, wherever the package keeps it."""
+
+    def __init__(self, error):
+        self.error, self.status, self.body, self.headers = error, None, None, {}
+        seen = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            self.status = self.status or getattr(error, "status_code", None)
+            body = getattr(error, "body", None)
+            self.body = self.body or (body if isinstance(body, dict) else None)
+            self.headers = self.headers or getattr(getattr(error, "response", None), "headers", None) or {}
+            error = error.__cause__ or error.__context__
+        self.body = (self.body or {}).get("error", self.body)
+
+    def __repr__(self):
+        return f"{self.status} {self.body} {self.error!r}"
+
+
+def problem(ask):
+    try:
+        answer = ask()
+    except Exception as error:  # Each package has its own.
+        return Problem(error)
+    raise AssertionError(f"a failure passed for an answer: {answer!r}")
+
+
+def rewrites_errors(client):
+    return getattr(client, "rewrites_errors", False)
+
+
+def chat(client):
+    answer = client.ask("hi", system="Be brief")
+    assert answer == "Hello", answer
+
+
+def silence(client):
+    answer = "".join(client.stream("hi"))
+    assert answer == "Hello", answer
+
+
+away_at_first = silence
+
+
+def picture(client):
+    answer = client.ask("what is this?", picture=PICTURE_BYTES)
+    assert answer == "ok", answer
+
+
+def error_before(client):
+    found = problem(lambda: client.ask("hi"))
+    assert found.status == 502, found
+    problem(lambda: list(client.stream("hi")))
+
+
+def error_midway(client):
+    found = problem(lambda: client.ask("hi"))
+    assert found.status == 502, found
+    if found.body is not None and not rewrites_errors(client):
+        assert found.body["partial"] == "Hel", found
+    pieces = []
+    found = problem(lambda: pieces.extend(client.stream("hi")) or pieces)
+    # Some packages collect before they hand on; what they hand on is what there was.
+    assert "Hel".startswith("".join(pieces)), (pieces, found)
+
+
+def unsupported(client):
+    found = problem(lambda: client.ask("hi", tools=True))
+    assert found.status == 400, found
+    assert "tools" in str(found), found
+    if found.body is not None and not rewrites_errors(client):
+        assert (found.body["code"], found.body["param"]) == ("unsupported_parameter", "tools"), found
+
+
+def unavailable(client):
+    for status, after in [(503, "7"), (429, "9")]:
+        found = problem(lambda: client.ask("hi"))
+        assert found.status == status, found
+        if found.headers and not rewrites_errors(client):
+            assert found.headers["retry-after"] == after, found
+
+
+def unreachable(client):
+    found = problem(lambda: client.ask("hi"))
+    assert found.status == 503, found
+
+
+def cancel(client):
+    stream = client.stream("hi")
+    assert next(stream) == "Hel"
+    if getattr(client, "stops_by_its_end", False):
+        return
+    stream.close()
+    # The process stays, so that it is not its end that ends the turn.
+    sys.stdin.read()
+
+
+def of_async(stream):
+    """An asynchronous generator as one that is not; closing it closes that one."""
+    loop, wanted, pieces = asyncio.new_event_loop(), asyncio.Queue(), asyncio.Queue()
+
+    async def read():
+        # One task for all of it: what some packages begin in one they must end there.
+        try:
+            while await wanted.get():
+                pieces.put_nowait((await anext(stream), None))
+        except BaseException as error:
+            pieces.put_nowait((None, error))
+        finally:
+            await stream.aclose()
+
+    async def settle():
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+
+    reading = loop.create_task(read())
+    try:
+        while True:
+            wanted.put_nowait(True)
+            piece, error = loop.run_until_complete(pieces.get())
+            if isinstance(error, StopAsyncIteration):
+                return
+            if error is not None:
+                raise error
+            yield piece
+    finally:
+        wanted.put_nowait(False)
+        loop.run_until_complete(reading)
+        # What the package still has to do for that.
+        loop.run_until_complete(settle())
+
+
+def play(client_of):
+    """Plays the scene that the command line names with the client of the API that it names."""
+    api, scene = sys.argv[1:]
+    globals()[scene](client_of(api))
