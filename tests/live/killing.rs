@@ -48,12 +48,14 @@ async fn without_the_replay_the_loss_is_seen() {
     scene.settles(&room).await;
     scene.gateway.stops().await;
 
+    // The gateway that dies is a broken one already: stopped between a sync and its inbox, a sound one would begin with
+    // a replay, and die with the question in that, which the SDK's position does not know of.
+    scene.gateway.sets("TALARIA_BROKEN", "replay");
     scene.gateway.dies_at("sync.before_inbox", 1);
     let question = scene.ann.says(&room, "do you remember me?").await;
     scene.gateway.starts();
     scene.gateway.ended().await;
     scene.gateway.lives_on();
-    scene.gateway.sets("TALARIA_BROKEN", "replay");
     scene.gateway.starts();
     scene.upstream.answers(Answer::says(["Here."]));
     scene.ann.says(&room, "are you there?").await;
