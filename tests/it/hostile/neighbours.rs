@@ -151,6 +151,33 @@ async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
     server.stayed_small();
 }
 
+/// What waits for the agent is on disk, and is loaded for each try.
+#[tokio::test]
+async fn large_questions_that_wait_for_the_agent_keep_nobody_from_asking() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let (one, other) = (server.app("one").await, server.app("other").await);
+    let address = upstream.dies().await;
+    let question = "x".repeat(9_900_000);
+    let mut waiting = Vec::new();
+    // Each app has room for one of them at a time, and both together take what all apps have.
+    for key in [&one, &other, &one, &other, &one] {
+        let mut asked = server.asks(key, &question, true).await;
+        assert_eq!(asked.status(), StatusCode::OK);
+        let mut told = String::new();
+        while !told.contains(": waiting") {
+            told += str::from_utf8(&asked.chunk().await.unwrap().unwrap()).unwrap();
+        }
+        waiting.push(asked);
+    }
+    let _upstream = Upstream::at(address, Answer::unknown()).await;
+    for asked in waiting {
+        let told = asked.text().await.unwrap();
+        assert!(told.contains(r#""content":"ok""#) && told.contains("[DONE]"), "{told}");
+    }
+    server.stayed_small();
+}
+
 #[tokio::test]
 async fn an_app_that_stops_in_the_middle_of_its_uploads_holds_up_only_itself() {
     let upstream = Upstream::plain().await;
