@@ -41,13 +41,13 @@ mod routes;
 mod runs;
 mod seats;
 mod sessions;
+mod text_budget;
 mod wire;
 mod wrong_keys;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use apps::Apps;
@@ -58,6 +58,7 @@ pub use problem::Problem;
 pub use route::Route;
 pub use routes::{all as routes, router};
 
+use self::text_budget::TextBudget;
 use crate::config::{Host, Origin, Secret};
 use crate::rules::Live;
 use crate::store::Store;
@@ -98,8 +99,8 @@ pub struct Server {
     wrong_keys: wrong_keys::WrongKeys,
     /// How much may go on at once.
     pub limits: Limits,
-    /// Room for long answers that are over and not read yet, in KiB.
-    long_answers: Arc<Semaphore>,
+    /// Long texts in memory until they are read.
+    texts: TextBudget,
     /// Fired when the process is about to end: nothing new is taken.
     pub draining: CancellationToken,
     /// Since when it serves.
@@ -115,7 +116,7 @@ impl Server {
             refusals: refusals::Refusals::default(),
             wrong_keys: wrong_keys::WrongKeys::default(),
             limits: Limits::new(settings.runs),
-            long_answers: Arc::new(Semaphore::new(follow::ENDED_KIB as usize)),
+            texts: TextBudget::default(),
             draining: CancellationToken::new(),
             since: SystemTime::now(),
             store,

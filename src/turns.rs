@@ -53,7 +53,7 @@ use asks::Asks;
 pub use asks::{Answer, PER_TURN, RESTART, choice};
 pub use brought::{Brought, Patience, WhenAway};
 use input::InputSlot;
-pub use input_budget::{InputBudget, InputPermit, Payer};
+pub use input_budget::{InputBudget, InputLimits, InputPermit, Payer};
 pub(crate) use permitted::permitted;
 use run::Before;
 use trouble::Trouble;
@@ -90,7 +90,7 @@ pub struct Turns {
     /// Bounds what is held of questions, here and where programs ask them.
     input_budget: Arc<InputBudget>,
     /// Has one long answer at a time stored, or read from the store: that takes several times what it has.
-    long_ends: Arc<Semaphore>,
+    long_ends: Semaphore,
 }
 
 /// Those who answer.
@@ -182,7 +182,7 @@ impl Turns {
             logs,
             metrics,
             input_budget: Arc::default(),
-            long_ends: Arc::new(Semaphore::new(1)),
+            long_ends: Semaphore::new(1),
         })
     }
 
@@ -275,11 +275,6 @@ impl Turns {
     /// What bounds the questions in memory, over all callers.
     pub fn input_budget(&self) -> &Arc<InputBudget> {
         &self.input_budget
-    }
-
-    /// Whose permit has whoever stores a long answer, or reads it from the store.
-    pub fn long_ends(&self) -> Arc<Semaphore> {
-        self.long_ends.clone()
     }
 
     /// Where everything is counted.

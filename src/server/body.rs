@@ -71,8 +71,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Server>> for Body<T> {
 
     async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, Problem> {
         // Nobody asks anything but with a key, or where there is none.
-        let payer =
-            request.extensions().get::<Caller>().map_or(Payer::Owner, |caller| Payer::app(caller.app()));
+        let payer = request.extensions().get::<Caller>().map_or(Payer::Owner, Caller::payer);
         Self::whole(request, (server.turns.input_budget(), &payer), &server.draining).await
     }
 }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -15,13 +14,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::apps::FoundApp;
-use super::held::Held;
+use super::held::held;
 use super::listen::Peer;
 use super::refusals::Sent;
 use super::{Problem, Server};
 use crate::session::{HTTP, SessionId, hash};
 use crate::store::TurnRow;
 use crate::token;
+use crate::turns::Payer;
 
 /// Whoever asks.
 #[derive(Clone, Debug)]
@@ -92,6 +92,11 @@ impl Caller {
         }
     }
 
+    /// Whose share of what all hold in memory is used.
+    pub fn payer(&self) -> Payer {
+        Payer::app(&self.app)
+    }
+
     /// What the audit calls it.
     pub fn actor(&self) -> String {
         if self.is_owner() { "owner".to_owned() } else { format!("app {}", self.app) }
@@ -123,7 +128,7 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
     if caller.revoked.is_cancelled() {
         return Problem::invalid_key().into_response();
     }
-    response.map(|body| Body::new(Held::new(body, caller.revoked, place)))
+    held(response, caller.revoked, place)
 }
 
 /// The key that is sent, byte for byte. It has one place; what stands in an address or a cookie is none.

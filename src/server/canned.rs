@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use memchr::memmem;
 
 use super::Problem;
+use super::frames::Frames;
 use super::guard::SECURITY;
 
 /// An answer of hyper's own, at the end of what it writes.
@@ -63,7 +64,7 @@ pub fn too_many() -> Vec<u8> {
 /// The whole answer, after which the connection is closed.
 fn written(problem: &Problem) -> Vec<u8> {
     let Problem { status, retry_after, .. } = problem;
-    let body = serde_json::json!({ "error": problem.object() }).to_string();
+    let body = serde_json::json!({ "error": problem.object(&mut Frames::default()) }).to_string();
     let mut head = format!(
         "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          cache-control: no-store\r\n",

@@ -4,9 +4,9 @@ mod request;
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,7 +54,9 @@ struct Choice {
 #[derive(Serialize, JsonSchema)]
 struct Answer {
     role: &'static str,
-    content: String,
+    /// A long text is written while it is sent.
+    #[schemars(with = "String")]
+    content: Value,
 }
 
 /// Runs a turn.
@@ -157,11 +159,15 @@ impl Chunks {
     fn answer(self, end: &Ended, heads: &Heads) -> Response {
         match end.problem(heads) {
             Some(problem) => problem.into_response(),
-            None => Json(self.whole(end)).into_response(),
+            None => {
+                let mut frames = Frames::default();
+                let completion = self.whole(end, frames.long(&end.text));
+                frames.into_json(&completion)
+            }
         }
     }
 
-    fn whole(self, end: &Ended) -> Completion {
+    fn whole(self, end: &Ended, content: Value) -> Completion {
         // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
         let hermes = (end.status() != "completed").then(|| {
             let mut hermes = self.hermes(end, None);
@@ -170,7 +176,7 @@ impl Chunks {
             }
             hermes
         });
-        let message = Answer { role: "assistant", content: end.text.to_string() };
+        let message = Answer { role: "assistant", content };
         Completion {
             id: self.id,
             object: "chat.completion",

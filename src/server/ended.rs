@@ -1,5 +1,7 @@
 //! How a turn ended, as programs are told.
 
+use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +11,21 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::heads::Heads;
-use super::{Problem, Server};
+use super::text_budget::Loaded;
+use super::{Caller, Problem, Server};
 use crate::agent::{Record, Tools, Usage};
 use crate::openai::wire::Reason;
 use crate::reply::{self, Outcome};
 use crate::session::TurnId;
-use crate::store::{self, State, Transcribed};
+use crate::store::{self, State, Tx};
+use crate::turns::{InputPermit, Payer};
 use crate::words::Words;
 
 /// The stored end of a turn.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// The whole text. Shared, because it may be long and is told in many places.
-    pub text: Arc<str>,
+    pub text: Arc<String>,
     /// Whether that is another one than what was told while it grew, and not only longer.
     pub retold: bool,
     /// How it came out.
@@ -29,9 +33,29 @@ pub struct Ended {
     /// What it cost.
     pub usage: Usage,
     /// What the agent and its tools said in it, in order; only where it was asked for.
-    pub transcript: Vec<Transcribed>,
+    pub transcript: Vec<TranscriptEntry>,
     /// Why it failed or was cut short, in words; `None` if it did not.
     pub failure: Option<String>,
+}
+
+/// A message of the agent or of a tool.
+#[derive(Clone, Debug)]
+pub struct TranscriptEntry {
+    /// Who said it, and which tools it has to do with. Its content is taken out.
+    pub record: Record,
+    /// What was said is a part of this: of the text of the turn, where it is the same.
+    pub text: Arc<String>,
+    /// Which part.
+    pub range: Range<usize>,
+}
+
+/// What is read of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndParts {
+    /// Only the text of the answer.
+    Text,
+    /// Also what the agent and its tools said.
+    TextAndTranscript,
 }
 
 /// What a turn cost, as chat completions count it.
@@ -51,44 +75,72 @@ pub struct RunTokens {
 }
 
 impl Ended {
-    /// Reads the end of a turn; `None` while there is none.
-    pub async fn read(server: &Server, run: &TurnId) -> store::Result<Option<Self>> {
-        let id = run.clone();
-        let finished = server.store.read(move |tx| tx.finished(&id)).await?;
-        let words = &server.live.now().words;
-        Ok(finished.map(|(_, finish)| Self {
-            failure: failure(&finish.outcome, &finish.text, words),
-            text: finish.text.into(),
-            retold: finish.retold,
-            outcome: finish.outcome,
-            usage: finish.usage,
-            transcript: Vec::new(),
-        }))
+    /// Reads the end of a turn, once there is room for its text; `None` while there is none.
+    pub async fn read(
+        server: &Server,
+        payer: &Payer,
+        run: &TurnId,
+        parts: EndParts,
+    ) -> store::Result<(Option<Self>, Option<InputPermit>)> {
+        server.texts.load(&server.store, payer, Self::reading(server, run, parts)).await
     }
 
-    /// The same with what the agent and its tools said.
-    pub async fn read_all(server: &Server, run: &TurnId) -> store::Result<Option<Self>> {
-        let Some(ended) = Self::read(server, run).await? else { return Ok(None) };
+    /// The same for a request that is told to come back if there is no room in time.
+    pub async fn read_soon(
+        server: &Server,
+        caller: &Caller,
+        run: &TurnId,
+    ) -> Result<(Option<Self>, Option<InputPermit>), Problem> {
+        let reading = Self::reading(server, run, EndParts::Text);
+        server.texts.load_soon(&server.store, caller, reading).await
+    }
+
+    /// Whether a turn has an end.
+    pub async fn is_there(server: &Server, run: &TurnId) -> store::Result<bool> {
         let id = run.clone();
-        let transcript = server.store.read(move |tx| tx.transcript(&id)).await?;
-        Ok(Some(Self { transcript, ..ended }))
+        Ok(server.store.read(move |tx| tx.ended(&id)).await?.is_some())
+    }
+
+    /// Reads all of it in one view of the store.
+    fn reading(
+        server: &Server,
+        run: &TurnId,
+        parts: EndParts,
+    ) -> impl Fn(&Tx<'_>, usize) -> store::Result<Loaded<Option<Self>>> + Clone + Send + 'static {
+        let (id, live) = (run.clone(), server.live.clone());
+        move |tx, most| {
+            let mut bytes = tx.text_bytes(&id)?;
+            if parts == EndParts::TextAndTranscript {
+                bytes += tx.transcript_bytes(&id)?;
+            }
+            if bytes > most {
+                return Ok(Loaded::TooLong(bytes));
+            }
+            let Some((_, finish)) = tx.finished(&id)? else { return Ok(Loaded::Whole(None)) };
+            let said = match parts {
+                EndParts::Text => Vec::new(),
+                EndParts::TextAndTranscript => tx.transcript(&id)?,
+            };
+            Ok(Loaded::Whole(Some(Self {
+                failure: failure(&finish.outcome, &finish.text, &live.now().words),
+                transcript: said.into_iter().map(|said| entry(said.record, &finish.text)).collect(),
+                text: finish.text,
+                retold: finish.retold,
+                outcome: finish.outcome,
+                usage: finish.usage,
+            })))
+        }
     }
 
     /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
-    pub fn gone(text: String) -> Self {
+    pub fn gone(text: Arc<String>) -> Self {
         let (usage, transcript) = (Usage::default(), Vec::new());
-        Self { text: text.into(), retold: false, outcome: Outcome::Stopped, usage, transcript, failure: None }
+        Self { text, retold: false, outcome: Outcome::Stopped, usage, transcript, failure: None }
     }
 
     /// `completed`, `failed` or `cancelled`.
     pub fn status(&self) -> &'static str {
-        match State::after(&self.outcome) {
-            State::Done => "completed",
-            State::Cancelled => "cancelled",
-            State::Failed | State::Interrupted => "failed",
-            // No outcome leads there.
-            State::Queued | State::Dispatched | State::Streaming | State::Finalizing => "failed",
-        }
+        status_after(&self.outcome)
     }
 
     /// `stop`, `length` or `error`, as chat completions end.
@@ -179,6 +231,28 @@ impl Ended {
         let Usage { input, output } = self.usage;
         RunTokens { input_tokens: input, output_tokens: output, total_tokens: input.saturating_add(output) }
     }
+}
+
+/// How a turn with this outcome is called: `completed`, `failed` or `cancelled`.
+pub fn status_after(outcome: &Outcome) -> &'static str {
+    match State::after(outcome) {
+        State::Done => "completed",
+        State::Cancelled => "cancelled",
+        State::Failed | State::Interrupted => "failed",
+        // No outcome leads there.
+        State::Queued | State::Dispatched | State::Streaming | State::Finalizing => "failed",
+    }
+}
+
+/// A message of a turn with this text. What is recorded without anything else is the text itself, and is held once.
+fn entry(mut record: Record, text: &Arc<String>) -> TranscriptEntry {
+    let content = mem::take(&mut record.message.content);
+    let said = text.trim();
+    if content == said {
+        let before = text.len() - text.trim_start().len();
+        return TranscriptEntry { record, text: text.clone(), range: before..before + said.len() };
+    }
+    TranscriptEntry { record, range: 0..content.len(), text: Arc::new(content) }
 }
 
 /// One message of a transcript, in the form of the protocol.

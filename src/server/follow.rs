@@ -7,13 +7,13 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::ended::Ended;
+use super::ended::{EndParts, Ended};
 use super::frames::Frames;
-use super::held::Held;
+use super::held::held;
+use super::text_budget::{SHORT, no_room};
 use super::{Caller, Problem, Server};
 use crate::agent::{Left, TurnEvent};
 use crate::rarely::{Rarely, rarely};
@@ -21,7 +21,7 @@ use crate::session::TurnId;
 use crate::store;
 use crate::testing::keepalive_interval;
 use crate::turns::log::{Position, slice};
-use crate::turns::{TooLate, Watch};
+use crate::turns::{InputPermit, Payer, TooLate, Watch};
 
 /// A silent stream says this often that it lives. Less than the 30 s after which common proxies give a stream up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -30,20 +30,8 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// room has not come to it.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// KiB of long answers that are over, in memory for those who read them.
-pub const ENDED_KIB: u32 = 32 * 1024;
-
-/// KiB of an answer that is not long.
-const SMALL_KIB: u32 = 256;
-
-const KIB: usize = 1024;
-
 /// How long an answer that is over waits until others are read.
 const ROOM: Duration = Duration::from_secs(60);
-
-/// How long a long answer waits until no other one is stored, or read from the store. While the disk is full that may be
-/// for ever.
-const ALONE: Duration = Duration::from_secs(10);
 
 /// The id of what comes before everything else; of several events, of the last.
 pub const START: &str = "start";
@@ -66,8 +54,10 @@ pub struct Follow {
     revoked: CancellationToken,
     /// Whether it takes the events one after the other, and does not only wait for the end.
     streams: bool,
-    /// What its end takes of the room for long answers.
-    room: Option<OwnedSemaphorePermit>,
+    /// What the text of its end counts, if that is long.
+    room: Option<InputPermit>,
+    /// Whose share that is.
+    payer: Payer,
     /// How it ended, while what is missing of its text is told.
     ended: Option<Box<Ended>>,
     /// The text came out as another one than what grew, and all of that is told here.
@@ -81,8 +71,8 @@ struct CutOff;
 
 /// What a surface makes of what happens.
 pub trait Shape: Send + 'static {
-    /// Whether the end tells what the agent and its tools said.
-    const TRANSCRIPT: bool = false;
+    /// What the end tells.
+    const PARTS: EndParts = EndParts::Text;
 
     /// The first events of a stream that is read from its beginning.
     fn begin(&mut self, out: &mut Frames);
@@ -132,6 +122,7 @@ impl Follow {
             revoked: caller.revoked.clone(),
             streams: false,
             room: None,
+            payer: caller.payer(),
             ended: None,
             told_anew: false,
         })
@@ -149,11 +140,11 @@ impl Follow {
                     () = self.revoked.cancelled() => return Err(Problem::invalid_key()),
                 }
             }
-            let ended = tokio::time::timeout(ROOM, self.read_end(false)).await.map_err(|_| no_room())?;
-            if let Some((ended, _alone)) = ended? {
-                // It is in memory until it is read.
-                let (revoked, room) = (self.revoked.clone(), self.room.take());
-                return Ok(make(*ended).map(|body| Body::new(Held::new(body, revoked, room))));
+            let ended = tokio::time::timeout(ROOM, self.read_end(EndParts::Text)).await;
+            if let Some(ended) =
+                ended.map_err(|_| no_room("this one is kept, ask for its run in a moment"))??
+            {
+                return Ok(held(make(*ended), self.revoked.clone(), self.room.take()));
             }
             match self.look_again().await? {
                 More::Yes | More::Ended(_) => {}
@@ -164,42 +155,16 @@ impl Follow {
         }
     }
 
-    /// How the turn ended, if it has. All that is read so is bounded, because nobody has to take it quickly. Where it is
-    /// long, what is made of it should be made before the second value is dropped.
-    async fn read_end(
-        &mut self,
-        transcript: bool,
-    ) -> store::Result<Option<(Box<Ended>, Option<OwnedSemaphorePermit>)>> {
-        loop {
-            // Of one whose log is gone nobody knows how long it is.
-            let is_long = self.watch.as_ref().is_none_or(|watch| watch.log.size() > SMALL_KIB as usize * KIB);
-            let alone = match is_long {
-                true => tokio::time::timeout(ALONE, self.server.turns.long_ends().acquire_owned()).await.ok(),
-                false => None,
-            };
-            let alone = alone.and_then(Result::ok);
-            let ended = match transcript {
-                true => Ended::read_all(&self.server, &self.run).await?,
-                false => Ended::read(&self.server, &self.run).await?,
-            };
-            let Some(ended) = ended else { return Ok(None) };
-            // It is there twice, as the text and as what is made of it.
-            let room = u32::try_from(2 * ended.text.len() / KIB).unwrap_or(u32::MAX).min(ENDED_KIB);
-            if room < SMALL_KIB {
-                return Ok(Some((Box::new(ended), None)));
-            }
-            // The store has all of it.
+    /// How the turn ended, if it has. Waits until there is room for a long text, which counts until this reader is gone.
+    async fn read_end(&mut self, parts: EndParts) -> store::Result<Option<Box<Ended>>> {
+        let is_long = |watch: &Watch| watch.log.size() > SHORT;
+        if self.watch.as_ref().is_some_and(is_long) && Ended::is_there(&self.server, &self.run).await? {
+            // The text waits for its room there, and not in the log too.
             self.watch = None;
-            if self.room.is_none() {
-                self.room = self.server.long_answers.clone().try_acquire_many_owned(room).ok();
-            }
-            if self.room.is_some() {
-                return Ok(Some((Box::new(ended), alone)));
-            }
-            // It waits there, and not here.
-            drop((ended, alone));
-            self.room = self.server.long_answers.clone().acquire_many_owned(room).await.ok();
         }
+        let (ended, room) = Ended::read(&self.server, &self.payer, &self.run, parts).await?;
+        self.room = room;
+        Ok(ended.map(Box::new))
     }
 
     /// The turn as a stream of events.
@@ -263,7 +228,7 @@ impl Follow {
         let begins = going_on.is_none();
         let ended = match going_on {
             Some(ended) => Some(ended),
-            None => self.read_end(S::TRANSCRIPT).await?.map(|(ended, _)| ended),
+            None => self.read_end(S::PARTS).await?,
         };
         let Some(ended) = ended else { return self.look_again().await };
         if begins && ended.retold {
@@ -327,12 +292,6 @@ impl Follow {
         }
         Ok(More::Yes)
     }
-}
-
-fn no_room() -> Problem {
-    let message =
-        "Too many long answers are waiting to be read; this one is kept, ask for its run in a moment";
-    Problem::busy(message, Duration::from_secs(5))
 }
 
 /// A stream that is being written.

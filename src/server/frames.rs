@@ -1,15 +1,21 @@
-//! Server-sent events as they go over the wire.
+//! Server-sent events as they go over the wire, and whole JSON documents with long texts in them.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, LazyLock};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::response::{IntoResponse as _, Response};
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Problem;
 use crate::session::random_hex;
 use crate::turns::log::{Position, slice};
 
@@ -17,7 +23,7 @@ use crate::turns::log::{Position, slice};
 const FULL: usize = 256 * 1024;
 
 /// Bytes of a text that is written like any other value. A longer one is escaped piece by piece while it is sent.
-const SHORT: usize = 4 * 1024;
+const SHORT: usize = 512;
 
 /// Bytes of an event beside its text and what is made once: its id, names of fields, a few escapes.
 const AROUND: usize = 96;
@@ -57,7 +63,7 @@ pub struct Frames {
 /// A part of a text that others have too.
 #[derive(Clone)]
 struct Long {
-    text: Arc<str>,
+    text: Arc<String>,
     range: Range<usize>,
 }
 
@@ -93,12 +99,12 @@ impl Frames {
 
     /// A text as a value in the events that are written next. A long one is never copied: it is escaped while it is
     /// sent.
-    pub fn long(&mut self, text: &Arc<str>) -> Value {
+    pub fn long(&mut self, text: &Arc<String>) -> Value {
         self.long_part(text, 0..text.len())
     }
 
     /// The same for a part of it.
-    pub fn long_part(&mut self, text: &Arc<str>, range: Range<usize>) -> Value {
+    pub fn long_part(&mut self, text: &Arc<String>, range: Range<usize>) -> Value {
         if range.len() <= SHORT {
             return json!(text.get(range).unwrap_or_default());
         }
@@ -121,6 +127,37 @@ impl Frames {
         let _ = serde_json::to_writer(&mut *tail, text);
         tail.extend_from_slice(after.as_bytes());
         tail.extend_from_slice(b"\n\n");
+    }
+
+    /// A JSON document as a response. The texts that are [`long`](Self::long) in it are escaped while it is sent.
+    pub fn into_json(mut self, document: &impl Serialize) -> Response {
+        if let Err(error) = serde_json::to_writer(self.tail(), document) {
+            return Problem::mistake(error).into_response();
+        }
+        self.hold_back(0);
+        let length = self.length();
+        let body = match length < FULL {
+            true => Body::from(self.take()),
+            false => Body::from_stream(futures_util::stream::unfold(self, |mut frames| async {
+                let piece = (!frames.is_empty()).then(|| frames.take())?;
+                Some((Ok::<_, Infallible>(piece), frames))
+            })),
+        };
+        let headers =
+            [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CONTENT_LENGTH, length.into())];
+        (headers, body).into_response()
+    }
+
+    /// Bytes of all that waits.
+    fn length(&self) -> usize {
+        let later = self.later.iter().map(|Later { text: Long { text, range }, after }| {
+            let mut escaped = ByteCount(0);
+            // Counting does not fail.
+            let _ = serde_json::to_writer(&mut escaped, text.get(range.clone()).unwrap_or_default());
+            // Without the quotes, which stand in the document.
+            escaped.0 - 2 + after.len()
+        });
+        self.buffer.len() + later.sum::<usize>()
     }
 
     /// Data that is no JSON.
@@ -203,6 +240,20 @@ impl Frames {
     }
 }
 
+/// Counts what is written.
+struct ByteCount(usize);
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What stands before the first mark, its number, and what stands behind it.
 fn marked(json: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     let at = memmem::find(json, MARK.as_bytes())?;
@@ -222,11 +273,13 @@ fn escape(piece: &str, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::StreamExt as _;
+
     use super::*;
 
     #[test]
     fn a_comment_stands_between_events_and_has_no_blank_line() {
-        let long: Arc<str> = "x".repeat(2 * SHORT).into();
+        let long = Arc::new("x".repeat(2 * SHORT));
         let mut frames = Frames::default();
         frames.keepalive();
         let text = frames.long(&long);
@@ -245,10 +298,30 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), wanted);
     }
 
+    #[tokio::test]
+    async fn a_document_says_how_long_it_is_and_comes_in_pieces() {
+        for times in [0, 1, 100, 40_000, 200_000] {
+            let text = Arc::new("é😀\n\u{1}\"".repeat(times));
+            let mut frames = Frames::default();
+            let long = frames.long(&text);
+            let response = frames.into_json(&json!({ "a": long, "b": [long, 1] }));
+            let length: usize = response.headers()[CONTENT_LENGTH].to_str().unwrap().parse().unwrap();
+            let mut written = Vec::new();
+            let mut pieces = response.into_body().into_data_stream();
+            while let Some(piece) = pieces.next().await {
+                let piece = piece.unwrap();
+                assert!(piece.len() < 3 * FULL, "{}", piece.len());
+                written.extend_from_slice(&piece);
+            }
+            assert!(written == json!({ "a": *text, "b": [*text, 1] }).to_string().as_bytes(), "{times}");
+            assert_eq!(length, written.len());
+        }
+    }
+
     #[test]
     fn a_long_text_is_written_piece_by_piece_wherever_it_stands() {
         for (first, times) in [("", 10), ("x", 1_000), ("", 50_000), ("xy", 200_000), ("\"", 100_001)] {
-            let text: Arc<str> = (first.to_owned() + "é😀\n".repeat(times).as_str()).into();
+            let text = Arc::new(first.to_owned() + "é😀\n".repeat(times).as_str());
             let mut frames = Frames::default();
             let long = frames.long(&text);
             let part = frames.long_part(&text, first.len()..text.len() - 1);

@@ -1,13 +1,13 @@
 //! The answer to whoever has a key: it breaks off when the key no longer counts, and holds an app's place for as long as
-//! it is read. A long one is handed on in pieces: HTTP lets go of a body once it has the last of it in its own buffer,
+//! it is read, or what its text counts. A long one is handed on in pieces: HTTP lets go of a body once it has the last of it in its own buffer,
 //! however much that is and however slowly it is read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
+use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::rarely::{Rarely, rarely};
@@ -16,23 +16,32 @@ use crate::rarely::{Rarely, rarely};
 const PIECE: usize = 64 * 1024;
 
 /// A body with what it holds.
-pub struct Held {
+pub struct Held<P> {
     body: Body,
     /// What is left of the frame that is handed on.
     rest: Bytes,
     /// Asked with every delta of a stream, behind a lock that all streams with this key share.
     revoked: Rarely<WaitForCancellationFutureOwned>,
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<P>,
 }
 
-impl Held {
+/// A response that holds something until it is read or given up.
+pub fn held<P: Send + Unpin + 'static>(
+    response: Response,
+    revoked: CancellationToken,
+    place: Option<P>,
+) -> Response {
+    response.map(|body| Body::new(Held::new(body, revoked, place)))
+}
+
+impl<P> Held<P> {
     /// Holds a place until the body is read or given up.
-    pub fn new(body: Body, revoked: CancellationToken, place: Option<OwnedSemaphorePermit>) -> Self {
+    pub fn new(body: Body, revoked: CancellationToken, place: Option<P>) -> Self {
         Self { body, rest: Bytes::new(), revoked: rarely(revoked.cancelled_owned()), _place: place }
     }
 }
 
-impl hyper::body::Body for Held {
+impl<P: Unpin> hyper::body::Body for Held<P> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::frames::Frames;
 use super::heads;
 use crate::session::TurnId;
 use crate::store::StoreError;
@@ -36,7 +36,7 @@ pub struct Problem {
     /// The session and the run that it is about, if one has begun.
     pub begun: Option<Box<(String, TurnId)>>,
     /// The beginning of an answer that failed, if there was any. Boxed, so that the error itself stays small.
-    pub partial: Option<Box<Arc<str>>>,
+    pub partial: Option<Box<Arc<String>>>,
 }
 
 /// The usual challenge.
@@ -59,7 +59,8 @@ struct Wire<'a> {
     code: &'a str,
     /// What there was of an answer that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    partial: Option<&'a str>,
+    #[schemars(with = "Option<String>")]
+    partial: Option<Value>,
 }
 
 /// The body of every answer that is a problem.
@@ -184,10 +185,10 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake")
     }
 
-    /// The error object by itself, for streams.
-    pub fn object(&self) -> Value {
+    /// The error object by itself. The beginning of an answer, which may be long, is written with these frames.
+    pub fn object(&self, frames: &mut Frames) -> Value {
         let Self { code, param, message, partial, .. } = self;
-        let (param, partial) = (param.as_deref(), partial.as_deref().map(AsRef::as_ref));
+        let (param, partial) = (param.as_deref(), partial.as_deref().map(|text| frames.long(text)));
         json!(Wire { message, r#type: self.kind(), param, code, partial })
     }
 
@@ -217,7 +218,10 @@ impl From<StoreError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(json!({ "error": self.object() }))).into_response();
+        let mut frames = Frames::default();
+        let error = self.object(&mut frames);
+        let mut response = frames.into_json(&json!({ "error": error }));
+        *response.status_mut() = self.status;
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge));
         }

@@ -33,6 +33,7 @@ use super::body::Body;
 use super::ended::Ended;
 use super::follow::Follow;
 use super::heads::{Heads, LAST_EVENT_ID};
+use super::held::held;
 use super::path::ResponseName;
 use super::{Caller, Problem, Server};
 use crate::session::TurnId;
@@ -76,12 +77,12 @@ pub async fn create(
     let answer = Answer { id: id_of(&run), created, store, echo };
     let answer = match (stream, background) {
         (true, _) => Ok(follow.stream(ResponseEvents::new(answer, &run, seen))),
-        (false, true) => answer.so_far(&server, &run).await.map(|object| Json(object).into_response()),
+        (false, true) => answer.so_far(&server, &caller, &run).await,
         (false, false) => {
             follow
                 .until_the_end(|end| match end.problem(&heads) {
                     Some(problem) => problem.into_response(),
-                    None => Json(answer.ended(&end)).into_response(),
+                    None => answer.ended(&end),
                 })
                 .await
         }
@@ -103,7 +104,7 @@ pub async fn retrieve(
     let run = kept.turn.clone();
     let answer = Answer::kept(kept);
     if !wanted.stream {
-        return Ok(Json(answer.so_far(&server, &run).await?).into_response());
+        return answer.so_far(&server, &caller, &run).await;
     }
     let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let seen = Seen::before(last_event, wanted.starting_after);
@@ -157,10 +158,11 @@ impl ResponseQuery {
 
 impl Answer {
     /// As it is now: whole if its turn is over.
-    async fn so_far(&self, server: &Server, run: &TurnId) -> Result<object::Response<'_>, Problem> {
-        Ok(match Ended::read(server, run).await? {
-            Some(ended) => self.ended(&ended),
-            None => self.running(),
+    async fn so_far(&self, server: &Server, caller: &Caller, run: &TurnId) -> Result<Response, Problem> {
+        let (ended, room) = Ended::read_soon(server, caller, run).await?;
+        Ok(match ended {
+            Some(ended) => held(self.ended(&ended), caller.revoked.clone(), room),
+            None => Json(self.running()).into_response(),
         })
     }
 }

@@ -13,8 +13,10 @@ use serde_json::Value;
 use super::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
 use super::body::Body;
 use super::content::{ChatMessage, join_system, read_input};
-use super::ended::{Ended, RunTokens};
+use super::ended::{Ended, RunTokens, status_after};
+use super::frames::Frames;
 use super::heads::{Heads, check_name};
+use super::held::held;
 use super::path::RunName;
 use super::{Caller, Problem, Server, approvals};
 use crate::agent::ModelParams;
@@ -85,7 +87,8 @@ pub struct Run {
     approvals: Vec<Approval>,
     /// The whole text, at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<String>,
+    #[schemars(with = "Option<String>")]
+    output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<RunTokens>,
     /// Why it failed, for people.
@@ -137,7 +140,7 @@ pub async fn start(
     drop((input, conversation_history));
     let Begun { follow, session } = begin(&server, &caller, asking).await?;
     let run = follow.run.clone();
-    let started = status(&server, &run).await.map(|(status, _)| Started {
+    let started = status(&server, &run).await.map(|status| Started {
         object: RUN,
         run_id: run.0.clone(),
         status,
@@ -153,14 +156,19 @@ pub async fn show(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     RunName(run): RunName,
-) -> Result<Json<Run>, Problem> {
+) -> Result<Response, Problem> {
     let turn = own_run(&server, &caller, run).await?;
-    let (status, ended) = status(&server, &turn.id).await?;
+    let (ended, room) = Ended::read_soon(&server, &caller, &turn.id).await?;
+    let status = match &ended {
+        Some(ended) => ended.status(),
+        None => status(&server, &turn.id).await?,
+    };
     let id = turn.id.clone();
     let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(Problem::no_run)?;
     let RunRecord { created, ended: over, asks } = record;
     let failure = ended.as_ref().and_then(|ended| ended.failure.clone());
-    Ok(Json(Run {
+    let mut frames = Frames::default();
+    let run = Run {
         object: RUN,
         status,
         session_id: caller.name_of(&turn.session),
@@ -171,10 +179,11 @@ pub async fn show(
         approvals: asks.into_iter().map(told).collect(),
         usage: ended.as_ref().map(Ended::usage_of_a_run),
         code: ended.as_ref().filter(|_| failure.is_some()).map(Ended::code),
-        output: ended.map(|ended| ended.text.to_string()),
+        output: ended.map(|ended| frames.long(&ended.text)),
         error: failure,
         run_id: turn.id.0,
-    }))
+    };
+    Ok(held(frames.into_json(&run), caller.revoked, room))
 }
 
 /// `POST /v1/runs/{run_id}/stop`. One that is over stays as it is, and that is said.
@@ -184,22 +193,23 @@ pub async fn stop(
     RunName(run): RunName,
 ) -> Result<Json<Stopping>, Problem> {
     let turn = own_run(&server, &caller, run).await?;
-    if Ended::read(&server, &turn.id).await?.is_none() {
+    if !Ended::is_there(&server, &turn.id).await? {
         server.turns.stop(&turn.session, &turn.id).await?;
     }
-    let (status, _) = status(&server, &turn.id).await?;
+    let status = status(&server, &turn.id).await?;
     Ok(Json(Stopping { object: RUN, run_id: turn.id.0, status }))
 }
 
-/// How a run is, in one word, and its end if it has come.
-async fn status(server: &Server, run: &TurnId) -> Result<(&'static str, Option<Ended>), Problem> {
-    if let Some(ended) = Ended::read(server, run).await? {
-        return Ok((ended.status(), Some(ended)));
-    }
+/// How a run is, in one word.
+async fn status(server: &Server, run: &TurnId) -> Result<&'static str, Problem> {
     let id = run.clone();
-    let read = server.store.read(move |tx| Ok((tx.turn_head(&id)?, tx.run_record(&id)?)));
-    let (Some(turn), Some(record)) = read.await? else { return Err(Problem::no_run()) };
-    let status = match turn.state {
+    let read = server.store.read(move |tx| Ok((tx.ended(&id)?, tx.turn_head(&id)?, tx.run_record(&id)?)));
+    let (ended, turn, record) = read.await?;
+    if let Some((_, outcome)) = ended {
+        return Ok(status_after(&outcome));
+    }
+    let (Some(turn), Some(record)) = (turn, record) else { return Err(Problem::no_run()) };
+    Ok(match turn.state {
         _ if turn.stop => "stopping",
         _ if record.asks.iter().any(AskRecord::is_open) => "waiting_for_approval",
         store::State::Queued => "queued",
@@ -210,8 +220,7 @@ async fn status(server: &Server, run: &TurnId) -> Result<(&'static str, Option<E
         | store::State::Failed
         | store::State::Interrupted
         | store::State::Cancelled => "running",
-    };
-    Ok((status, None))
+    })
 }
 
 /// What waits for an answer, in full: only the process that asks has all of it.

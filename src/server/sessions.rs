@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 
 pub use chat::{ChatRequest, Completion, chat, chat_stream};
@@ -26,11 +27,14 @@ pub use view::{Deleted, Listed, Messages, One};
 use view::{Message, Session};
 
 use super::body::Body;
+use super::frames::Frames;
+use super::held::held;
 use super::path::SessionName;
+use super::text_budget::Loaded;
 use super::{Caller, Problem, Server};
 use crate::reply::one_line;
 use crate::session::SessionId;
-use crate::store::{Change, NewSession, SessionPage, Whose};
+use crate::store::{Change, NewSession, SessionPage, Tx, Whose};
 
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;
@@ -124,19 +128,28 @@ pub async fn messages(
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
     page: Page,
-) -> Result<Json<Messages>, Problem> {
+) -> Result<Response, Problem> {
     let Page { limit, offset } = page;
     let (id, limit) = (caller.session(&name), limit.unwrap_or(MESSAGES).min(MESSAGES));
-    let page = server.store.read(move |tx| match tx.has_session(&id)? {
-        true => tx.page_of_messages(&id, limit, offset).map(Some),
-        false => Ok(None),
-    });
-    let page = page.await?.ok_or_else(Problem::no_session)?;
+    let read = move |tx: &Tx<'_>, most| {
+        if !tx.has_session(&id)? {
+            return Ok(Loaded::Whole(None));
+        }
+        let (size, bytes) = tx.page_size(&id, limit, offset)?;
+        Ok(match bytes > most {
+            true => Loaded::TooLong(bytes),
+            false => Loaded::Whole(Some(tx.page_of_messages(&id, size, offset)?)),
+        })
+    };
+    let (page, room) = server.texts.load_soon(&server.store, &caller, read).await?;
+    let page = page.ok_or_else(Problem::no_session)?;
     let total = page.total;
-    let messages = page.messages.into_iter().enumerate();
-    let data: Vec<_> = messages.map(|(index, said)| Message::new(&name, offset + index + 1, said)).collect();
+    let mut frames = Frames::default();
+    let messages = page.messages.into_iter().zip(offset + 1..);
+    let data: Vec<_> = messages.map(|(said, id)| Message::new(&name, id, said, &mut frames)).collect();
     let has_more = (offset + data.len()) < usize::try_from(total).unwrap_or(usize::MAX);
-    Ok(Json(Messages { object: "list", session_id: name, data, offset, total, has_more }))
+    let messages = Messages { object: "list", session_id: name, data, offset, total, has_more };
+    Ok(held(frames.into_json(&messages), caller.revoked, room))
 }
 
 /// `POST /api/sessions/{session_id}/fork`

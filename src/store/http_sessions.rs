@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::programs::NewSession;
+use super::programs::{MESSAGE_BYTES, NewSession};
 use super::sessions::{FIRST_QUESTION, known_by};
 use super::{Result, Transcribed, Tx, unix_now};
 use crate::agent::Usage;
@@ -167,27 +167,30 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// What was said in a session, so many messages from `offset` on; fewer if they are long, but never none where
-    /// there are some.
-    pub fn page_of_messages(&self, id: &SessionId, limit: usize, offset: usize) -> Result<Page> {
-        let total = self.message_count(id)? as u64;
-        let mut query = self.conn.prepare_cached(
-            "SELECT length(CAST(content AS BLOB)) FROM messages WHERE session = ?1 ORDER BY id
-             LIMIT ?2 OFFSET ?3",
-        )?;
-        let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    /// How many messages a page has, at most `limit` from `offset` on, and how many bytes they are. Fewer if they are
+    /// long, but never none where there are some.
+    pub fn page_size(&self, id: &SessionId, limit: usize, offset: usize) -> Result<(usize, usize)> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT {MESSAGE_BYTES} FROM messages WHERE session = ?1 ORDER BY id LIMIT ?2 OFFSET ?3"
+        ))?;
         let mut rows = query.query(params![id.0, number(limit), number(offset)])?;
         let (mut fits, mut bytes) = (0, 0_usize);
         while let Some(row) = rows.next()? {
-            bytes = bytes.saturating_add(row.get(0)?);
-            if fits > 0 && bytes > PAGE_BYTES {
+            let more = bytes.saturating_add(row.get(0)?);
+            if fits > 0 && more > PAGE_BYTES {
                 break;
             }
-            fits += 1;
+            (fits, bytes) = (fits + 1, more);
         }
+        Ok((fits, bytes))
+    }
+
+    /// What was said in a session, so many messages from `offset` on.
+    pub fn page_of_messages(&self, id: &SessionId, size: usize, offset: usize) -> Result<Page> {
+        let total = self.message_count(id)? as u64;
         let messages = self.transcribed(
             "session = ?1 ORDER BY id LIMIT ?2 OFFSET ?3",
-            params![id.0, number(fits), number(offset)],
+            params![id.0, number(size), number(offset)],
         )?;
         Ok(Page { messages, total })
     }
@@ -253,6 +256,10 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
         api_calls: row.get(12)?,
         tokens: Usage { input: row.get(13)?, output: row.get(14)? },
     })
+}
+
+fn number(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -402,7 +409,13 @@ mod tests {
                 tx.record(&id, &crate::session::TurnId(String::new()), crate::agent::Role::User, &text)?;
             }
             let page = |offset| {
-                Ok::<_, crate::store::StoreError>(tx.page_of_messages(&id, 10, offset)?.messages.len())
+                let (size, bytes) = tx.page_size(&id, 10, offset)?;
+                let messages = tx.page_of_messages(&id, size, offset)?.messages;
+                assert_eq!(
+                    bytes,
+                    messages.iter().map(|said| said.record.message.content.len()).sum::<usize>()
+                );
+                Ok::<_, crate::store::StoreError>(messages.len())
             };
             Ok([page(0)?, page(1)?, page(2)?, page(3)?, page(4)?])
         });

@@ -10,6 +10,9 @@ use crate::session::{HTTP, SessionId, TurnId, hash};
 /// How long a key is remembered, in seconds.
 pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
 
+/// Bytes of a message in memory. What it calls tools with is there as JSON and as what was read of that.
+pub(super) const MESSAGE_BYTES: &str = "octet_length(content) + 3 * coalesce(octet_length(tools), 0)";
+
 /// What is known of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
@@ -85,6 +88,14 @@ impl Tx<'_> {
                 new.expires,
             ])?;
         Ok(())
+    }
+
+    /// Bytes that [`transcript`](Self::transcript) loads.
+    pub fn transcript_bytes(&self, turn: &TurnId) -> Result<usize> {
+        let sql = format!(
+            "SELECT coalesce(sum({MESSAGE_BYTES}), 0) FROM messages WHERE turn = ?1 AND role <> 'user'"
+        );
+        Ok(self.conn.prepare_cached(&sql)?.query_row([&turn.0], |row| row.get(0))?)
     }
 
     /// What was said in one turn by the agent and its tools, in order.

@@ -15,7 +15,8 @@ use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
 
 impl Turns {
-    /// Prepares and stores the request where that has not happened, and runs the agent once.
+    /// Prepares and stores the request where that has not happened, and runs the agent once. A large question is only in
+    /// the store after that; see [`Turns::load_input`].
     pub(super) async fn attempt(
         &self,
         row: &mut Arc<TurnRow>,
@@ -32,11 +33,7 @@ impl Turns {
         failpoint("turn.dispatched");
 
         let request = input::hand_over(prepared, running);
-        let end = self.run_agent(row, turn, request, sink, running).await;
-        if running.input.is_set_aside() {
-            Box::pin(self.load_input(row, turn, prepared, end.is_err(), (sink, running))).await?;
-        }
-        Ok(end)
+        Ok(self.run_agent(row, turn, request, sink, running).await)
     }
 
     async fn run_agent(
@@ -98,11 +95,11 @@ impl Turns {
                 }
                 failpoint("turn.prepared");
             }
-            input::set_aside(row, turn, prepared.as_ref(), running);
-            if let Some(prepared) = prepared.as_ref()
-                && self.dispatch(row, prepared).await?
-            {
-                return Ok(Ok(()));
+            if let Some(prepared) = prepared.as_ref() {
+                input::set_aside(row, turn, running);
+                if self.dispatch(row, prepared).await? {
+                    return Ok(Ok(()));
+                }
             }
             // It was edited while the request was made: what was not asked any more is not sent.
             *prepared = None;

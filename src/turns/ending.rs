@@ -223,19 +223,20 @@ fn is_whole(outcome: &Outcome) -> bool {
 }
 
 /// The text that stays. Only a whole answer may be shorter than what people could already read.
-fn longer(text: String, floor: String, outcome: &Outcome) -> String {
-    if !is_whole(outcome) && text.len() < floor.len() { floor } else { text }
+fn longer(text: Arc<String>, floor: String, outcome: &Outcome) -> Arc<String> {
+    if !is_whole(outcome) && text.len() < floor.len() { Arc::new(floor) } else { text }
 }
 
 /// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and
 /// nothing that they had not seen. Where they had seen nothing at all, they are not told either.
-fn only_seen(text: String, shown: usize, before: Before, anchored: bool) -> (String, Outcome) {
+fn only_seen(text: Arc<String>, shown: usize, before: Before, anchored: bool) -> (Arc<String>, Outcome) {
     if !anchored {
-        return (String::new(), Outcome::Cancelled { words: "".into() });
+        return (Arc::default(), Outcome::Cancelled { words: "".into() });
     }
     // What an earlier process kept it showed too, if it showed anything.
     let floor = if before.anchored { before.floor.len() } else { 0 };
     let mut text = longer(text, before.floor, &Outcome::Stopped);
-    text.truncate(text.floor_char_boundary(shown.max(floor)));
+    let seen = text.floor_char_boundary(shown.max(floor));
+    Arc::make_mut(&mut text).truncate(seen);
     (text, Outcome::Stopped)
 }

@@ -2,7 +2,8 @@
 //!
 //! A large question that an agent answers for minutes would be held four times meanwhile: in the row, in the agent's
 //! turn, in the request, and by the client that sends it. All of it is stored before anything is sent. So while the
-//! agent runs only the sender has it, and it is loaded again if it is needed after that.
+//! agent runs only the sender has it, and it is loaded again if it is needed after that. A turn that waits for its next
+//! try holds nothing of it either.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,11 +36,6 @@ impl InputSlot {
         self.lock().permit = permit;
     }
 
-    /// Whether the question is only in the store.
-    pub fn is_set_aside(&self) -> bool {
-        self.lock().set_aside.is_some()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Slot> {
         // Every change under this lock is complete in itself.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,11 +64,11 @@ pub(super) fn size(row: &TurnRow, history: &[Message]) -> usize {
     row.prompt.len() + parts.chain(said).sum::<usize>()
 }
 
-/// Lets go of a large question of a program once its request is made. [`Turns::load_input`] brings it back.
-pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut Turn, made: Option<&Prepared>, running: &Running) {
+/// Lets go of a large question of a program. [`Turns::load_input`] brings it back.
+pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut Turn, running: &Running) {
     let bytes = size(row, &turn.history);
     // What a room attached to its question is not stored. Where somebody else has the row too, it would be copied.
-    let is_large = row.brought.is_some() && made.is_some() && bytes > LARGE;
+    let is_large = row.brought.is_some() && bytes > LARGE;
     let Some(row) = Arc::get_mut(row).filter(|_| is_large) else { return };
     (row.prompt, row.prepared) = (String::new(), None);
     if let Some(brought) = &mut row.brought {
@@ -81,6 +77,15 @@ pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut Turn, made: Option<&P
     (turn.prompt, turn.context) = (String::new(), String::new());
     (turn.parts, turn.history) = (Vec::new(), Vec::new());
     running.input.lock().set_aside = Some(bytes);
+}
+
+/// Lets go of a large question of a program until its next try, with what it counts.
+pub(super) fn leave_in_store(row: &mut Arc<TurnRow>, turn: &mut Turn, running: &Running) {
+    set_aside(row, turn, running);
+    let mut slot = running.input.lock();
+    if slot.set_aside.is_some() {
+        slot.permit = None;
+    }
 }
 
 /// The request for the agent. If the question was set aside, only the agent has it from now on.
@@ -95,16 +100,18 @@ pub(super) fn hand_over(prepared: &mut Prepared, running: &Running) -> Prepared 
 }
 
 impl Turns {
-    /// Loads what was set aside: the question for the record, and all of it if the agent may be asked `again`.
+    /// Loads what was set aside, if anything was: the question for the record, and all of it if the agent may be asked
+    /// `again`.
     pub(super) async fn load_input(
         &self,
         row: &mut Arc<TurnRow>,
         turn: &mut Turn,
-        prepared: &mut Prepared,
+        prepared: &mut Option<Prepared>,
         again: bool,
         (sink, running): (&Sink<'_>, &Running),
     ) -> store::Result<()> {
-        let (payer, bytes) = (Payer::of(row), running.input.lock().set_aside.take().unwrap_or_default());
+        let Some(bytes) = running.input.lock().set_aside.take() else { return Ok(()) };
+        let payer = Payer::of(row);
         let permit = match again {
             // The answer is there, and must not wait for room before it is stored.
             false => self.input_budget.try_take(&payer, bytes),
@@ -125,7 +132,9 @@ impl Turns {
             turn.prompt = told::spoken(row);
             turn.parts = row.brought.as_ref().map(|brought| brought.parts.clone()).unwrap_or_default();
             turn.history = history;
-            prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
+            if let Some(prepared) = prepared {
+                prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
+            }
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub struct InputBudget {
     used: Mutex<Used>,
     /// Tells those who wait that something was given back.
     freed: Notify,
-    limits: Limits,
+    limits: InputLimits,
 }
 
 #[derive(Default)]
@@ -67,11 +67,16 @@ struct Used {
     by: HashMap<Payer, usize>,
 }
 
-struct Limits {
-    all: usize,
-    share: usize,
-    owner: usize,
-    rooms: usize,
+/// What a budget has, in bytes.
+pub struct InputLimits {
+    /// In all.
+    pub all: usize,
+    /// For one app, or for all rooms.
+    pub share: usize,
+    /// For the owner alone.
+    pub owner: usize,
+    /// What apps leave for rooms.
+    pub rooms: usize,
 }
 
 /// Bytes that count. Dropping it gives them back.
@@ -83,12 +88,13 @@ pub struct InputPermit {
 
 impl Default for InputBudget {
     fn default() -> Self {
-        Self::new(Limits { all: ALL, share: SHARE, owner: OWNER, rooms: ROOMS })
+        Self::new(InputLimits { all: ALL, share: SHARE, owner: OWNER, rooms: ROOMS })
     }
 }
 
 impl InputBudget {
-    fn new(limits: Limits) -> Self {
+    /// A budget within these limits.
+    pub fn new(limits: InputLimits) -> Self {
         Self { used: Mutex::default(), freed: Notify::new(), limits }
     }
 
@@ -180,7 +186,7 @@ mod tests {
     use super::*;
 
     fn budget() -> Arc<InputBudget> {
-        Arc::new(InputBudget::new(Limits { all: 110, share: 30, owner: 30, rooms: 10 }))
+        Arc::new(InputBudget::new(InputLimits { all: 110, share: 30, owner: 30, rooms: 10 }))
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub struct TurnLog {
 
 #[derive(Default)]
 struct Inner {
-    text: String,
+    /// Shared with whoever stores the end: it may be long.
+    text: Arc<String>,
     /// The reasoning, if anybody may read it.
     thoughts: String,
     entries: Vec<Entry>,
@@ -213,7 +214,7 @@ impl TurnLog {
                 if inner.size > self.cap {
                     return Err(Full);
                 }
-                push(&mut inner.text, text);
+                push(Arc::make_mut(&mut inner.text), text);
                 let end = inner.text.len();
                 match inner.entries.last_mut() {
                     Some(Entry::Text(up_to)) => *up_to = end,
@@ -292,7 +293,7 @@ impl TurnLog {
             return Err(Full);
         }
         (inner.files, inner.more_files) = (files, more_files);
-        let rest = text.strip_prefix(&inner.text).filter(|_| text.starts_with(&inner.before));
+        let rest = text.strip_prefix(inner.text.as_str()).filter(|_| text.starts_with(&inner.before));
         let Some(rest) = rest.map(str::to_owned) else {
             inner.settled = Some(text);
             inner.differs = true;
@@ -305,7 +306,7 @@ impl TurnLog {
     /// Whether `text` begins with all that this process and an earlier one told.
     pub fn is_continued_by(&self, text: &str) -> bool {
         let inner = self.lock();
-        text.starts_with(&inner.text) && text.starts_with(&inner.before)
+        text.starts_with(inner.text.as_str()) && text.starts_with(&inner.before)
     }
 
     /// Keeps a file for the end; the text names it.
@@ -367,7 +368,7 @@ impl TurnLog {
     }
 
     /// The text that was told; nothing where it was taken.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Arc<String> {
         self.lock().text.clone()
     }
 
@@ -407,7 +408,7 @@ impl TurnLog {
         inner.before = String::new();
         let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
         Summary {
-            text: settled.unwrap_or_else(told),
+            text: settled.map_or_else(told, Arc::new),
             differs: inner.differs,
             records: mem::take(&mut inner.records),
             tools: mem::take(&mut inner.tools),

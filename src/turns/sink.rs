@@ -219,7 +219,7 @@ mod tests {
             sink.emit(TurnEvent::Text(text));
         }
         sink.finish();
-        assert_eq!(log.take_summary().text, "Hello, world!");
+        assert_eq!(*log.take_summary().text, "Hello, world!");
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             sink.whole(whole);
             sink.finish();
             let summary = log.take_summary();
-            assert_eq!(summary.text, stays);
+            assert_eq!(*summary.text, stays);
             assert_eq!(summary.files.len(), usize::from(whole.contains("data:")));
         }
         let log = TurnLog::new(1000);
@@ -253,7 +253,7 @@ mod tests {
             sink.emit(TurnEvent::Text(text));
         }
         sink.finish();
-        assert_eq!(log.take_summary().text, "open");
+        assert_eq!(*log.take_summary().text, "open");
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         }
         sink.finish();
         let summary = log.take_summary();
-        assert_eq!(summary.text, "Look: 📎 a.png good?");
+        assert_eq!(*summary.text, "Look: 📎 a.png good?");
         assert_eq!(summary.files.len(), 1);
     }
 
@@ -278,6 +278,6 @@ mod tests {
         assert!(!sink.full.is_cancelled());
         sink.emit(TurnEvent::Text("x"));
         assert!(sink.full.is_cancelled());
-        assert_eq!(log.take_summary().text, "0123456789");
+        assert_eq!(*log.take_summary().text, "0123456789");
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::judge::{Again, Facts, Verdict, bounded_pause, judge};
 use super::run::Drive;
 use super::sink::Sink;
-use super::{Running, Turns, WhenAway, told};
+use super::{Running, Turns, WhenAway, input, told};
 use crate::agent::{Attempt, Prepared, Turn, TurnEvent};
 use crate::reply::Outcome;
 use crate::session::Utc;
@@ -58,7 +58,12 @@ impl Turns {
                 elsewhere: turn.elsewhere,
                 when_away: row.brought.as_ref().map_or_else(WhenAway::default, |brought| brought.when_away),
             };
-            match judge(end, facts) {
+            let failed = end.is_err();
+            let verdict = judge(end, facts);
+            if matches!(verdict, Verdict::Over(_) | Verdict::Elsewhere(_)) {
+                Box::pin(self.load_input(row, turn, &mut prepared, failed, (sink, running))).await?;
+            }
+            match verdict {
                 // The process ends: the next one looks for the answer.
                 Verdict::Over(Outcome::Interrupted)
                     if prepared.as_ref().is_some_and(|prepared| !prepared.stand_in)
@@ -100,14 +105,23 @@ impl Turns {
                     }
                     let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
-                    if Instant::now() + pause > deadline {
-                        return Ok(Drive::Over(again.give_up()));
-                    }
-                    if let Some(drive) = Box::pin(self.pause(&again, pause, &until, sink, running)).await {
-                        if let Drive::Over(_) = drive {
-                            self.agent_of(row).let_go(turn);
+                    let is_last = Instant::now() + pause > deadline;
+                    if !is_last {
+                        input::leave_in_store(row, turn, running);
+                        match Box::pin(self.pause(&again, pause, &until, sink, running)).await {
+                            Some(Drive::Suspended) => return Ok(Drive::Suspended),
+                            Some(over) => {
+                                Box::pin(self.load_input(row, turn, &mut prepared, false, (sink, running)))
+                                    .await?;
+                                self.agent_of(row).let_go(turn);
+                                return Ok(over);
+                            }
+                            None => {}
                         }
-                        return Ok(drive);
+                    }
+                    Box::pin(self.load_input(row, turn, &mut prepared, true, (sink, running))).await?;
+                    if is_last {
+                        return Ok(Drive::Over(again.give_up()));
                     }
                     self.metrics.agent_retries.inc();
                 }
@@ -136,6 +150,10 @@ impl Turns {
         sink: &Sink<'_>,
         running: &Running,
     ) -> store::Result<bool> {
+        // Only people edit what they asked; what a program asked may be large.
+        if row.brought.is_some() {
+            return Ok(false);
+        }
         let id = row.id.clone();
         let stored = self.store.read(move |tx| tx.turn(&id)).await?;
         let edited = stored.filter(|stored| stored.prepared.is_none() && stored.prompt != row.prompt);

@@ -66,7 +66,7 @@ pub(super) enum Over {
     /// Reasoning, which may be long.
     Thought {
         id: String,
-        text: Arc<str>,
+        text: Arc<String>,
     },
 }
 
@@ -214,7 +214,7 @@ impl ResponseEvents {
     /// Closes the reasoning that goes on, if any does.
     fn stop_thinking(&mut self, out: &mut Frames) -> Vec<Event> {
         let Some(Thinking { index, id, text }) = self.thinking.take() else { return Vec::new() };
-        let text = Arc::<str>::from(text);
+        let text = Arc::new(text);
         let told = out.long(&text);
         let item = reasoning(&id, told.clone());
         self.over.push((index, Over::Thought { id: id.clone(), text }));

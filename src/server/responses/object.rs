@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use axum::response::Response as HttpResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::ended::Ended;
+use super::super::frames::Frames;
 use super::request::Echo;
 use crate::reply::Outcome;
 use crate::store::KeptResponse;
@@ -129,9 +131,10 @@ impl Answer {
     }
 
     /// When its turn is over.
-    pub fn ended(&self, end: &Ended) -> Response<'_> {
-        let message = (!end.text.is_empty()).then(|| self.message(end, json!(*end.text)));
-        self.ended_with(message.into_iter().collect(), end)
+    pub fn ended(&self, end: &Ended) -> HttpResponse {
+        let mut frames = Frames::default();
+        let message = (!end.text.is_empty()).then(|| self.message(end, frames.long(&end.text)));
+        frames.into_json(&self.ended_with(message.into_iter().collect(), end))
     }
 
     /// The same with these items.

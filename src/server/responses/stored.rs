@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::object::Answer;
 use crate::server::ended::Ended;
-use crate::server::follow::Follow;
 use crate::server::path::ResponseName;
 use crate::server::{Caller, Problem, Server};
 use crate::store::KeptResponse;
@@ -31,16 +29,13 @@ pub async fn cancel(
 ) -> Result<Response, Problem> {
     let kept = find(&server, &caller, id).await?;
     let run = kept.turn.clone();
-    if Ended::read(&server, &run).await?.is_none() {
+    if !Ended::is_there(&server, &run).await? {
         server.turns.stop(&kept.session, &run).await?;
-        if let Ok(follow) = Follow::open(&server, &caller, &run, None) {
-            // Whatever it says is read below, from the store.
-            let read = follow.until_the_end(|_| StatusCode::NO_CONTENT.into_response());
-            let _ = tokio::time::timeout(CANCELLED, read).await;
+        if let Some(log) = server.turns.log_of(&run) {
+            let _ = tokio::time::timeout(CANCELLED, log.ended()).await;
         }
     }
-    let answer = Answer::kept(kept);
-    Ok(Json(answer.so_far(&server, &run).await?).into_response())
+    Answer::kept(kept).so_far(&server, &caller, &run).await
 }
 
 /// What a response was asked.

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use crate::server::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint}
 use crate::server::body::Body;
 use crate::server::content::{Content, Said, Spoken};
 use crate::server::ended::{Ended, RunTokens};
+use crate::server::frames::Frames;
 use crate::server::heads::Heads;
 use crate::server::path::SessionName;
 use crate::server::{Caller, Problem, Server};
@@ -65,7 +66,9 @@ pub struct Completion {
 #[schemars(rename = "SessionAnswer")]
 struct Answer {
     role: &'static str,
-    content: String,
+    /// A long text is written while it is sent.
+    #[schemars(with = "String")]
+    content: Value,
 }
 
 /// The whole answer at once.
@@ -80,7 +83,11 @@ pub async fn chat(
     let run = follow.run.clone();
     let answer = follow.until_the_end(|end| match end.problem(&heads) {
         Some(problem) => problem.into_response(),
-        None => Json(Completion::new(session.clone(), &run, end)).into_response(),
+        None => {
+            let mut frames = Frames::default();
+            let content = frames.long(&end.text);
+            frames.into_json(&Completion::new(session.clone(), &run, &end, content))
+        }
     });
     let answer = answer.await;
     Ok(heads.name(answer, &session, &run))
@@ -141,7 +148,7 @@ fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {
 }
 
 impl Completion {
-    fn new(session: String, run: &TurnId, end: Ended) -> Self {
+    fn new(session: String, run: &TurnId, end: &Ended, content: Value) -> Self {
         Self {
             object: "hermes.session.chat.completion",
             session_id: session,
@@ -149,7 +156,7 @@ impl Completion {
             completed: end.status() == "completed",
             usage: end.usage_of_a_run(),
             error: end.error(),
-            message: Answer { role: "assistant", content: end.text.to_string() },
+            message: Answer { role: "assistant", content },
         }
     }
 }

@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Record, StepState, TurnEvent};
+use crate::agent::{StepState, TurnEvent};
 use crate::reply::Outcome;
 use crate::rules::Live;
 use crate::server::approvals;
-use crate::server::ended::{Ended, message};
+use crate::server::ended::{EndParts, Ended, TranscriptEntry, message};
 use crate::server::follow::{END, START, Shape};
 use crate::server::frames::Frames;
 use crate::server::notices::{self, NOTICE};
@@ -67,7 +67,7 @@ impl SessionEvents {
 }
 
 impl Shape for SessionEvents {
-    const TRANSCRIPT: bool = true;
+    const PARTS: EndParts = EndParts::TextAndTranscript;
 
     fn begin(&mut self, out: &mut Frames) {
         // Said once, and it may be large.
@@ -158,15 +158,6 @@ fn transcript(end: &Ended, out: &mut Frames) -> Vec<Value> {
     if end.transcript.is_empty() {
         return vec![json!({ "role": "assistant", "content": out.long(&end.text) })];
     }
-    let said = end.text.trim();
-    let before = end.text.len() - end.text.trim_start().len();
-    let mut told = |record: &Record| {
-        let content = match record.message.content.as_str() {
-            // What is recorded without anything else is the text itself.
-            content if content == said => out.long_part(&end.text, before..before + said.len()),
-            content => out.long(&content.into()),
-        };
-        message(record, content)
-    };
-    end.transcript.iter().map(|said| told(&said.record)).collect()
+    let told = |said: &TranscriptEntry| message(&said.record, out.long_part(&said.text, said.range.clone()));
+    end.transcript.iter().map(told).collect()
 }

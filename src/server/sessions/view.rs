@@ -1,10 +1,13 @@
 //! Sessions and their messages as they go over the wire. Only what is written here leaves the store.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::agent::{Role, Tools};
+use crate::server::frames::Frames;
 use crate::server::{Caller, Server};
 use crate::session::HTTP;
 use crate::store::{SeenSession, Transcribed};
@@ -80,7 +83,9 @@ pub struct Message {
     session_id: String,
     #[schemars(with = "String")]
     role: Role,
-    content: String,
+    /// A long text is written while it is sent.
+    #[schemars(with = "String")]
+    content: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<Vec<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,7 +140,7 @@ impl Session {
 
 impl Message {
     /// The message of this number.
-    pub fn new(session: &str, id: usize, said: Transcribed) -> Self {
+    pub fn new(session: &str, id: usize, said: Transcribed, frames: &mut Frames) -> Self {
         let (mut tool_calls, mut tool_call_id, mut tool_name) = (None, None, None);
         match said.record.tools {
             Some(Tools::Calls { tool_calls: calls }) => tool_calls = Some(calls),
@@ -148,7 +153,7 @@ impl Message {
             id,
             session_id: session.to_owned(),
             role: said.record.message.role,
-            content: said.record.message.content,
+            content: frames.long(&Arc::new(said.record.message.content)),
             tool_calls,
             tool_call_id,
             tool_name,

@@ -1,5 +1,7 @@
 //! What people could already read of a turn, and its end.
 
+use std::sync::Arc;
+
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{Body, File};
 
@@ -13,7 +15,8 @@ use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct Finish {
-    pub text: String,
+    /// Shared with the log of the turn: it may be long.
+    pub text: Arc<String>,
     /// Whether that is another one than what was told while it grew, and not only longer.
     pub retold: bool,
     pub outcome: Outcome,
@@ -83,7 +86,7 @@ impl Tx<'_> {
             .execute(params![
                 turn.id.0,
                 state.name(),
-                finish.text,
+                *finish.text,
                 serde_json::to_string(&finish.outcome)?,
                 finish.api_calls,
                 serde_json::to_string(&finish.tools)?,
@@ -155,7 +158,7 @@ impl Tx<'_> {
             return Ok(None);
         };
         let finish = Finish {
-            text,
+            text: Arc::new(text),
             retold,
             outcome: serde_json::from_str(&outcome)?,
             api_calls,
@@ -170,6 +173,26 @@ impl Tx<'_> {
         Ok(Some((State::from_name(&state), finish)))
     }
 
+    /// How a turn ended, without its text; `None` while it has no end.
+    pub fn ended(&self, id: &TurnId) -> Result<Option<(State, Outcome)>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT state, outcome FROM turns WHERE id = ?1 AND outcome IS NOT NULL")?;
+        let found = query.query_row([&id.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
+        let Some((state, outcome)) = found.optional()? else { return Ok(None) };
+        Ok(Some((State::from_name(&state), serde_json::from_str(&outcome)?)))
+    }
+
+    /// Bytes of the text of a turn that is over; none while it is not.
+    pub fn text_bytes(&self, id: &TurnId) -> Result<usize> {
+        let bytes = self
+            .conn
+            .prepare_cached("SELECT octet_length(text) FROM turns WHERE id = ?1 AND outcome IS NOT NULL")?
+            .query_row([&id.0], |row| row.get::<_, Option<usize>>(0))
+            .optional()?;
+        Ok(bytes.flatten().unwrap_or_default())
+    }
+
     /// Nothing is ever sent again for a turn that is over.
     fn forget_request(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET request = NULL WHERE id = ?1")?.execute([&id.0])?;
@@ -178,10 +201,10 @@ impl Tx<'_> {
 
     /// The room shows everything: the turn is where its outcome says.
     pub(in crate::store) fn settle(&self, id: &TurnId) -> Result<()> {
-        if let Some((State::Finalizing, finish)) = self.finished(id)? {
+        if let Some((State::Finalizing, outcome)) = self.ended(id)? {
             self.conn
                 .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
-                .execute(params![id.0, State::after(&finish.outcome).name()])?;
+                .execute(params![id.0, State::after(&outcome).name()])?;
             // Of what was withdrawn the anchor is still needed, to be taken over or taken back.
             if !self.is_withdrawn(id)? {
                 self.forget_anchor(id)?;

@@ -53,7 +53,8 @@ impl TurnLog {
         read
     }
 
-    fn read_all(
+    /// The same for whoever takes it for the record: no upstream waits for that.
+    pub fn read_all(
         &self,
         position: &mut Position,
         mut on: impl FnMut(TurnEvent<'_>, Position) -> ControlFlow<()>,

@@ -1,5 +1,7 @@
 //! What a log holds in the end.
 
+use std::sync::Arc;
+
 use crate::agent::{Record, Usage};
 use crate::reply::Enclosed;
 
@@ -7,7 +9,7 @@ use crate::reply::Enclosed;
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The whole text.
-    pub text: String,
+    pub text: Arc<String>,
     /// Whether that is another one than what was told, and not only longer.
     pub differs: bool,
     /// The names of the tools that were used, each once.

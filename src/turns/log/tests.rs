@@ -72,9 +72,9 @@ fn what_an_earlier_process_told_is_not_kept_beyond_the_end() {
     let log = TurnLog::for_readers(1000);
     log.told_before("Hel".to_owned());
     log.append(TurnEvent::Text("Hello")).unwrap();
-    assert_eq!(log.take_summary().text, "Hello");
+    assert_eq!(*log.take_summary().text, "Hello");
     assert_eq!(log.lock().before.capacity(), 0);
-    assert_eq!(log.text(), "Hello");
+    assert_eq!(*log.text(), "Hello");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use std::net::SocketAddr;
 
-use reqwest::{Client, Response, StatusCode};
+use futures_util::future::join_all;
+use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::binary::{Process, Talaria};
@@ -72,6 +73,18 @@ impl Neighbour {
         raw
     }
 
+    /// Asks for this address with nothing in it. The answer is not read behind its head.
+    async fn requests(&self, method: Method, path: &str) -> Response {
+        let request = self.client.request(method, format!("http://{}{path}", self.address));
+        request.bearer_auth(KEY).send().await.unwrap()
+    }
+
+    /// Waits until so many turns have ended well.
+    async fn has_ended(&self, turns: usize) {
+        let wanted = format!("talaria_turns_total{{surface=\"http\",outcome=\"done\"}} {turns}\n");
+        while !self.requests(Method::GET, "/metrics").await.text().await.unwrap().contains(&wanted) {}
+    }
+
     #[track_caller]
     fn stayed_small(&self) {
         let peak = self.process.peak_memory();
@@ -129,12 +142,39 @@ async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
     }
     let question = "x".repeat(9_900_000);
     let asked = (0..40).map(|_| server.asks(&app, &question, true));
-    let answers = futures_util::future::join_all(asked).await;
+    let answers = join_all(asked).await;
     let refused = answers.iter().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.clone().all(|answer| answer.headers().contains_key("retry-after")));
     let refused = refused.count();
     let taken = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
     assert!(taken >= 2 && taken + refused == 40, "{taken} were taken and {refused} refused");
+    server.stayed_small();
+}
+
+/// What waits for the agent is on disk, and is loaded for each try.
+#[tokio::test]
+async fn large_questions_that_wait_for_the_agent_keep_nobody_from_asking() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let (one, other) = (server.app("one").await, server.app("other").await);
+    let address = upstream.dies().await;
+    let question = "x".repeat(9_900_000);
+    let mut waiting = Vec::new();
+    // Each app has room for one of them at a time, and both together take what all apps have.
+    for key in [&one, &other, &one, &other, &one] {
+        let mut asked = server.asks(key, &question, true).await;
+        assert_eq!(asked.status(), StatusCode::OK);
+        let mut told = String::new();
+        while !told.contains(": waiting") {
+            told += str::from_utf8(&asked.chunk().await.unwrap().unwrap()).unwrap();
+        }
+        waiting.push(asked);
+    }
+    let _upstream = Upstream::at(address, Answer::unknown()).await;
+    for asked in waiting {
+        let told = asked.text().await.unwrap();
+        assert!(told.contains(r#""content":"ok""#) && told.contains("[DONE]"), "{told}");
+    }
     server.stayed_small();
 }
 
@@ -157,6 +197,66 @@ async fn an_app_that_stops_in_the_middle_of_its_uploads_holds_up_only_itself() {
     // And those it has no room for are told so.
     let told = stalled.last_mut().unwrap().answer().await.unwrap();
     assert_eq!((told.status, told.header("retry-after")), (429, Some("2")));
+}
+
+/// Thirteen megabytes, as an agent says them.
+fn long_answer() -> Answer {
+    Answer::stream().repeats(delta(&"word ".repeat(13_000)), 200).sends(DONE).ends()
+}
+
+#[tokio::test]
+async fn whole_answers_that_nobody_reads_wait_in_the_store() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let body = json!({ "messages": [{ "role": "user", "content": "much" }] }).to_string();
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        upstream.answers(long_answer());
+        let mut raw = Raw::to(server.address).await;
+        raw.sends(format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .await;
+        unread.push(raw);
+    }
+    server.has_ended(8).await;
+    server.answers(KEY).await;
+    server.stayed_small();
+}
+
+#[tokio::test]
+async fn a_long_stored_answer_is_held_for_few_readers_at_once() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    upstream.answers(long_answer());
+    let asked = server.client.post(format!("http://{}/v1/responses", server.address)).bearer_auth(KEY);
+    let asked = asked.body(json!({ "input": "much" }).to_string()).send().await.unwrap();
+    let named = |name: &str| asked.headers()[name].to_str().unwrap().to_owned();
+    let (run, session) = (named("x-hermes-run-id"), named("x-hermes-session-id"));
+    let answer: Value = serde_json::from_str(&asked.text().await.unwrap()).unwrap();
+    let response = answer["id"].as_str().unwrap();
+    let mut unread = Vec::new();
+    for (method, path) in [
+        (Method::GET, format!("/v1/runs/{run}")),
+        (Method::GET, format!("/v1/responses/{response}")),
+        (Method::POST, format!("/v1/responses/{response}/cancel")),
+        (Method::GET, format!("/api/sessions/{session}/messages")),
+    ] {
+        // Whoever reads it gets all of it.
+        let read = server.requests(method.clone(), &path).await.text().await.unwrap();
+        assert!(read.len() > 13_000_000, "{path}: {read}");
+        unread.push((method, path));
+    }
+    let requests = (0..20).flat_map(|_| &unread).map(|(method, path)| server.requests(method.clone(), path));
+    let unread = join_all(requests).await;
+    let refused = unread.iter().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.clone().all(|answer| answer.headers().contains_key("retry-after")));
+    let refused = refused.count();
+    let held = unread.iter().filter(|answer| answer.status() == StatusCode::OK).count();
+    assert!(held >= 2 && held + refused == 80, "{held} are held and {refused} refused");
+    server.answers(KEY).await;
+    server.stayed_small();
 }
 
 #[tokio::test]
