@@ -269,7 +269,9 @@ async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreErro
             account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
         }
         (OutboxKind::Final | OutboxKind::Again, None)
-        | (OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal | OutboxKind::Cleanup, _) => Ok(true),
+        | (OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal | OutboxKind::Cleanup, _) => {
+            Ok(true)
+        }
     }
 }
 
@@ -337,7 +339,9 @@ async fn remove(
     Ok(match outcome {
         Ok(deletion) => Ok(Progress::after(deletion, message)),
         // Somebody else took it away, or nobody can: there is nothing more to be done.
-        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(Progress::Complete(message)),
+        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+            Ok(Progress::Complete(message))
+        }
         Err(kind) => Err(kind),
     })
 }

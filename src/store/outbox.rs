@@ -241,16 +241,17 @@ impl Tx<'_> {
             self.forget_anchor(turn)?;
         }
         self.conn
-            .prepare_cached("UPDATE outbox SET kind = 'cleanup', message = ?2, not_before = ?3 WHERE key = ?1")?
+            .prepare_cached(
+                "UPDATE outbox SET kind = 'cleanup', message = ?2, not_before = ?3 WHERE key = ?1",
+            )?
             .execute(params![row.key.as_str(), message.as_str(), not_before])?;
         self.settle_if_last(row)
     }
 
     /// The message whose earlier texts a row takes back.
     pub fn message_to_clean_up(&self, row: &OutboxRow) -> Result<Option<MessageId>> {
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT message FROM outbox WHERE key = ?1 AND kind = 'cleanup'")?;
+        let mut query =
+            self.conn.prepare_cached("SELECT message FROM outbox WHERE key = ?1 AND kind = 'cleanup'")?;
         let message: Option<Option<String>> =
             query.query_row([row.key.as_str()], |row| row.get(0)).optional()?;
         Ok(message.flatten().map(MessageId::new))
