@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show};
+use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show, Signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -63,13 +63,9 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
         let more = rows.len() == LOAD;
         for (seq, row) in rows {
             loaded.last = seq;
-            match row.kind {
-                OutboxKind::Cleanup => loaded.cleanups.push_back(row),
-                OutboxKind::Final
-                | OutboxKind::Again
-                | OutboxKind::Notice
-                | OutboxKind::Change
-                | OutboxKind::Removal => loaded.places.entry(row.place.clone()).or_default().push_back(row),
+            match row.kind == OutboxKind::Cleanup {
+                true => loaded.cleanups.push_back(row),
+                false => loaded.places.entry(row.place.clone()).or_default().push_back(row),
             }
         }
         let mut wake_in = None;
@@ -150,7 +146,7 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
             continue;
         }
         match row.kind {
-            OutboxKind::Notice | OutboxKind::Change => notice = notice.or(Some(index)),
+            OutboxKind::Notice | OutboxKind::Change | OutboxKind::Mark => notice = notice.or(Some(index)),
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Removal | OutboxKind::Cleanup => {
                 if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
                     break;
@@ -193,7 +189,11 @@ async fn deliver(
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
-        OutboxKind::Again | OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal => Class::Notice,
+        OutboxKind::Again
+        | OutboxKind::Notice
+        | OutboxKind::Change
+        | OutboxKind::Mark
+        | OutboxKind::Removal => Class::Notice,
         OutboxKind::Cleanup => Class::Cleanup,
     };
     if let Some(file) = row.body.files.first_mut() {
@@ -211,6 +211,7 @@ async fn deliver(
             OutboxKind::Removal => remove(account, &row, class).await?,
             OutboxKind::Cleanup => clean_up(account, &row, class).await?,
             OutboxKind::Change => change(account, &row, class).await?.map(Progress::Complete),
+            OutboxKind::Mark => Ok(mark(account, &row, class).await),
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => {
                 send(account, &row, class).await?.map(Progress::Complete)
             }
@@ -220,6 +221,7 @@ async fn deliver(
                 failpoint("outbox.sent");
                 let arrived = account.store.write(move |tx| match row.kind {
                     OutboxKind::Removal => tx.removed(&row),
+                    OutboxKind::Mark => tx.marked(&row),
                     OutboxKind::Final
                     | OutboxKind::Again
                     | OutboxKind::Notice
@@ -264,15 +266,10 @@ async fn deliver(
 
 /// Whether a row is still to be sent: the end of a turn is not, once its question was deleted or edited.
 async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreError> {
-    match (row.kind, row.turn.clone()) {
-        (OutboxKind::Final | OutboxKind::Again, Some(turn)) => {
-            account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
-        }
-        (OutboxKind::Final | OutboxKind::Again, None)
-        | (OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal | OutboxKind::Cleanup, _) => {
-            Ok(true)
-        }
-    }
+    let (OutboxKind::Final | OutboxKind::Again, Some(turn)) = (row.kind, row.turn.clone()) else {
+        return Ok(true);
+    };
+    account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
 }
 
 /// How far a request got with its row.
@@ -390,6 +387,17 @@ async fn change(
     })
 }
 
+/// Puts a mark on a person's message. The platform does not say whether it arrived, so it is tried once, or once more
+/// after a crash: a network shows the same mark of one account once.
+async fn mark(account: &Account, row: &OutboxRow, class: Class) -> Progress {
+    if let Some(event) = &row.body.reply_to {
+        account.permit(class).await;
+        let signal = Signal::React(MessageId::new(event.as_str()), row.body.markdown.clone());
+        let _ = tokio::time::timeout(REQUEST, account.platform.signal(&row.place, signal)).await;
+    }
+    Progress::Complete(MessageId::new(""))
+}
+
 /// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
 /// nobody is left to read it.
 async fn say_unshown(account: &Account, row: &OutboxRow) {
@@ -416,30 +424,21 @@ async fn send(
         }
         _ => (None, false),
     };
+    let again = row.kind == OutboxKind::Again;
     let anew = || row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
     let post = async |key| {
         let ticket = account.permit(class).await;
         account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
     };
     let edit = async |message: MessageId| {
-        let key = row.turn.as_ref().map_or_else(
-            || row.key.clone(),
-            |turn| match row.kind {
-                OutboxKind::Again => turn.send_key("again"),
-                OutboxKind::Final
-                | OutboxKind::Notice
-                | OutboxKind::Change
-                | OutboxKind::Removal
-                | OutboxKind::Cleanup => turn.send_key("final"),
-            },
-        );
+        let what = if again { "again" } else { "final" };
+        let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key(what));
         let ticket = account.permit(class).await;
         account.metrics.edits.inc();
         let outcome =
             account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
         outcome.map(|()| message)
     };
-    let again = row.kind == OutboxKind::Again;
     Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
         // Whatever was uncertain, no message of ours is there to be shown again.
         None | Some((_, None)) if again => Ok(MessageId::new("")),

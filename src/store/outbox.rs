@@ -41,17 +41,20 @@ pub enum OutboxKind {
     Change,
     /// The message that shows this part of the turn is taken back.
     Removal,
+    /// A mark on the message that `body` replies to.
+    Mark,
     /// Earlier texts of a message that was taken back, which the network still keeps, are taken back too.
     Cleanup,
 }
 
 impl OutboxKind {
-    const ALL: [(Self, &str); 6] = [
+    const ALL: [(Self, &str); 7] = [
         (Self::Final, "final"),
         (Self::Again, "again"),
         (Self::Notice, "notice"),
         (Self::Change, "change"),
         (Self::Removal, "removal"),
+        (Self::Mark, "mark"),
         (Self::Cleanup, "cleanup"),
     ];
 
@@ -294,6 +297,12 @@ impl Tx<'_> {
             )?
             .execute(params![row.key.as_str(), message.as_str()])?;
         self.settle_if_last(row)
+    }
+
+    /// A mark was put on a message. Nobody asks for it again.
+    pub fn marked(&self, row: &OutboxRow) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM outbox WHERE key = ?1")?.execute([row.key.as_str()])?;
+        Ok(())
     }
 
     /// The room can never show the message.

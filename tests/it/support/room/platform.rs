@@ -94,6 +94,9 @@ impl Platform for Chat {
 
     fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            if self.state().life != self.life {
+                std::future::pending::<()>().await;
+            }
             let mut state = self.state();
             match signal {
                 Signal::Typing(on) => {
