@@ -109,8 +109,6 @@ pub enum After {
     StopTurn(SessionId, TurnId),
     /// The message that the transaction was about was taken up.
     Read(Place, EventId),
-    /// A message is marked as not read, because the device that sent it is not trusted.
-    MarkUntrusted(Place, EventId),
     /// This question was answered.
     Answered(AskId),
     /// A stranger is to be given a code, which is kept nowhere else.

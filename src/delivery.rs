@@ -226,14 +226,7 @@ impl Account {
     /// Puts a mark on a person's message, if the operator wants marks. Best effort, but within the rate: networks
     /// count a mark as a message.
     pub fn mark(self: &Arc<Self>, place: &Place, event: &EventId, mark: &'static str) {
-        if self.display.reactions {
-            self.react(place, event, mark);
-        }
-    }
-
-    /// Puts a mark on a person's message where the platform has marks. Best effort.
-    pub fn react(self: &Arc<Self>, place: &Place, event: &EventId, mark: &'static str) {
-        if !self.about.react {
+        if !self.display.reactions || !self.about.react {
             return;
         }
         let signal = Signal::React(MessageId::new(event.as_str()), mark.to_owned());

@@ -85,7 +85,6 @@ impl Hub {
                     After::Read(place, event) => drop(read.insert(place, event)),
                     After::Run(session, turn) => turns.enqueue(&session, turn),
                     After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
-                    After::MarkUntrusted(place, event) => account.react(&place, &event, doubts::UNTRUSTED),
                     After::Answered(ask) => turns.answered(&ask),
                     After::GiveCode(letter) => {
                         let delivery = pairing::deliver(account.clone(), store.clone(), live.now(), *letter);

@@ -37,6 +37,8 @@ pub enum Class {
     Anchor,
     /// An edit of a growing answer. The next one makes it superfluous, so it is the first to wait.
     Partial,
+    /// Something that nobody sees. Only takes the token that a full bucket would lose.
+    Cleanup,
 }
 
 /// When to make a request. An answer holds for the state it was asked in: ask again when text has

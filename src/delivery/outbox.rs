@@ -2,27 +2,29 @@
 //!
 //! Places do not wait for each other; within one, a row waits for the row before it. A row is sent
 //! with the key it was stored with, so that sending it again after a crash posts nothing twice.
+//!
+//! Nobody waits for the earlier texts of a message that was taken back. They can be hundreds, and the network counts
+//! each like a message, so they go one at a time for the whole account when it has nothing else to say.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show};
+use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show, Signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Account;
+use super::{Account, REQUEST};
 use crate::pace::Class;
-use crate::store::{Anchor, OutboxKind, OutboxRow, StoreError, unix_now};
+use crate::store::{Anchor, OutboxKind, OutboxRow, StoreError, Tx, unix_now};
 use crate::testing::failpoint;
 use crate::words::Text;
 
 /// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
 
-/// Requests that one deletion may take. More than any message has edits; a platform that always wants one more must
-/// not block its place for ever.
-const DELETIONS: usize = 2000;
+/// The longest pause between two requests that clean up. An account that always has something to say gets there too.
+const CLEANUP_EACH: Duration = Duration::from_secs(60);
 
 /// Pauses between two tries of one row, where the network does not name one.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -31,16 +33,27 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 #[derive(Default)]
 struct Loaded {
     places: HashMap<Place, VecDeque<OutboxRow>>,
+    /// Rows of all places that clean up, taken in turns.
+    cleanups: VecDeque<OutboxRow>,
     /// The store's number of the last row that was loaded.
     last: i64,
+}
+
+/// What came of one row.
+struct Handled {
+    /// Where the next row may go; `None` if it cleaned up, which keeps no place waiting.
+    place: Option<Place>,
+    /// What is left to be cleaned up.
+    rest: Option<OutboxRow>,
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
 pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), StoreError> {
     let mut loaded = Loaded::default();
-    // One task per place that has something to send; each gives its place back.
-    let mut sending: JoinSet<Result<Place, StoreError>> = JoinSet::new();
+    // One task per place that has something to send, which gives its place back, and one that cleans up.
+    let mut sending: JoinSet<Result<Handled, StoreError>> = JoinSet::new();
     let mut busy: Vec<Place> = Vec::new();
+    let mut cleaning_up = false;
     // Places where something was sent since we began. The first row of any other may have been under way when an
     // earlier process died.
     let mut served: HashSet<Place> = HashSet::new();
@@ -50,9 +63,26 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
         let more = rows.len() == LOAD;
         for (seq, row) in rows {
             loaded.last = seq;
-            loaded.places.entry(row.place.clone()).or_default().push_back(row);
+            match row.kind == OutboxKind::Cleanup {
+                true => loaded.cleanups.push_back(row),
+                false => loaded.places.entry(row.place.clone()).or_default().push_back(row),
+            }
         }
         let mut wake_in = None;
+        if !cleaning_up {
+            match take_due(&mut loaded.cleanups) {
+                Ready::Row(row) => {
+                    cleaning_up = true;
+                    let account = account.clone();
+                    sending.spawn(async move {
+                        let rest = deliver(&account, *row, true).await?;
+                        Ok(Handled { place: None, rest })
+                    });
+                }
+                Ready::In(wait) => wake_in = Some(wait),
+                Ready::Nothing => {}
+            }
+        }
         for (place, rows) in &mut loaded.places {
             if busy.contains(place) {
                 continue;
@@ -63,8 +93,9 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                     let account = account.clone();
                     let first = served.insert(place.clone());
                     sending.spawn(async move {
-                        let place = row.place.clone();
-                        deliver(&account, *row, first).await.map(|()| place)
+                        let place = Some(row.place.clone());
+                        let rest = deliver(&account, *row, first).await?;
+                        Ok(Handled { place, rest })
                     });
                 }
                 Ready::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
@@ -76,8 +107,12 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
             () = std::future::ready(()), if more => {}
             () = account.work.notified() => {}
             Some(ended) = sending.join_next() => match ended {
-                Ok(Ok(place)) => {
-                    busy.retain(|other| *other != place);
+                Ok(Ok(Handled { place, rest })) => {
+                    match place {
+                        Some(place) => busy.retain(|other| *other != place),
+                        None => cleaning_up = false,
+                    }
+                    loaded.cleanups.extend(rest);
                     account.done.notify_waiters();
                 }
                 Ok(Err(error)) => return Err(error),
@@ -111,8 +146,8 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
             continue;
         }
         match row.kind {
-            OutboxKind::Notice | OutboxKind::Change => notice = notice.or(Some(index)),
-            OutboxKind::Final | OutboxKind::Again | OutboxKind::Removal => {
+            OutboxKind::Notice | OutboxKind::Change | OutboxKind::Mark => notice = notice.or(Some(index)),
+            OutboxKind::Final | OutboxKind::Again | OutboxKind::Removal | OutboxKind::Cleanup => {
                 if row.turn.as_ref().is_some_and(|turn| account.open().contains(turn)) {
                     break;
                 }
@@ -122,9 +157,22 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
     }
     match (notice, soonest) {
         (Some(index), _) => take(rows, index),
-        (None, Some(at)) => Ready::In(Duration::from_secs((at - now).unsigned_abs())),
+        (None, Some(at)) => until(at, now),
         (None, None) => Ready::Nothing,
     }
+}
+
+/// The first row whose time has come.
+fn take_due(rows: &mut VecDeque<OutboxRow>) -> Ready {
+    let now = unix_now();
+    match rows.iter().position(|row| row.not_before <= now) {
+        Some(index) => take(rows, index),
+        None => rows.iter().map(|row| row.not_before).min().map_or(Ready::Nothing, |at| until(at, now)),
+    }
+}
+
+fn until(at: i64, now: i64) -> Ready {
+    Ready::In(Duration::from_secs((at - now).unsigned_abs()))
 }
 
 fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
@@ -132,11 +180,21 @@ fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
 }
 
 /// Sends one row until it has arrived, never can, or is no longer wanted. `tried`: it may have been sent before.
-async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Result<(), StoreError> {
+/// Returns what is left to be cleaned up.
+async fn deliver(
+    account: &Account,
+    mut row: OutboxRow,
+    mut tried: bool,
+) -> Result<Option<OutboxRow>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
-        OutboxKind::Again | OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal => Class::Notice,
+        OutboxKind::Again
+        | OutboxKind::Notice
+        | OutboxKind::Change
+        | OutboxKind::Mark
+        | OutboxKind::Removal => Class::Notice,
+        OutboxKind::Cleanup => Class::Cleanup,
     };
     if let Some(file) = row.body.files.first_mut() {
         let key = row.key.clone();
@@ -146,28 +204,44 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
     loop {
         failpoint("outbox.taken");
         if !is_wanted(account, &row).await? {
-            return account
-                .store
-                .write(move |tx| if tried { tx.doubted(&row) } else { tx.dropped(&row) })
-                .await;
+            let unwanted = move |tx: &Tx<'_>| if tried { tx.doubted(&row) } else { tx.dropped(&row) };
+            return account.store.write(unwanted).await.map(|()| None);
         }
         let outcome = match row.kind {
             OutboxKind::Removal => remove(account, &row, class).await?,
-            OutboxKind::Change => change(account, &row, class).await?,
-            OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => send(account, &row, class).await?,
+            OutboxKind::Cleanup => clean_up(account, &row, class).await?,
+            OutboxKind::Change => change(account, &row, class).await?.map(Progress::Complete),
+            OutboxKind::Mark => Ok(mark(account, &row, class).await),
+            OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => {
+                send(account, &row, class).await?.map(Progress::Complete)
+            }
         };
         match outcome {
-            Ok(message) => {
+            Ok(Progress::Complete(message)) => {
                 failpoint("outbox.sent");
                 let arrived = account.store.write(move |tx| match row.kind {
                     OutboxKind::Removal => tx.removed(&row),
-                    OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice | OutboxKind::Change => {
-                        tx.sent(&row, &message)
-                    }
+                    OutboxKind::Mark => tx.marked(&row),
+                    OutboxKind::Final
+                    | OutboxKind::Again
+                    | OutboxKind::Notice
+                    | OutboxKind::Change
+                    | OutboxKind::Cleanup => tx.sent(&row, &message),
                 });
                 arrived.await?;
                 failpoint("outbox.committed");
-                return Ok(());
+                return Ok(None);
+            }
+            Ok(Progress::EarlierTexts(message)) => {
+                failpoint("deletion.more");
+                if row.kind == OutboxKind::Cleanup {
+                    return Ok(Some(row));
+                }
+                // An edit may have been under way when the message went.
+                let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
+                let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
+                account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
+                return Ok(Some(rest));
             }
             // The governor knows when the next request may go.
             Err(ErrorKind::Retry { after: Some(_) }) => {
@@ -182,7 +256,7 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
             Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
                 tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");
                 say_unshown(account, &row).await;
-                return account.store.write(move |tx| tx.dropped(&row)).await;
+                return account.store.write(move |tx| tx.dropped(&row)).await.map(|()| None);
             }
             // The row stays for the day the account works again.
             Err(ErrorKind::Fatal) => std::future::pending().await,
@@ -192,12 +266,26 @@ async fn deliver(account: &Account, mut row: OutboxRow, mut tried: bool) -> Resu
 
 /// Whether a row is still to be sent: the end of a turn is not, once its question was deleted or edited.
 async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreError> {
-    match (row.kind, row.turn.clone()) {
-        (OutboxKind::Final | OutboxKind::Again, Some(turn)) => {
-            account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
+    let (OutboxKind::Final | OutboxKind::Again, Some(turn)) = (row.kind, row.turn.clone()) else {
+        return Ok(true);
+    };
+    account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
+}
+
+/// How far a request got with its row.
+enum Progress {
+    /// There is nothing more to be done.
+    Complete(MessageId),
+    /// This message is gone, but not its earlier texts.
+    EarlierTexts(MessageId),
+}
+
+impl Progress {
+    fn after(deletion: Deletion, message: MessageId) -> Self {
+        match deletion {
+            Deletion::Complete => Self::Complete(message),
+            Deletion::More => Self::EarlierTexts(message),
         }
-        (OutboxKind::Final | OutboxKind::Again, None)
-        | (OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal, _) => Ok(true),
     }
 }
 
@@ -207,8 +295,8 @@ async fn remove(
     account: &Account,
     row: &OutboxRow,
     class: Class,
-) -> Result<Result<MessageId, ErrorKind>, StoreError> {
-    let nothing = || Ok(Ok(MessageId::new("")));
+) -> Result<Result<Progress, ErrorKind>, StoreError> {
+    let nothing = || Ok(Ok(Progress::Complete(MessageId::new(""))));
     let Some(turn) = row.turn.clone() else { return nothing() };
     let part = row.part;
     let shown = account.store.read(move |tx| match part {
@@ -230,41 +318,54 @@ async fn remove(
         }
     };
     let deleted = match account.about.delete {
-        true => delete(account, row, &message, class).await,
+        true => {
+            let ticket = account.permit(class).await;
+            account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await
+        }
         false => Err(ErrorKind::Unsupported),
     };
     let outcome = match (deleted, account.about.show) {
         // A room can forbid to take anything back.
         (Err(ErrorKind::Rejected | ErrorKind::Unsupported), Show::Edit { .. }) => {
             let ticket = account.permit(class).await;
-            account.request(ticket, account.platform.edit(&row.place, &message, &row.key, &void)).await
+            let edit = account.platform.edit(&row.place, &message, &row.key, &void);
+            account.request(ticket, edit).await.map(|()| Deletion::Complete)
         }
         (deleted, _) => deleted,
     };
     Ok(match outcome {
+        Ok(deletion) => Ok(Progress::after(deletion, message)),
         // Somebody else took it away, or nobody can: there is nothing more to be done.
-        Ok(()) | Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(message),
+        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+            Ok(Progress::Complete(message))
+        }
         Err(kind) => Err(kind),
     })
 }
 
-/// Takes a message back with every earlier text of it. What an interrupted try has done stays done, so the next one
-/// goes on from there.
-async fn delete(
+/// Takes back the next earlier text of a message that is gone.
+async fn clean_up(
     account: &Account,
     row: &OutboxRow,
-    message: &MessageId,
     class: Class,
-) -> Result<(), ErrorKind> {
-    for _ in 0..DELETIONS {
-        let ticket = account.permit(class).await;
-        match account.request(ticket, account.platform.delete(&row.place, message, &row.key)).await? {
-            Deletion::Complete => return Ok(()),
-            Deletion::More => failpoint("deletion.more"),
+) -> Result<Result<Progress, ErrorKind>, StoreError> {
+    let wanted = row.clone();
+    let Some(message) = account.store.read(move |tx| tx.message_to_clean_up(&wanted)).await? else {
+        return Ok(Ok(Progress::Complete(MessageId::new(""))));
+    };
+    let ticket = match tokio::time::timeout(CLEANUP_EACH, account.permit(class)).await {
+        Ok(ticket) => ticket,
+        Err(_) => account.permit(Class::Notice).await,
+    };
+    let deleted = account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await;
+    Ok(match deleted {
+        Ok(deletion) => Ok(Progress::after(deletion, message)),
+        Err(kind @ (ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported)) => {
+            tracing::warn!(account = %account.id, key = %row.key, ?kind, "earlier texts of a deleted message may still be there");
+            Ok(Progress::Complete(message))
         }
-    }
-    tracing::error!(account = %account.id, key = %row.key, "earlier texts of a deleted message may still be there");
-    Ok(())
+        Err(kind) => Err(kind),
+    })
 }
 
 /// One try of changing the text of a notice. A notice that is gone stays gone.
@@ -284,6 +385,17 @@ async fn change(
         Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(MessageId::new("")),
         outcome => outcome.map(|()| MessageId::new("")),
     })
+}
+
+/// Puts a mark on a person's message. The platform does not say whether it arrived, so it is tried once, or once more
+/// after a crash: a network shows the same mark of one account once.
+async fn mark(account: &Account, row: &OutboxRow, class: Class) -> Progress {
+    if let Some(event) = &row.body.reply_to {
+        account.permit(class).await;
+        let signal = Signal::React(MessageId::new(event.as_str()), row.body.markdown.clone());
+        let _ = tokio::time::timeout(REQUEST, account.platform.signal(&row.place, signal)).await;
+    }
+    Progress::Complete(MessageId::new(""))
 }
 
 /// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
@@ -312,28 +424,21 @@ async fn send(
         }
         _ => (None, false),
     };
+    let again = row.kind == OutboxKind::Again;
     let anew = || row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
     let post = async |key| {
         let ticket = account.permit(class).await;
         account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
     };
     let edit = async |message: MessageId| {
-        let key = row.turn.as_ref().map_or_else(
-            || row.key.clone(),
-            |turn| match row.kind {
-                OutboxKind::Again => turn.send_key("again"),
-                OutboxKind::Final | OutboxKind::Notice | OutboxKind::Change | OutboxKind::Removal => {
-                    turn.send_key("final")
-                }
-            },
-        );
+        let what = if again { "again" } else { "final" };
+        let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key(what));
         let ticket = account.permit(class).await;
         account.metrics.edits.inc();
         let outcome =
             account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
         outcome.map(|()| message)
     };
-    let again = row.kind == OutboxKind::Again;
     Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
         // Whatever was uncertain, no message of ours is there to be shown again.
         None | Some((_, None)) if again => Ok(MessageId::new("")),

@@ -8,7 +8,6 @@ use talaria_platform::Trust;
 use super::strangers::Stranger;
 use super::taking::One;
 use crate::access::{Action, Where};
-use crate::command::After;
 use crate::reply::one_line;
 use crate::session::hash;
 use crate::store::{Result, unix_now};
@@ -19,7 +18,7 @@ use crate::words::Text;
 const SAID_EACH: i64 = 600;
 
 /// The mark on a message from a device that is not trusted.
-pub(super) const UNTRUSTED: &str = "🔒";
+const UNTRUSTED: &str = "🔒";
 
 /// A device that its owner has not signed, or that nobody has verified. Once for each device; the operator hears of
 /// it too, because such a device may not be able to read what we say.
@@ -41,15 +40,15 @@ pub(super) fn untrusted(one: &One<'_>) -> Result<Stranger> {
 /// [`untrusted`] says reaches the person's other devices only; a mark is never encrypted and reaches this one too. It says
 /// nothing but that the message was not read. Once in a while for each device: whoever holds one must not be able
 /// to have us spend the account's rate.
-pub(super) fn mark_untrusted(one: &One<'_>) -> Result<Option<After>> {
+pub(super) fn mark_untrusted(one: &One<'_>) -> Result<()> {
     let (tx, event, now) = (one.tx, one.event, unix_now());
     let device = event.author.device.as_deref().unwrap_or_default();
     let key = format!("untrusted.{}", hash([one.account().as_str(), event.author.id.as_str(), device]));
     if is_recent(tx.setting(&key)?, now) {
-        return Ok(None);
+        return Ok(());
     }
     tx.set_setting(&key, &now.to_string())?;
-    Ok(Some(After::MarkUntrusted(event.place.clone(), event.id.clone())))
+    one.mark(UNTRUSTED)
 }
 
 /// Whether something was said less than [`SAID_EACH`] seconds ago, at a time that was kept.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use talaria_platform::{
-    AccountId, Batch, Capabilities, Event, EventId, EventKind, Invite, Message, RoomId, SendKey, UserId,
+    AccountId, Batch, Body, BodyKind, Capabilities, Event, EventId, EventKind, Invite, Message, RoomId,
+    SendKey, UserId,
 };
 
 use super::limits::{self, Hearing};
@@ -15,7 +16,7 @@ use crate::command::{self, After, Command, Desk, Parsed};
 use crate::notice::Notice;
 use crate::rules::{AccountRules, AgentName, Live};
 use crate::session::hash;
-use crate::store::{Result, Tx};
+use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 use crate::words::{Phrase, Text, Words};
 
 /// What a transaction needs to know.
@@ -277,7 +278,7 @@ impl One<'_> {
             }
             Rule::Untrusted => {
                 strangers.push(doubts::untrusted(self)?);
-                after.extend(doubts::mark_untrusted(self)?);
+                doubts::mark_untrusted(self)?;
             }
             Rule::Plain => doubts::plain(self)?,
             Rule::Violated => strangers.extend(doubts::violated(self)),
@@ -324,6 +325,23 @@ impl One<'_> {
     ) -> Result<()> {
         let notice = self.notice_as(key.clone(), &self.event.id);
         notice.change(self.tx, self.words, phrase, revision, not_before)
+    }
+
+    /// Puts a mark on the event where the platform has marks.
+    pub(super) fn mark(&self, mark: &str) -> Result<()> {
+        if !self.all.about.react {
+            return Ok(());
+        }
+        self.tx.add_outbox(&OutboxRow {
+            key: self.notice_key("mark", &self.event.id),
+            account: self.account().clone(),
+            place: self.event.place.clone(),
+            turn: None,
+            kind: OutboxKind::Mark,
+            part: 0,
+            body: Body { reply_to: Some(self.event.id.clone()), ..Body::new(BodyKind::Notice, mark) },
+            not_before: 0,
+        })
     }
 
     fn notice_as<'a>(&'a self, key: SendKey, reply_to: &'a EventId) -> Notice<'a> {

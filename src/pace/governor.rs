@@ -141,18 +141,18 @@ impl Governor {
     ///
     /// A final may take the last token. A partial edit leaves one for each open stream, at most half
     /// the bucket and at least one; an anchor leaves half of that and a notice a quarter, which is what
-    /// gives them way over partials when tokens are short. Where the bucket is too small for partials
-    /// the answer to them is [`Next::Never`]; everything else always gets its turn.
+    /// gives them way over partials when tokens are short. Cleaning up waits for a full bucket. Where the bucket is
+    /// too small for partials the answer to them is [`Next::Never`]; everything else always gets its turn.
     pub fn next(&self, now: Instant, class: Class, open: usize) -> Next {
         let Some(rate) = self.rate else { return Next::Now };
         let reserve = reserve(rate, open);
-        let kept = match class {
-            Class::Final => 0.0,
-            Class::Notice => (reserve / 4.0).min(rate.burst - 1.0),
-            Class::Anchor => (reserve / 2.0).min(rate.burst - 1.0),
-            Class::Partial => reserve,
+        let needed = match class {
+            Class::Final => 1.0,
+            Class::Notice => (1.0 + reserve / 4.0).min(rate.burst),
+            Class::Anchor => (1.0 + reserve / 2.0).min(rate.burst),
+            Class::Partial => 1.0 + reserve,
+            Class::Cleanup => rate.burst,
         };
-        let needed = kept + 1.0;
         if needed > rate.burst {
             return Next::Never;
         }

@@ -91,7 +91,8 @@ impl Tx<'_> {
     ) -> Result<Option<TurnId>> {
         self.conn
             .prepare_cached(
-                "UPDATE outbox SET message = NULL WHERE account = ?1 AND room = ?2 AND message = ?3",
+                "UPDATE outbox SET message = NULL WHERE account = ?1 AND room = ?2 AND message = ?3
+                     AND kind <> 'cleanup'",
             )?
             .execute(params![account.as_str(), room.as_str(), message.as_str()])?;
         let values = params![account.as_str(), room.as_str(), message.as_str()];

@@ -78,8 +78,11 @@ impl Writer {
         }
     }
 
-    /// Removes sessions that have had their time. `false` if there may be more of them.
+    /// Removes what has had its time. `false` if there may be more of it.
     pub(super) fn prune(&mut self) -> bool {
+        if self.transact(|conn| Tx { conn }.prune_told()).is_none() {
+            return false;
+        }
         let retention = self.retention;
         loop {
             let Some(more) = self.transact(|conn| Tx { conn }.prune_sessions(retention)) else {
@@ -269,6 +272,37 @@ mod tests {
         assert!(is_in(&file, CANARY) || is_in(&log, CANARY));
         until(&store, || size(&file) < 1_000_000 && size(&log) == 0).await;
         assert!(!is_in(&file, CANARY));
+    }
+
+    /// Whoever writes can make the gateway remember that they were told something.
+    #[tokio::test]
+    async fn what_somebody_was_told_is_forgotten_once_it_no_longer_matters() {
+        let (_dir, store) = temporary();
+        let long_ago = unix_now() - 2 * 60 * 60;
+        let kept = ["limit.new", "rate.matrix", "untrusted.new"];
+        let filled = store.write(move |tx| {
+            for key in ["full.a", "limit.b", "limit.c", "loop.d", "queued.e", "unreadable.f", "untrusted.g"] {
+                tx.set_setting(key, &format!("{long_ago} 1 2"))?;
+            }
+            tx.set_setting("rate.matrix", "0.2 10;")?;
+            tx.set_setting("limit.new", &unix_now().to_string())?;
+            tx.set_setting("untrusted.new", &(unix_now() - 590).to_string())
+        });
+        filled.await.unwrap();
+        let waiting = async {
+            let settings = |tx: &Tx<'_>| {
+                let mut keys = tx.conn.prepare("SELECT key FROM settings ORDER BY key")?;
+                let keys = keys.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>();
+                Ok(keys?)
+            };
+            while store.read(settings).await.unwrap() != kept {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        assert!(
+            tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok(),
+            "it is never forgotten"
+        );
     }
 
     #[tokio::test]

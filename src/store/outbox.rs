@@ -41,15 +41,21 @@ pub enum OutboxKind {
     Change,
     /// The message that shows this part of the turn is taken back.
     Removal,
+    /// A mark on the message that `body` replies to.
+    Mark,
+    /// Earlier texts of a message that was taken back, which the network still keeps, are taken back too.
+    Cleanup,
 }
 
 impl OutboxKind {
-    const ALL: [(Self, &str); 5] = [
+    const ALL: [(Self, &str); 7] = [
         (Self::Final, "final"),
         (Self::Again, "again"),
         (Self::Notice, "notice"),
         (Self::Change, "change"),
         (Self::Removal, "removal"),
+        (Self::Mark, "mark"),
+        (Self::Cleanup, "cleanup"),
     ];
 
     fn name(self) -> &'static str {
@@ -231,6 +237,29 @@ impl Tx<'_> {
         self.sent(row, &MessageId::new(""))
     }
 
+    /// A message that showed a part of a turn is gone from the room, but the network still keeps earlier texts of it.
+    /// The row stays for those; the turn no longer waits for it.
+    pub fn clean_up_later(&self, row: &OutboxRow, message: &MessageId, not_before: i64) -> Result<()> {
+        if let (Some(turn), 0) = (&row.turn, row.part) {
+            self.forget_anchor(turn)?;
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE outbox SET kind = 'cleanup', message = ?2, not_before = ?3 WHERE key = ?1",
+            )?
+            .execute(params![row.key.as_str(), message.as_str(), not_before])?;
+        self.settle_if_last(row)
+    }
+
+    /// The message whose earlier texts a row takes back.
+    pub fn message_to_clean_up(&self, row: &OutboxRow) -> Result<Option<MessageId>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT message FROM outbox WHERE key = ?1 AND kind = 'cleanup'")?;
+        let message: Option<Option<String>> =
+            query.query_row([row.key.as_str()], |row| row.get(0)).optional()?;
+        Ok(message.flatten().map(MessageId::new))
+    }
+
     /// Has the first part of a turn's end shown once more at `not_before`, when any edit before it has run
     /// out of time.
     pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, not_before: i64) -> Result<()> {
@@ -270,6 +299,12 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
+    /// A mark was put on a message. Nobody asks for it again.
+    pub fn marked(&self, row: &OutboxRow) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM outbox WHERE key = ?1")?.execute([row.key.as_str()])?;
+        Ok(())
+    }
+
     /// The room can never show the message.
     pub fn dropped(&self, row: &OutboxRow) -> Result<()> {
         self.conn
@@ -286,10 +321,12 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// How many messages of an account could go out at `now` and have not arrived.
+    /// How many messages of an account could go out at `now` and have not arrived. Cleaning up does not count: nobody
+    /// sees it, and it may take hours.
     pub fn pending_count(&self, account: &AccountId, now: i64) -> Result<usize> {
         let mut query = self.conn.prepare_cached(
-            "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND not_before <= ?2",
+            "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND not_before <= ?2
+                 AND kind <> 'cleanup'",
         )?;
         Ok(query.query_row(params![account.as_str(), now], |row| row.get(0))?)
     }
@@ -298,7 +335,9 @@ impl Tx<'_> {
         let Some(turn) = &row.turn else { return Ok(()) };
         let left: usize = self
             .conn
-            .prepare_cached("SELECT count(*) FROM outbox WHERE turn = ?1 AND state = 'pending'")?
+            .prepare_cached(
+                "SELECT count(*) FROM outbox WHERE turn = ?1 AND state = 'pending' AND kind <> 'cleanup'",
+            )?
             .query_row([&turn.0], |row| row.get(0))?;
         if left == 0 { self.settle(turn) } else { Ok(()) }
     }

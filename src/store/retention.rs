@@ -1,4 +1,4 @@
-//! How long sessions are kept that nobody uses any more.
+//! How long sessions are kept that nobody uses any more, and that somebody was told something.
 
 use std::time::Duration;
 
@@ -35,11 +35,29 @@ impl Retention {
     }
 }
 
+/// Beginnings of the settings that remember when a person or a room was told something, or is told nothing. Each value
+/// begins with a time in seconds since 1970. Whoever writes can make them more.
+const TOLD: [&str; 6] = ["full.", "limit.", "loop.", "queued.", "unreadable.", "untrusted."];
+
+/// Seconds after which such a setting no longer matters: the longest window of a limit.
+const TOLD_FOR: i64 = 60 * 60;
+
 /// Sessions that may be removed: nothing runs or waits there.
 const AT_REST: &str = "NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id
     AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))";
 
 impl Tx<'_> {
+    /// Forgets that somebody was told something, where it no longer matters.
+    pub(super) fn prune_told(&self) -> Result<()> {
+        // The key bounds make it a search in the index; of a value, SQLite reads the number it begins with.
+        let mut delete = self.conn.prepare_cached(
+            "DELETE FROM settings WHERE key >= ?1 AND key < ?1 || char(0x10FFFF) AND CAST(value AS INTEGER) < ?2",
+        )?;
+        let before = unix_now() - TOLD_FOR;
+        TOLD.iter().try_for_each(|beginning| delete.execute(params![beginning, before]).map(drop))?;
+        Ok(())
+    }
+
     /// Removes sessions that have had their time; `true` if there may be more of them.
     pub fn prune_sessions(&self, retention: Retention) -> Result<bool> {
         let now = unix_now();

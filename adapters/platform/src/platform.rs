@@ -56,9 +56,12 @@ pub trait Platform: Send + Sync {
 
     /// Takes an earlier message of ours back, with everything that it ever said; one request. Where the network keeps
     /// edits as events of their own, they can be read after the message itself is gone: then the message goes first,
-    /// one edit with each further call, and all but the last call return [`Deletion::More`]. Only called where
-    /// [`Capabilities::delete`] is set. A call may come again for what is gone already. After [`ErrorKind::Gone`] the message counts as gone; where it is there still, because we may not take it back, that
-    /// is [`ErrorKind::Rejected`], and where messages can be edited it says instead that it is void.
+    /// one edit with each further call, and all but the last call return [`Deletion::More`]. The second call comes when
+    /// every edit of ours that was under way at the first one has arrived or never will; such an edit goes too. Later
+    /// calls come when nothing else is to be sent, perhaps from another process. Only called where
+    /// [`Capabilities::delete`] is set. A call may come again for what is gone already. After [`ErrorKind::Gone`] the
+    /// message counts as gone; where it is there still, because we may not take it back, that is
+    /// [`ErrorKind::Rejected`], and where messages can be edited it says instead that it is void.
     fn delete<'a>(
         &'a self,
         _place: &'a Place,
@@ -105,7 +108,7 @@ pub struct Capabilities {
 pub enum Deletion {
     /// Nothing of it can be read any more.
     Complete,
-    /// The message is gone, but earlier texts of it can still be read: call again.
+    /// The message is gone, but earlier texts of it can perhaps still be read: call again.
     More,
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use talaria::session::TurnId;
 use talaria::store::Tx;
-use talaria_platform::ErrorKind;
+use talaria_platform::{ErrorKind, EventId, Rate};
+use tokio::time::Instant;
 
 use crate::support::gateway::{Setup, TestGateway};
-use crate::support::room::{Fault, What};
+use crate::support::room::{Fault, Gate, What};
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_to_a_deleted_question_is_taken_back_and_forgotten() {
@@ -264,4 +265,90 @@ async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
     gateway.room().settled().await;
     assert_eq!(gateway.chat().edits_left_behind(), 0);
     assert_eq!(gateway.room().ours(), Vec::<String>::new());
+}
+
+/// What Synapse allows one account: ten messages at once, then one in five seconds, redactions among them.
+const SYNAPSE: Rate = Rate { per_second: 0.2, burst: 10.0 };
+
+/// Asks something whose answer grows for so long that it is edited often; its message and every edit can be read.
+async fn asks_for_an_answer_with_many_edits(gateway: &TestGateway) -> EventId {
+    let words: Vec<_> = (0..30).map(|number| format!("word {number} ")).collect();
+    gateway.agent().says_slowly(Duration::from_secs(20), words.iter().map(String::as_str));
+    let asked = gateway.room().says("@ann", "count").await;
+    gateway.room().shows("word 29").await;
+    gateway.room().settled().await;
+    let edits = gateway.room().history_of_first().len() - 1;
+    assert!(edits >= 20, "{edits} edits");
+    asked
+}
+
+/// The network counts each redaction of an edit like a message.
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_while_the_edits_of_a_deleted_answer_go_does_not_wait_for_them() {
+    let setup = Setup { rate: Some(SYNAPSE), limit: Some(SYNAPSE), ..Setup::default() };
+    let mut gateway = TestGateway::with(setup).await;
+    let asked = asks_for_an_answer_with_many_edits(&gateway).await;
+    gateway.room().deletes("@ann", &asked).await;
+    gateway.room().shows("(deleted)").await;
+    let all = gateway.chat().edits_left_behind();
+    // The redactions are well under way.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let left = gateway.chat().edits_left_behind();
+    assert!((1..all).contains(&left), "{left} of {all}");
+
+    let began = Instant::now();
+    for number in 0..8 {
+        gateway.direct_room(&format!("!room{number}")).says("@ann", "hello").await;
+    }
+    gateway.room().says("@ann", "hello").await;
+    for number in 0..8 {
+        gateway.direct_room(&format!("!room{number}")).shows("bot   ok").await;
+    }
+    gateway.room().shows("bot   ok").await;
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(2), "nine answers took {waited:?}");
+
+    // What is left is done in the end, whatever happens to the process.
+    gateway.restart().await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.chat().edits_left_behind(), 0);
+}
+
+/// An account that is never at rest gets there too.
+#[tokio::test(start_paused = true)]
+async fn the_edits_of_a_deleted_answer_go_also_on_a_busy_account() {
+    let setup = Setup { rate: Some(SYNAPSE), limit: Some(SYNAPSE), ..Setup::default() };
+    let gateway = TestGateway::with(setup).await;
+    let asked = asks_for_an_answer_with_many_edits(&gateway).await;
+    gateway.room().deletes("@ann", &asked).await;
+    // Answers that grow take whatever the network allows, so its bucket is never full.
+    let words: Vec<_> = (0..40).map(|number| format!("word {number} ")).collect();
+    for number in 0..70 {
+        let other = gateway.direct_room(&format!("!room{}", number % 3));
+        gateway.agent().says_slowly(Duration::from_secs(2), words.iter().map(String::as_str));
+        other.says("@ann", &format!("question {number}")).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    assert_eq!(gateway.chat().edits_left_behind(), 0);
+}
+
+/// An edit whose answer never came may arrive after the message is gone.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_was_under_way_when_its_answer_was_deleted_goes_too() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["one "]).waits(Duration::from_secs(5)).says(["two "]).then_hangs();
+    let late = Gate::default();
+    gateway.chat().next_edit(Fault::Late(late.clone()));
+    let asked = room.says("@ann", "count").await;
+    agent.is_hanging().await;
+    gateway.chat().is_quiet(Duration::from_secs(2)).await;
+    room.deletes("@ann", &asked).await;
+    room.shows("(deleted)").await;
+    gateway.chat().is_quiet(Duration::from_secs(10)).await;
+    late.open();
+
+    room.settled().await;
+    assert_eq!(gateway.chat().edits_left_behind(), 0);
+    assert_eq!(room.ours(), Vec::<String>::new());
 }

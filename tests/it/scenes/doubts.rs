@@ -8,17 +8,21 @@ use talaria::access::Lists;
 use talaria::agent::Choice;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
-use talaria_platform::{EventKind, Signal, Trust, UserId};
+use talaria_platform::{EventKind, Rate, Signal, Trust, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
 
 /// Ann and Bob may talk: with devices that are signed, and where it is encrypted.
 async fn careful() -> TestGateway {
+    careful_with(Setup::default()).await
+}
+
+async fn careful_with(setup: Setup) -> TestGateway {
     let people: BTreeSet<UserId> = ["@ann:test".into(), "@bob:test".into()].into();
     let (trust, secure_only) = (Some(Trust::CrossSigned), true);
     let rules = AccountRules::listed(Lists { people, trust, secure_only, ..Lists::default() });
-    TestGateway::with(Setup { rules, ..Setup::default() }).await
+    TestGateway::with(Setup { rules, ..setup }).await
 }
 
 async fn rules_of(gateway: &TestGateway) -> String {
@@ -67,6 +71,20 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     @ann:test message true (listed)
     @ann:test message false (untrusted)
     ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_waited_for_the_network_when_the_process_died_comes_with_the_next_one() {
+    let slow = Some(Rate { per_second: 0.1, burst: 1.0 });
+    let mut gateway = careful_with(Setup { rate: slow, limit: slow, ..Setup::default() }).await;
+    gateway.room().says_on("@ann", "LAPTOP", Trust::CrossSigned, "this takes what the network allows").await;
+    gateway.room().shows("bot   ok").await;
+    gateway.room().says_on("@ann", "PHONE", Trust::Network, "one").await;
+    assert_eq!(locks(&gateway), 0);
+    gateway.kill().await;
+    gateway.restart().await;
+    gateway.room().settled().await;
+    assert_eq!(locks(&gateway), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,16 +1,19 @@
 //! Takes messages back, with every edit of them.
 //!
 //! On Matrix an edit is an event of its own that carries the whole text, and redacting the message leaves it there for
-//! everybody to read. A homeserver no longer lists the edits of a message that is redacted, and people should not see
-//! earlier texts come back while the edits go one by one. So everything is listed first, the list is kept durably, and
-//! then redacted one event for each call, the message itself first.
+//! everybody to read. People should not see earlier texts come back while the edits go one by one, so the message
+//! itself goes first; and Synapse does not list the edits of a redacted message (`tests/live/deleting.rs` asks it). So
+//! everything is listed first, the list is kept durably, and then redacted one event for each call. An edit that was
+//! under way meanwhile is found by reading the room from where the list was made.
 
-use matrix_sdk::Room;
+use matrix_sdk::ruma::api::Direction;
+use matrix_sdk::ruma::api::client::message::get_message_events;
 use matrix_sdk::ruma::api::client::redact::redact_event;
 use matrix_sdk::ruma::api::client::relations::get_relating_events_with_rel_type;
 use matrix_sdk::ruma::events::relation::RelationType;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedUserId, UserId, uint};
-use serde::Deserialize;
+use matrix_sdk::{HttpError, Room};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use talaria_platform::{Deletion, Error, ErrorKind, InboxError, MessageId, Place, SendKey};
 use tracing::warn;
@@ -22,6 +25,16 @@ use crate::error::from_http;
 /// Pages of edits that are read. A page has a hundred, and an answer is edited two hundred times at most; a homeserver
 /// that never comes to an end must not keep us reading.
 const PAGES: usize = 20;
+
+/// What is left to be redacted, kept between two calls.
+#[derive(Default, Deserialize, Serialize)]
+struct Remaining {
+    /// Taken from its end: the message, then the newest edit, which says most.
+    events: Vec<OwnedEventId>,
+    /// The room's newest position before the edits were listed. Edits behind it are looked for once, when `events` are
+    /// gone.
+    since: Option<String>,
+}
 
 /// Redacts the next event of a message: first itself, then its edits. Without a reason: it would be there for
 /// everybody to read.
@@ -35,18 +48,18 @@ pub(crate) async fn delete(
     let message = event_id(message)?;
     within(WRITE, async {
         let note = format!("deleting.{message}");
-        let mut left = match account.inbox.note(&note).await.map_err(not_now)? {
-            Some(kept) => serde_json::from_str::<Vec<OwnedEventId>>(&kept).unwrap_or_default(),
-            None => Vec::new(),
+        let mut remaining = match account.inbox.note(&note).await.map_err(not_now)? {
+            Some(kept) => serde_json::from_str::<Remaining>(&kept).unwrap_or_default(),
+            None => Remaining::default(),
         };
-        if left.is_empty() {
-            left = edits(account, &room, &message).await?;
-            // Taken from its end: the message, then the newest edit, which says most.
-            left.reverse();
-            left.push(message.clone());
-            keep(account, &note, &left).await?;
+        if remaining.events.is_empty() {
+            remaining = match remaining.since {
+                Some(since) => late_edits(account, &room, &message, since).await?,
+                None => everything(account, &room, &message).await?,
+            };
+            keep(account, &note, &remaining).await?;
         }
-        let Some(event) = left.pop() else { return Ok(Deletion::Complete) };
+        let Some(event) = remaining.events.pop() else { return Ok(Deletion::Complete) };
         match redact(account, &room, &event, key).await {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Retry { .. } | ErrorKind::Fatal) => {
@@ -54,17 +67,74 @@ pub(crate) async fn delete(
             }
             // To be forbidden that is no sign that the room is gone: the message is there still.
             Err(error) if event == message => {
-                keep(account, &note, &[]).await?;
+                keep(account, &note, &Remaining::default()).await?;
                 return Err(error);
             }
             Err(error) => {
                 warn!(room = %place.room, kind = ?error.kind(), "an edit of a deleted message is still there")
             }
         }
-        keep(account, &note, &left).await?;
-        Ok(if left.is_empty() { Deletion::Complete } else { Deletion::More })
+        keep(account, &note, &remaining).await?;
+        Ok(if remaining.is_nothing() { Deletion::Complete } else { Deletion::More })
     })
     .await
+}
+
+impl Remaining {
+    fn is_nothing(&self) -> bool {
+        self.events.is_empty() && self.since.is_none()
+    }
+}
+
+/// A message and all edits of it that are there now.
+async fn everything(account: &Account, room: &Room, message: &EventId) -> Result<Remaining, Error> {
+    // The position first: every edit is in the list, or behind the position, or both.
+    let mut request = get_message_events::v3::Request::backward(room.room_id().to_owned());
+    request.limit = uint!(1);
+    let newest = known(account.client.send(request).with_request_config(once(WRITE)).await)?;
+    let mut events = edits(account, room, message).await?;
+    events.reverse();
+    events.push(message.to_owned());
+    Ok(Remaining { events, since: newest.map(|newest| newest.start) })
+}
+
+/// Edits of a redacted message that arrived after the others were listed. A homeserver that lists the edits of
+/// redacted messages is asked for them too: it may count positions in another way.
+async fn late_edits(
+    account: &Account,
+    room: &Room,
+    message: &EventId,
+    since: String,
+) -> Result<Remaining, Error> {
+    let mut events = edits(account, room, message).await?;
+    let mut from = since;
+    for _ in 0..PAGES {
+        let mut request = get_message_events::v3::Request::new(room.room_id().to_owned(), Direction::Forward);
+        (request.from, request.limit) = (Some(from.clone()), uint!(100));
+        request.filter.senders = Some(vec![account.own.clone()]);
+        let Some(page) = known(account.client.send(request).with_request_config(once(WRITE)).await)? else {
+            break;
+        };
+        events.extend(
+            page.chunk.iter().filter_map(|event| own_edit(event.json().get(), &account.own, message)),
+        );
+        match page.end {
+            Some(end) if end != from => from = end,
+            Some(_) | None => break,
+        }
+    }
+    events.sort();
+    events.dedup();
+    Ok(Remaining { events, since: None })
+}
+
+/// An answer of the homeserver; `None` if it has no such thing, or not for us.
+fn known<T>(answer: Result<T, HttpError>) -> Result<Option<T>, Error> {
+    match answer.map_err(from_http) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if matches!(error.kind(), ErrorKind::Gone | ErrorKind::Rejected) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn redact(account: &Account, room: &Room, event: &EventId, key: &SendKey) -> Result<(), Error> {
@@ -85,15 +155,12 @@ async fn edits(account: &Account, room: &Room, message: &EventId) -> Result<Vec<
             RelationType::Replacement,
         );
         (request.from, request.limit) = (from, Some(uint!(100)));
-        let page = match account.client.send(request).with_request_config(once(WRITE)).await {
-            Ok(page) => page,
-            Err(error) => match from_http(error) {
-                // The message is unknown there, or we may not see it, or it lists nothing at all.
-                error if matches!(error.kind(), ErrorKind::Gone | ErrorKind::Rejected) => break,
-                error => return Err(error),
-            },
+        let Some(page) = known(account.client.send(request).with_request_config(once(WRITE)).await)? else {
+            break;
         };
-        found.extend(page.chunk.iter().filter_map(|event| own_edit(event.json().get(), &account.own)));
+        found.extend(
+            page.chunk.iter().filter_map(|event| own_edit(event.json().get(), &account.own, message)),
+        );
         let Some(next) = page.next_batch else { break };
         from = Some(next);
     }
@@ -109,15 +176,20 @@ struct Listed {
     content: Value,
 }
 
-/// The id of an event, if we sent it and it says something.
-fn own_edit(event: &str, own: &UserId) -> Option<OwnedEventId> {
+/// The id of an event, if it is an edit of this message that we sent and that says something: a redacted one no
+/// longer says what it edits.
+fn own_edit(event: &str, own: &UserId, message: &EventId) -> Option<OwnedEventId> {
     let listed: Listed = serde_json::from_str(event).ok()?;
-    let says_something = listed.content.as_object().is_some_and(|content| !content.is_empty());
-    (listed.sender == own && says_something).then_some(listed.event_id)
+    let relation = listed.content.get("m.relates_to")?;
+    let is_edit = relation.get("rel_type")? == "m.replace" && relation.get("event_id")? == message.as_str();
+    (listed.sender == own && is_edit).then_some(listed.event_id)
 }
 
-async fn keep(account: &Account, note: &str, left: &[OwnedEventId]) -> Result<(), Error> {
-    let value = if left.is_empty() { String::new() } else { serde_json::to_string(left).unwrap_or_default() };
+async fn keep(account: &Account, note: &str, remaining: &Remaining) -> Result<(), Error> {
+    let value = match remaining.is_nothing() {
+        true => String::new(),
+        false => serde_json::to_string(remaining).unwrap_or_default(),
+    };
     account.inbox.set_note(note, &value).await.map_err(not_now)
 }
 
@@ -127,23 +199,31 @@ fn not_now(error: InboxError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use matrix_sdk::ruma::user_id;
+    use matrix_sdk::ruma::{event_id, user_id};
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn only_our_own_edits_that_say_something_are_redacted() {
-        let edit = |sender: &str, content: Value| {
+    fn only_our_own_edits_of_the_message_are_redacted() {
+        let event = |sender: &str, content: Value| {
             json!({ "event_id": "$edit", "sender": sender, "type": "m.room.encrypted", "content": content })
                 .to_string()
         };
-        let own = user_id!("@bot:example.org");
-        let sealed = json!({ "ciphertext": "x" });
-        assert!(own_edit(&edit("@bot:example.org", sealed.clone()), own).is_some());
-        for other in [edit("@eve:example.org", sealed), edit("@bot:example.org", json!({})), "{}".to_owned()]
-        {
-            assert_eq!(own_edit(&other, own), None, "{other}");
+        let edit_of = |message: &str| {
+            let relation = json!({ "rel_type": "m.replace", "event_id": message });
+            json!({ "ciphertext": "x", "m.relates_to": relation })
+        };
+        let (own, message) = (user_id!("@bot:example.org"), event_id!("$answer"));
+        assert!(own_edit(&event("@bot:example.org", edit_of("$answer")), own, message).is_some());
+        for other in [
+            event("@eve:example.org", edit_of("$answer")),
+            event("@bot:example.org", edit_of("$other")),
+            event("@bot:example.org", json!({ "ciphertext": "x" })),
+            event("@bot:example.org", json!({})),
+            "{}".to_owned(),
+        ] {
+            assert_eq!(own_edit(&other, own, message), None, "{other}");
         }
     }
 }

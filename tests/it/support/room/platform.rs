@@ -77,7 +77,11 @@ impl Platform for Chat {
             if self.state().life != self.life {
                 std::future::pending::<()>().await;
             }
+            let refused = self.state().bucket.as_mut().and_then(|bucket| bucket.take().err());
             tokio::time::sleep(LATENCY).await;
+            if let Some(after) = refused {
+                return Err(ErrorKind::Retry { after: Some(after) }.into());
+            }
             let fault = self.state().deletion_fails.pop_front();
             if let Some(kind) = fault {
                 return Err(kind.into());
@@ -90,6 +94,9 @@ impl Platform for Chat {
 
     fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            if self.state().life != self.life {
+                std::future::pending::<()>().await;
+            }
             let mut state = self.state();
             match signal {
                 Signal::Typing(on) => {
@@ -138,6 +145,11 @@ impl Chat {
         let _under_way = UnderWay::new(self, &request);
         let (fault, refused) = {
             let mut state = self.state();
+            if let What::Edit(id) = &request.what
+                && state.is_taken_back(id)
+            {
+                state.violations.push(format!("an edit of {id}, which we took back"));
+            }
             let refused = state.bucket.as_mut().and_then(|bucket| bucket.take().err());
             request.refused = refused.is_some();
             state.requests.push(request.clone());
@@ -239,8 +251,10 @@ impl State {
                 Ok(MessageId::new(format!("m{number}")))
             }
             What::Edit(id) => {
+                // One that was under way when we took the message back can be read all the same.
                 if self.is_taken_back(id) {
-                    self.violations.push(format!("an edit of {id}, which we took back"));
+                    self.posted(id)?.readable_edits += 1;
+                    return Ok(id.clone());
                 }
                 let message = self.find(id)?;
                 let before = std::mem::replace(&mut message.body, body.clone());
@@ -256,27 +270,32 @@ impl State {
         }
     }
 
-    /// As on Matrix: the message goes first, then one edit with each call.
+    /// As on Matrix: the message goes first, then one edit with each call, and edits that came late are looked for.
     fn delete(&mut self, id: &MessageId) -> Result<Deletion, Error> {
-        let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
-        let message = number.and_then(|number| self.messages.get_mut(number)).ok_or(ErrorKind::Gone)?;
+        let message = self.posted(id)?;
         match message.taken_back {
             true => message.readable_edits = message.readable_edits.saturating_sub(1),
             false if message.deleted => return Err(ErrorKind::Gone.into()),
-            false => (message.deleted, message.taken_back) = (true, true),
+            false => {
+                (message.deleted, message.taken_back) = (true, true);
+                return Ok(Deletion::More);
+            }
         }
         Ok(if message.readable_edits > 0 { Deletion::More } else { Deletion::Complete })
     }
 
-    fn is_taken_back(&self, id: &MessageId) -> bool {
-        let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
-        number.and_then(|number| self.messages.get(number)).is_some_and(|message| message.taken_back)
+    fn is_taken_back(&mut self, id: &MessageId) -> bool {
+        self.posted(id).is_ok_and(|message| message.taken_back)
     }
 
     fn find(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
+        self.posted(id).ok().filter(|message| !message.deleted).ok_or_else(|| ErrorKind::Gone.into())
+    }
+
+    /// A message, whether it is there still or not.
+    fn posted(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
         let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
-        let message = number.and_then(|number| self.messages.get_mut(number));
-        message.filter(|message| !message.deleted).ok_or_else(|| ErrorKind::Gone.into())
+        number.and_then(|number| self.messages.get_mut(number)).ok_or_else(|| ErrorKind::Gone.into())
     }
 }
 
