@@ -123,7 +123,8 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // was asked for on the command line.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let (live, deaf, pipe) = (Live::new(rules), platforms.deaf, platforms.pipe);
+    let (live, deaf) = (Live::new(rules), platforms.deaf);
+    let (pipe, screen) = (platforms.pipe, platforms.screen);
     #[cfg(feature = "matrix")]
     let matrix = platforms.matrix;
     let parts = Parts {
@@ -173,7 +174,12 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // A terminal that closes hangs up; where there is none, somebody asks for what other services do then.
         signals.reloads = (!has_terminal()).then_some(office);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
-        gateway.until_the_end(signals).await
+        let ended = gateway.until_the_end(signals).await;
+        // What the next start goes on with is not whole here.
+        if let Some(screen) = screen {
+            screen.end().await;
+        }
+        ended
     });
     // Whatever still runs has had its time.
     runtime.shutdown_timeout(Duration::from_millis(200));

@@ -44,6 +44,8 @@ pub struct Platforms {
     pub deaf: Vec<AccountId>,
     /// The console that prompts are piped into, if there is one.
     pub pipe: Option<Arc<Console>>,
+    /// The console that somebody types into, if there is one.
+    pub screen: Option<Arc<Console>>,
     /// Whether the agent server is served, as [`Config::server`] says; `None` if it is not.
     pub serve: Option<Serve>,
     /// The Matrix accounts among them once more, for what only their operator does.
@@ -135,13 +137,16 @@ impl Platforms {
             leaving: words.say(&Text::ConsoleLeaving.into()),
             quit: words.say(&Text::ConsoleQuit.into()),
             replaced: words.say(&Text::ConsoleReplaced.into()),
+            interrupted: words.say(&Text::NoRetryInterrupted.into()),
             too_long: words.say(&Text::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
         };
         let console = Console::new(Input::stdin(), Output::stdio(), wording)
             .context("the console could not be opened")?;
         let console = Arc::new(console);
-        if stdin_kind() == StdinKind::Lines {
-            self.pipe = Some(console.clone());
+        match stdin_kind() {
+            StdinKind::Lines => self.pipe = Some(console.clone()),
+            StdinKind::Terminal => self.screen = Some(console.clone()),
+            StdinKind::Nothing => {}
         }
         self.owned.push(name.clone());
         self.accounts.push((name, console));

@@ -117,12 +117,12 @@ fn status_error(who: Text, status: StatusCode, why: Text) -> Phrase {
 pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<Phrase>) -> AgentError {
     if let Some(words) = reason {
         // As our own server calls it when it does not know how a turn ended: whoever asked may ask again.
-        let lost = error.is_some_and(|error| error.code.as_deref() == Some("unknown"));
+        let lost = error.is_some_and(|error| error.name() == Some("unknown"));
         let words = if lost { Text::BrokeAgain.with("why", words) } else { words };
         return AgentError::new(AgentErrorKind::CutShort, words);
     }
     let label = error.map_or(String::new(), |error| {
-        format!("{} {}", error.kind.as_deref().unwrap_or_default(), error.code.as_deref().unwrap_or_default())
+        format!("{} {}", error.kind.as_deref().unwrap_or_default(), error.name().unwrap_or_default())
     });
     let words = if label.contains("context_length") {
         Text::BrokeTooLong

@@ -265,7 +265,7 @@ impl Reader<'_> {
         let explains = chunk.error.is_some() && std::mem::take(&mut progress.awaits_error);
         let finish = match chunk.finish_reason() {
             // We did not, or we would not read.
-            Some(_) if chunk.is_cancelled() => {
+            _ if chunk.is_cancelled() => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, Text::BrokeStopped)))
             }
             // An error object says more than any finish reason beside it.

@@ -267,6 +267,16 @@ pub struct ErrorBody<'a> {
     /// A finer code; some servers put the HTTP status here as a number.
     #[serde(borrow, default, deserialize_with = "lenient::label")]
     pub code: Option<Cow<'a, str>>,
+    /// How the turn came out, as our own server names it beside such a number.
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    pub outcome: Option<Cow<'a, str>>,
+}
+
+impl ErrorBody<'_> {
+    /// The finest name that the server has for the error.
+    pub fn name(&self) -> Option<&str> {
+        self.outcome.as_deref().or(self.code.as_deref())
+    }
 }
 
 /// How far a tool call is, as hermes-agent and our own server tell it.

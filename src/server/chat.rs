@@ -229,11 +229,15 @@ impl Shape for Chunks {
     }
 
     fn end(&mut self, end: &Ended, is_told: bool, out: &mut Frames) {
-        let mut last = self.delta(json!({}), Some(end.finish_reason()));
+        let error = end.streamed_error();
+        // No finish reason before an error: at `error` LiteLLM stops reading with words of its own, and clients with a
+        // closed list of reasons do not know it.
+        let finish = error.is_none().then(|| end.finish_reason());
+        let mut last = self.delta(json!({}), finish);
         last["usage"] = end.usage();
         let text = (!is_told).then(|| out.long(&end.text));
         last["hermes"] = self.hermes(end, text);
-        let Some(error) = end.error() else { return out.event(None, Some(END), &last) };
+        let Some(error) = error else { return out.event(None, Some(END), &last) };
         // The error is an event of its own: inside a chunk, the AI SDK drops it. Only the last of the two has an id, so
         // that a reader who lost the connection between them gets both again.
         out.event(None, None, &last);

@@ -184,6 +184,18 @@ impl Ended {
         Some(json!({ "message": message, "type": "server_error", "param": null, "code": self.code() }))
     }
 
+    /// The same for the end of a stream of chat completions. There the code is the status that the answer would have had
+    /// without a stream, as a number: that is what vLLM and OpenRouter send, and what LiteLLM makes its exception of.
+    pub fn streamed_error(&self) -> Option<Value> {
+        let message = self.failure.as_ref()?;
+        let problem = self.unavailable();
+        let problem = problem.unwrap_or_else(|| Problem::new(StatusCode::BAD_GATEWAY, self.code(), message));
+        let mut error = problem.object();
+        error["code"] = json!(problem.status.as_u16());
+        error["outcome"] = json!(self.code());
+        Some(error)
+    }
+
     /// The answer to a request without a stream whose turn failed: a 502 with the text that there was, because common
     /// clients take every 200 for a whole answer. `None` if the turn did not fail, or if it has text and the client takes
     /// partial answers.

@@ -10,6 +10,7 @@ mod hostile;
 mod kill;
 mod piping;
 mod proxy;
+mod retention;
 #[cfg(feature = "testing")]
 mod scenes;
 mod seeds;

@@ -3,6 +3,7 @@
 mod abandoned;
 mod approvals;
 mod chat;
+mod commands_unmentioned;
 mod denied;
 mod door;
 mod drain;

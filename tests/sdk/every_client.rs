@@ -1,4 +1,18 @@
 //! What every client must be able to do, and what the model must have been asked then.
+//!
+//! Every client plays every scene, by every API that it speaks:
+//!
+//! | client | chat | responses | compatible | what it cannot do, and what is looked at instead |
+//! |---|---|---|---|---|
+//! | openai for Python, newest and 1.x | yes | yes | – | – |
+//! | openai for Node.js | yes | yes | – | – |
+//! | openai-agents | in full | yes | – | – |
+//! | Vercel's AI SDK | yes | yes | yes | – |
+//! | langchain-openai | in full | in full | – | – |
+//! | pydantic-ai | in full | in full | – | hides the headers of an error: no `Retry-After` |
+//! | LiteLLM | in full | in full | in full | hides the body of an error: the class and our message; by `openai/…` the status of an error in a stream is always 500, because OpenAI's package drops it |
+//! | LiteLLM's proxy | in full | in full | – | words errors anew: the status and our message |
+//! | llm | in full | – | – | speaks no responses; has no way to stop reading but its end, which must reach the model too |
 
 use std::time::Duration;
 
@@ -60,18 +74,19 @@ pub async fn silence(client: Client, api: Api) {
     let (thinks, pauses) = (Gate::new(), Gate::new());
     let answer = Answer::stream().waits(&thinks).sends(delta("Hel")).waits(&pauses);
     model.answers(answer.sends(delta("lo") + &finish("stop") + DONE).ends());
-    // Every day many short silences; in full one like those of real models.
-    let (served, keepalives) = match is_full() {
-        true => (Served::before(&model, "").await, 1),
-        false => (Served::with_keepalive(&model, Duration::from_millis(20)).await, 3),
+    // Every day short silences; in full 20 s before the first words, as real models need them.
+    let (interval, keepalives) = match is_full() {
+        true => (Duration::from_secs(1), 20),
+        false => (Duration::from_millis(20), 3),
     };
+    let served = Served::with_keepalive(&model, interval).await;
     let mut tap = Tap::to(served.address()).await;
     let asking = served.asked_at(&tap.address(), &mut client.plays_with(api, "silence"));
     tap.has_heard(KEEPALIVE, keepalives).await;
     thinks.is_reached().await;
     thinks.open();
     pauses.is_reached().await;
-    tap.has_heard(KEEPALIVE, 2 * keepalives).await;
+    tap.has_heard(KEEPALIVE, keepalives + 3).await;
     pauses.open();
     served.assert_well(&asking.ended_within(PATIENCE).await);
 }

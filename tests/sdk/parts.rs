@@ -38,7 +38,7 @@ pub enum Api {
     Chat,
     /// `/v1/responses`.
     Responses,
-    /// `/v1/chat/completions`, by the AI SDK's provider for servers that are not OpenAI's.
+    /// `/v1/chat/completions`, by what the AI SDK and LiteLLM have for servers that are not OpenAI's.
     Compatible,
 }
 

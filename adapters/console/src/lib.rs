@@ -116,6 +116,8 @@ pub struct Console {
     outbound: Outbound,
     /// Set by `finish` and by `inbound`, which refuses lines that are too long.
     unanswered: Arc<AtomicBool>,
+    /// Said by `end`.
+    interrupted: String,
 }
 
 impl Console {
@@ -135,15 +137,22 @@ impl Console {
         };
         let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
         let unanswered = Arc::<AtomicBool>::default();
+        let interrupted = wording.interrupted.clone();
         let inbound =
             Inbound::new(input, room.clone(), floor.clone(), outbound.clone(), unanswered.clone(), wording);
-        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound, unanswered })
+        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound, unanswered, interrupted })
     }
 
     /// Whether a prompt was not answered, or not to its end, as far as this console knows: it failed, was refused or
     /// was interrupted, or the answer could not be written.
     pub fn is_unanswered(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) || !self.floor.is_free()
+    }
+
+    /// Called once, when nothing more will be shown: says of an answer that still grows that it was interrupted. The
+    /// next start may go on with it.
+    pub async fn end(&self) {
+        self.outbound.cut_short(&self.interrupted).await;
     }
 
     /// What ended at a terminal, in an earlier process, is shown in a pipe but is no answer to anything there.

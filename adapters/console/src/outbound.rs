@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use talaria_platform::{Body, MessageId, SendKey};
+use talaria_platform::{Body, BodyKind, MessageId, SendKey};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::id;
@@ -83,6 +83,7 @@ enum Order {
     Again { continued: bool },
     Notice(String, Answer<()>),
     Close(Answer<()>),
+    CutShort(String, Answer<()>),
 }
 
 impl Outbound {
@@ -136,6 +137,13 @@ impl Outbound {
         let _ = tokio::time::timeout(LEAVING, self.ask(Order::Close)).await;
     }
 
+    /// Nothing more is shown. Prints these words behind an answer that still grows, so that it does not pass for a whole
+    /// one. Waits no longer than [`Self::close`] does.
+    pub async fn cut_short(&self, words: &str) {
+        let order = |answer| Order::CutShort(words.to_owned(), answer);
+        let _ = tokio::time::timeout(LEAVING, self.ask(order)).await;
+    }
+
     async fn ask<T>(&self, order: impl FnOnce(Answer<T>) -> Order) -> io::Result<T> {
         let (answer, outcome) = oneshot::channel();
         self.tell(order(answer)).await;
@@ -162,6 +170,8 @@ struct Printed {
     /// As the agent wrote it, as far as [`Surface::kept`] keeps it.
     text: String,
     done: bool,
+    /// The agent's words, and nothing else.
+    is_answer: bool,
 }
 
 impl Writer {
@@ -190,6 +200,10 @@ impl Writer {
                 Order::Again { continued } => self.surface.on_screen(|screen| screen.again(continued)),
                 Order::Close(answer) => {
                     let _ = answer.send(self.surface.on_screen(Screen::close));
+                    Ok(())
+                }
+                Order::CutShort(words, answer) => {
+                    let _ = answer.send(self.cut_short(&words));
                     Ok(())
                 }
             };
@@ -229,9 +243,17 @@ impl Writer {
         if self.printed.len() == REMEMBERED {
             self.printed.pop_front();
         }
-        let done = body.done;
+        let (done, is_answer) = (body.done, body.kind == BodyKind::Answer);
         let text = self.surface.kept(body);
-        self.printed.push_back(Printed { key, id, text, done });
+        self.printed.push_back(Printed { key, id, text, done, is_answer });
         Ok(())
+    }
+
+    fn cut_short(&mut self, words: &str) -> io::Result<()> {
+        let is_growing = self.printed.iter().any(|printed| printed.is_answer && !printed.done);
+        match is_growing && !words.is_empty() {
+            true => self.surface.on_screen(|screen| screen.cut_short(words)),
+            false => Ok(()),
+        }
     }
 }

@@ -118,6 +118,15 @@ impl Screen {
         self.output.answers.flush()
     }
 
+    /// Says below everything else that the answer above it is not whole.
+    pub fn cut_short(&mut self, words: &str) -> io::Result<()> {
+        self.fresh_line()?;
+        self.put(BodyKind::Answer, "\n")?;
+        self.put(BodyKind::Notice, words)?;
+        self.put(BodyKind::Answer, "\n")?;
+        self.output.answers.flush()
+    }
+
     fn is_behind(&self, message: &MessageId) -> bool {
         matches!(&self.at, Cursor::Text { of, .. } if of == message)
     }

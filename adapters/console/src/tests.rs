@@ -175,6 +175,43 @@ async fn what_is_silenced_is_not_said() {
     assert_eq!(scene.out(), "> hi\n");
 }
 
+/// As after SIGTERM: the reading ends first, and the answer may go on for a while.
+#[tokio::test]
+async fn an_answer_that_is_not_whole_at_the_end_says_so() {
+    let scene = Scene::terminal(Style::Plain);
+    let stop = CancellationToken::new();
+    let running = scene.console.run(Arc::new(MemoryInbox::new()), stop.clone());
+    let id = scene.sends("a", growing("One, ")).await;
+    stop.cancel();
+    running.await.unwrap();
+    scene.edits(&id, growing("One, two")).await;
+    scene.sends("b", Body::new(BodyKind::Notice, "Leaving.")).await;
+    scene.console.end().await;
+    assert_eq!(scene.out(), "One, two\n· Leaving.\n\n(interrupted)\n");
+
+    let colour = Scene::terminal(Style::Colour);
+    colour.sends("a", growing("One,\n")).await;
+    colour.console.end().await;
+    assert_eq!(colour.out(), "One,\n\n\u{1b}[2m(interrupted)\u{1b}[0m\n");
+}
+
+#[tokio::test]
+async fn nothing_is_said_at_the_end_where_every_answer_is_whole() {
+    let scene = Scene::terminal(Style::Plain);
+    scene.sends("a", Body { done: false, ..Body::new(BodyKind::Notice, "Working.") }).await;
+    let id = scene.sends("b", growing("One, ")).await;
+    scene.edits(&id, answer("One, two.")).await;
+    let before = scene.out();
+    scene.console.end().await;
+    assert_eq!(scene.out(), before);
+
+    // In a pipe the core ends what it began.
+    let pipe = Scene::lines();
+    pipe.sends("a", growing("One, ")).await;
+    pipe.console.end().await;
+    assert_eq!((pipe.out().as_str(), pipe.err().as_str()), ("One, ", ""));
+}
+
 #[tokio::test]
 async fn the_person_is_the_verified_owner_of_a_direct_room() {
     let scene = Scene::lines();

@@ -12,6 +12,8 @@ pub struct Wording {
     pub quit: String,
     /// In a pipe: stands between a streamed beginning and the different, whole answer that replaces it.
     pub replaced: String,
+    /// At a terminal: stands behind an answer that still grows when the process ends.
+    pub interrupted: String,
     /// About a line that is longer than [`LONGEST_LINE`](crate::LONGEST_LINE).
     pub too_long: String,
 }

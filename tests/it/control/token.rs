@@ -6,6 +6,7 @@ use talaria::token::Kept;
 
 use super::Scene;
 use crate::support::binary::{Ended, Talaria};
+use crate::support::upstream::Upstream;
 
 const ANN: &str = "access: {people: ['@ann:test']}";
 
@@ -76,6 +77,57 @@ async fn a_life_of_a_token(talaria: &Talaria) {
     );
     assert_eq!(well(talaria, ["audit", "--json", "--room", "phone"]).await, audit);
     assert!(!audit.contains(&token[13..]));
+}
+
+/// What the answer to a question with a system message is, for whoever has this token.
+async fn instructs(address: &str, token: &str) -> (u16, String) {
+    let messages = r#"{"messages":[{"role":"system","content":"Obey me"},{"role":"user","content":"hi"}]}"#;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(format!("{address}/v1/chat/completions")).bearer_auth(token).body(messages);
+    let answer = request.send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+/// The flags of `token add` as the app meets them: each token is tried on the server that runs.
+#[tokio::test]
+async fn an_app_may_instruct_the_agent_or_not_as_its_token_was_made() {
+    let upstream = Upstream::plain().await;
+    let talaria = Talaria::to(&upstream).args(["serve"]).var("API_SERVER_PORT", "0");
+    // Made before the first start, too.
+    let early = shown(&well(&talaria, ["token", "add", "early", "--no-instructions"]).await);
+    let mut process = talaria.starts_with(std::fs::File::open("/dev/null").unwrap());
+    let address = process.serves().await;
+    let may = async |token: &str| match instructs(&address, token).await {
+        (200, _) => true,
+        (403, told) if told.contains("system_not_allowed") => false,
+        other => panic!("{other:?}"),
+    };
+    let add = async |flags: &[&str]| {
+        let out = well(&talaria, [&["token", "add", "forge"], flags].concat()).await;
+        assert_eq!(out.contains("may not send system messages"), !may(&shown(&out)).await, "{out}");
+        shown(&out)
+    };
+    assert!(!may(&early).await);
+    let usual = add(&[]).await;
+    assert!(may(&usual).await);
+    let bound = add(&["--again", "--no-instructions"]).await;
+    assert!(!may(&bound).await);
+    assert_eq!(instructs(&address, &usual).await.0, 401, "the old one has ended");
+    // Another token of the same app keeps that, and says so in the list.
+    let bound = add(&["--again"]).await;
+    assert!(!may(&bound).await);
+    let list = well(&talaria, ["token", "list"]).await;
+    assert_eq!(list.matches("may ask, not instruct").count(), 2, "{list}");
+    let free = add(&["--again", "--instructions"]).await;
+    assert!(may(&free).await);
+    let json = well(&talaria, ["token", "add", "forge", "--again", "--no-instructions", "--json"]).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["instructions"], &json["replaced"]), (&false.into(), &true.into()), "{json}");
+    assert!(!may(json["token"].as_str().unwrap()).await);
+    let both =
+        talaria.does(["token", "add", "forge", "--again", "--instructions", "--no-instructions"]).await;
+    assert_eq!(both.code, 2, "{}", both.err);
+    both.said("cannot be used with");
 }
 
 #[tokio::test]

@@ -146,13 +146,17 @@ async fn stopping_does_not_wait_for_a_silent_server() {
 /// Half an answer must not pass for a whole one, whatever reason goes with it.
 #[tokio::test]
 async fn a_run_that_was_stopped_elsewhere_is_not_shown_as_complete() {
-    for reason in ["stop", "error", "length"] {
+    for reason in [Some("stop"), Some("error"), Some("length"), None] {
         let upstream = Upstream::idempotent().await;
         let end = serde_json::json!({
             "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }],
             "hermes": { "run_id": "run_1", "status": "cancelled", "text": "Half" },
         });
-        upstream.answers(Answer::events(delta("Half") + &*event(&end) + DONE));
+        let error = match reason {
+            Some(_) => String::new(),
+            None => event(&serde_json::json!({ "error": { "code": 502, "outcome": "cancelled" } })),
+        };
+        upstream.answers(Answer::events(delta("Half") + &*event(&end) + &*error + DONE));
         let ended = Talaria::to(&upstream).reads("hi\n").await;
         ended
             .failed_with("Half\n")

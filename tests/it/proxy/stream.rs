@@ -60,11 +60,15 @@ async fn an_error_in_the_stream_is_no_success() {
         "choices": [{ "delta": {}, "finish_reason": "error" }],
         "error": { "message": "Traceback in /srv/secret.py", "type": "server_error" }
     }));
+    let finish_unknown = event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": null }] }));
     for end in [
         finish_error.clone() + DONE,
         finish_error,
         finish("error") + DONE,
-        // As our own server says it: the error is an event of its own behind the last chunk.
+        // As our own server says it, and as it did before: the error is an event of its own behind the last chunk.
+        finish_unknown
+            + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py", "code": 502 } }))
+            + DONE,
         finish("error") + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
         finish("stop") + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,
         event(&json!({ "error": { "message": "Traceback in /srv/secret.py" } })) + DONE,

@@ -141,11 +141,14 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
         ("done", Some("end"), None)
     );
     let (finish, error) = (finish.json(), error.json());
-    assert_eq!(finish["choices"][0]["finish_reason"], "error");
+    // No finish reason: at `error` LiteLLM stops reading, and never sees the event behind it.
+    assert_eq!(finish["choices"], json!([{ "index": 0, "delta": {}, "finish_reason": null }]));
     assert_eq!((&finish["hermes"]["status"], finish.get("error")), (&json!("failed"), None));
-    // An event of its own, with all four fields: clients drop an error inside a chunk.
+    // An event of its own, with all four fields: clients drop an error inside a chunk. LiteLLM reads the code as a
+    // status.
     let message = "The answer was cut short: the model broke";
-    let wanted = json!({ "message": message, "type": "server_error", "param": null, "code": "cut_short" });
+    let mut wanted = json!({ "message": message, "type": "server_error", "param": null, "code": 502 });
+    wanted["outcome"] = json!("cut_short");
     assert_eq!(error, json!({ "error": wanted }));
 
     // All at once: common clients take every 200 for a whole answer.
@@ -153,7 +156,8 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
     let answer = served.post(CHAT, &asks("hi", false)).await;
     assert_eq!(answer.status(), 502);
     assert_eq!(answer.headers()["x-should-retry"], "false");
-    let mut wanted = wanted;
+    let mut wanted =
+        json!({ "message": message, "type": "server_error", "param": null, "code": "cut_short" });
     wanted["partial"] = json!("Half");
     assert_eq!(json(answer).await, json!({ "error": wanted }));
 

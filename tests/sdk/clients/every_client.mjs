@@ -12,6 +12,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
+import { inspect } from "node:util";
 
 const require = createRequire(`${process.env.TALARIA_JS}/index.js`);
 
@@ -21,6 +22,10 @@ export const load = async (name) => import(pathToFileURL(require.resolve(name)))
 export const MODEL = "talaria";
 export const PICTURE =
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// What the server says of a model that refuses, and of one that breaks off.
+const REFUSED = /it did not understand the request/;
+const CUT_SHORT = /The answer was cut short/;
 
 /// What the server said of a failure, wherever the package keeps it.
 class Problem {
@@ -69,9 +74,11 @@ const scenes = {
     },
 
     async error_before(client) {
-        const found = await problem(() => client.ask("hi", {}));
+        let found = await problem(() => client.ask("hi", {}));
         assert.equal(found.status, 502, found);
-        await problem(() => all(client.stream("hi")));
+        assert.match(inspect(found.error), REFUSED);
+        found = await problem(() => all(client.stream("hi")));
+        assert.match(inspect(found.error), REFUSED);
     },
 
     async error_midway(client) {
@@ -79,11 +86,12 @@ const scenes = {
         assert.equal(found.status, 502, found);
         assert.equal(found.body.partial, "Hel", found);
         const pieces = [];
-        await problem(async () => {
+        found = await problem(async () => {
             for await (const piece of client.stream("hi")) pieces.push(piece);
             return pieces;
         });
         assert.equal(pieces.join(""), "Hel");
+        assert.match(inspect(found.error), CUT_SHORT);
     },
 
     async unsupported(client) {

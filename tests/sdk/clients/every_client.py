@@ -9,7 +9,8 @@ A client is an object with two ways to ask, in the words of its own package:
 
 What fails there is raised, whatever the package calls it; `problem` finds what the server said of it. A client with
 `rewrites_errors` hands on the status of an error, and words the rest itself; one with `stops_by_its_end` has no other
-way to stop reading than to end its process.
+way to stop reading than to end its process. One with `judge_midway` looks itself at what it raised when an answer broke
+off in a stream.
 """
 
 import asyncio
@@ -22,6 +23,10 @@ PICTURE = (
 PICTURE_BYTES = base64.b64decode(PICTURE)
 PICTURE_URL = f"data:image/png;base64,{PICTURE}"
 MODEL = "talaria"
+
+# What the server says of a model that refuses, and of one that breaks off.
+REFUSED = "it did not understand the request"
+CUT_SHORT = "The answer was cut short"
 
 
 def weather(city: str) -> str:
@@ -45,7 +50,7 @@ class Problem:
         self.body = (self.body or {}).get("error", self.body)
 
     def __repr__(self):
-        return f"{self.status} {self.body} {self.error!r}"
+        return f"{self.status} {self.body} {self.error!r} {self.error}"
 
 
 def problem(ask):
@@ -81,7 +86,9 @@ def picture(client):
 def error_before(client):
     found = problem(lambda: client.ask("hi"))
     assert found.status == 502, found
-    problem(lambda: list(client.stream("hi")))
+    assert REFUSED in str(found), found
+    found = problem(lambda: list(client.stream("hi")))
+    assert REFUSED in str(found), found
 
 
 def error_midway(client):
@@ -93,6 +100,8 @@ def error_midway(client):
     found = problem(lambda: pieces.extend(client.stream("hi")) or pieces)
     # Some packages collect before they hand on; what they hand on is what there was.
     assert "Hel".startswith("".join(pieces)), (pieces, found)
+    assert CUT_SHORT in str(found), found
+    getattr(client, "judge_midway", lambda error: None)(found.error)
 
 
 def unsupported(client):

@@ -1,25 +1,37 @@
-"""LiteLLM's client. See every_client.py."""
+"""LiteLLM's client. See every_client.py.
+
+`chat` and `responses` are what its users write for a server like OpenAI's, `openai/…`; `compatible` is what they write
+for vLLM and the like, where LiteLLM reads the stream itself instead of with OpenAI's package.
+"""
 
 import os
 
 import litellm
-from every_client import MODEL, PICTURE_URL, play
+from every_client import MODEL, PICTURE_URL, of_async, play
 
 litellm.suppress_debug_info = True
 SERVER = {
-    "model": f"openai/{MODEL}",
     "api_base": os.environ["OPENAI_BASE_URL"],
     "api_key": os.environ["OPENAI_API_KEY"],
     "num_retries": 0,
     "max_retries": 0,
 }
-# Of a model that it does not know it makes a stream of the whole answer, for responses.
-KNOWN = {"litellm_provider": "openai", "mode": "responses", "supports_native_streaming": True}
-litellm.register_model({MODEL: KNOWN})
 PARAMETERS = {"type": "object", "properties": {}}
 
 
+def judge_midway(error, status, kind):
+    """What a person sees whose answer breaks off: the exception to catch, and below it the one that says why."""
+    assert type(error) is litellm.exceptions.MidStreamFallbackError, error
+    assert (error.status_code, type(error.original_exception)) == (status, kind), error
+
+
 class Chat:
+    model = f"openai/{MODEL}"
+
+    def judge_midway(self, error):
+        # OpenAI's package does not hand on the status of an error in a stream.
+        judge_midway(error, 500, litellm.APIConnectionError)
+
     def ask(self, prompt, system=None, picture=None, tools=False):
         content = prompt
         if picture:
@@ -29,10 +41,11 @@ class Chat:
         options = {}
         if tools:
             options["tools"] = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
-        return litellm.completion(messages=messages, **SERVER, **options).choices[0].message.content
+        return litellm.completion(model=self.model, messages=messages, **SERVER, **options).choices[0].message.content
 
     def stream(self, prompt):
-        stream = litellm.completion(messages=[{"role": "user", "content": prompt}], stream=True, **SERVER)
+        messages = [{"role": "user", "content": prompt}]
+        stream = litellm.completion(model=self.model, messages=messages, stream=True, **SERVER)
         try:
             for chunk in stream:
                 if chunk.choices and chunk.choices[0].delta.content:
@@ -41,7 +54,39 @@ class Chat:
             stream.completion_stream.close()
 
 
+class Compatible(Chat):
+    model = f"hosted_vllm/{MODEL}"
+
+    def judge_midway(self, error):
+        judge_midway(error, 502, litellm.BadGatewayError)
+
+    def stream(self, prompt):
+        # Only this way can whoever reads it stop.
+        return of_async(self.pieces(prompt))
+
+    async def pieces(self, prompt):
+        messages = [{"role": "user", "content": prompt}]
+        stream = await litellm.acompletion(model=self.model, messages=messages, stream=True, **SERVER)
+        try:
+            async for chunk in stream:
+                if chunk.choices and chunk.choices[0].delta.content:
+                    yield chunk.choices[0].delta.content
+        finally:
+            await stream.aclose()
+
+
 class Responses:
+    model = f"openai/{MODEL}"
+
+    def __init__(self):
+        # Of a model that it does not know it makes a stream of the whole answer. Not for chat: there it would ask for
+        # responses as well.
+        known = {"litellm_provider": "openai", "mode": "responses", "supports_native_streaming": True}
+        litellm.register_model({MODEL: known})
+
+    def judge_midway(self, error):
+        judge_midway(error, 500, litellm.InternalServerError)
+
     def ask(self, prompt, system=None, picture=None, tools=False):
         content = prompt
         if picture:
@@ -50,12 +95,13 @@ class Responses:
         options = {"instructions": system} if system else {}
         if tools:
             options["tools"] = [{"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": False}]
-        answer = litellm.responses(input=[{"role": "user", "content": content}], **SERVER, **options)
+        asked = [{"role": "user", "content": content}]
+        answer = litellm.responses(model=self.model, input=asked, **SERVER, **options)
         assert answer.status == "completed", answer
         return "".join(part.text for item in answer.output if item.type == "message" for part in item.content)
 
     def stream(self, prompt):
-        stream = litellm.responses(input=prompt, stream=True, **SERVER)
+        stream = litellm.responses(model=self.model, input=prompt, stream=True, **SERVER)
         try:
             for event in stream:
                 if event.type == "response.output_text.delta":
@@ -66,4 +112,4 @@ class Responses:
             stream.response.close()
 
 
-play(lambda api: {"chat": Chat, "responses": Responses}[api]())
+play(lambda api: {"chat": Chat, "responses": Responses, "compatible": Compatible}[api]())

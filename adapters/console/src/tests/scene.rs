@@ -31,6 +31,7 @@ pub fn wording() -> Wording {
         leaving: "Leaving soon.".into(),
         quit: "Ctrl-D leaves.".into(),
         replaced: "Another answer follows.".into(),
+        interrupted: "(interrupted)".into(),
         too_long: "Too long.".into(),
     }
 }
