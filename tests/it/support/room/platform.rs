@@ -74,8 +74,8 @@ impl Platform for Chat {
         _key: &'a SendKey,
     ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move {
-            if self.state().life != self.life {
-                std::future::pending::<()>().await;
+            if self.is_dead() {
+                return Err(ErrorKind::Rejected.into());
             }
             tokio::time::sleep(LATENCY).await;
             let fault = self.state().deletion_fails.pop_front();
@@ -132,8 +132,8 @@ impl Chat {
             body: body.clone(),
             refused: false,
         };
-        if self.state().life != self.life {
-            std::future::pending::<()>().await;
+        if self.is_dead() {
+            return Err(ErrorKind::Rejected.into());
         }
         let _under_way = UnderWay::new(self, &request);
         let (fault, refused) = {
@@ -168,6 +168,12 @@ impl Chat {
                 self.arrives(&request)
             }
         }
+    }
+
+    /// Whether the gateway that this is for was killed. Its requests have no effect, and it is told so at once: a scene on
+    /// the real clock would wait for its patience otherwise.
+    fn is_dead(&self) -> bool {
+        self.state().life != self.life
     }
 
     /// A request has its effect.
