@@ -68,6 +68,12 @@ pub trait Agent: Send + Sync {
         Box::pin(async { None })
     }
 
+    /// Finds out what [`about`](Self::about) cannot tell yet. Called before something is decided by that; the caller waits
+    /// only for a moment, and then decides without it. Must start nothing; failures are not told.
+    fn learn_abilities(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// Whether it would answer now. Called before a turn is risked on an agent that was away, and by health checks;
     /// must be quick and start nothing. [`AgentErrorKind::Refused`] says that it is there and lets nobody in as things
     /// are. One that cannot tell says yes: the turn finds out.
@@ -157,9 +163,8 @@ pub enum Choice {
 pub struct AgentInfo {
     /// For people: "remote agent server", "model llama3".
     pub name: Phrase,
-    /// Whether history can be changed after the fact. Where not, `/undo` is refused and `/retry` asks once more behind
-    /// what was said.
-    pub rewind: bool,
+    /// Whether history can be changed after the fact.
+    pub rewind: Rewind,
     /// Whether it may be given a request once more that an earlier process made for it and that may have run. One
     /// that never makes such requests must not be given those of the agent that was configured before it.
     pub resume: bool,
@@ -182,6 +187,18 @@ impl AgentInfo {
             Some(_) | None => self.name.clone(),
         }
     }
+}
+
+/// Whether an agent's history can be changed after the fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewind {
+    /// It forgets what is taken back.
+    Possible,
+    /// It remembers whatever was said: `/undo` is refused, and `/retry` asks once more behind what was said.
+    Impossible,
+    /// The agent has not said it since the gateway started. What cannot be taken back later is not done: `/retry` asks
+    /// once more behind what was said.
+    Unknown,
 }
 
 /// Who answers while another agent is away.

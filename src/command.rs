@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use talaria_platform::{AccountId, Author, Event, EventId, Place, UserId};
 
 use crate::access::{Action, Channel, Decision, Where};
-use crate::agent::AgentInfo;
+use crate::agent::{AgentInfo, Rewind};
 use crate::hub::pairing::Letter;
 use crate::reply::one_line;
 use crate::rules::AccountRules;
@@ -189,7 +189,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             Ok((after, behind.is_empty().then(|| Text::NewSession.into())))
         }
         Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
-        Command::Undo if !desk.agent.rewind => say(Text::CannotRewind),
+        Command::Undo if desk.agent.rewind == Rewind::Impossible => say(Text::CannotRewind),
         Command::Undo => match tx.last_turn_of_people(&session.id)? {
             None => say(Text::NothingToUndo),
             Some(last) => {
@@ -202,8 +202,8 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
             // Decided before anything is taken back: the answer there is would be lost for none.
             Some(last) if !may_be_asked_again(desk, &last)? => say(Text::RetryGone),
             Some(last) => {
-                // An agent that cannot forget the first try is asked the same once more, in the same session.
-                if desk.agent.rewind {
+                // An agent that may not forget the first try is asked the same once more, in the same session.
+                if desk.agent.rewind == Rewind::Possible {
                     tx.take_back(&last)?;
                 }
                 tx.use_session(&session.id)?;

@@ -19,9 +19,9 @@ mod taking;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use talaria_platform::{Batch, BoxFuture, Inbox, InboxError, Invite, Signal};
+use talaria_platform::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError, Invite, Signal};
 
-use crate::command::After;
+use crate::command::{self, After, Command, Parsed};
 use crate::delivery::Account;
 use crate::rules::Live;
 use crate::store::{Result, Store, StoreError};
@@ -67,6 +67,9 @@ impl Hub {
     /// On a task of its own: an adapter may be dropped while it waits, and what is committed must be acted
     /// on all the same.
     async fn take(&self, batch: Batch) -> Result<()> {
+        if batch.events.iter().any(may_rewind) {
+            self.turns.learn_abilities().await;
+        }
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, taking) = (self.strangers.clone(), self.taking());
         let live = self.live.clone();
@@ -142,6 +145,21 @@ impl Inbox for Hub {
         Box::pin(async move {
             self.store.write(move |tx| tx.set_note(&account, &key, &value)).await.map_err(inbox_error)
         })
+    }
+}
+
+/// Whether an event may take back something that an agent remembers.
+fn may_rewind(event: &Event) -> bool {
+    match &event.kind {
+        EventKind::Message(message) => {
+            matches!(command::parse(&message.text), Parsed::Command(Command::Retry | Command::Undo, _))
+        }
+        EventKind::Edited { .. } | EventKind::Deleted { .. } => true,
+        EventKind::Reacted { .. }
+        | EventKind::Left
+        | EventKind::Joined
+        | EventKind::Unreadable
+        | EventKind::Missed { .. } => false,
     }
 }
 

@@ -63,6 +63,9 @@ pub use watch::{TooLate, Watch};
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long the agent may take to say what it can do. Whatever else the platform brings waits for it.
+const ABILITIES: Duration = Duration::from_secs(3);
+
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
     store: Store,
@@ -238,6 +241,13 @@ impl Turns {
     /// What the agent says of itself.
     pub fn agent(&self) -> crate::agent::AgentInfo {
         self.agents.main.about()
+    }
+
+    /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and nothing if it is known.
+    pub async fn learn_abilities(&self) {
+        if tokio::time::timeout(ABILITIES, self.agents.main.learn_abilities()).await.is_err() {
+            tracing::debug!("the agent did not say in time what it can do");
+        }
     }
 
     /// What the agent says of itself that answers in rooms that want the model, if there is one besides.

@@ -168,6 +168,10 @@ impl Agent for Fallback {
         })
     }
 
+    fn learn_abilities(&self) -> BoxFuture<'_, ()> {
+        self.first.learn_abilities()
+    }
+
     fn may_recover(&self) -> bool {
         self.first.may_recover()
     }
@@ -239,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::Origin;
+    use crate::agent::{Origin, Rewind};
     use crate::session::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -247,7 +251,7 @@ mod tests {
 
     impl Agent for Fails {
         fn about(&self) -> AgentInfo {
-            AgentInfo { name: "fails".into(), rewind: true, resume: false, stand_in: None }
+            AgentInfo { name: "fails".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
         }
 
         fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -8,7 +8,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use super::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
 use crate::rules::Live;
 use crate::words::{Text, Words};
 
@@ -40,7 +40,7 @@ impl Guide {
 
 impl Agent for Guide {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentGuide.into(), rewind: true, resume: false, stand_in: None }
+        AgentInfo { name: Text::AgentGuide.into(), rewind: Rewind::Possible, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{Agent, AgentError, AgentInfo, Out, Prepared, Reached, Turn, TurnEnd};
+use super::{Agent, AgentError, AgentInfo, Out, Prepared, Reached, Rewind, Turn, TurnEnd};
 use crate::config::LocalConfig;
 use crate::openai::read::Reader;
 use crate::openai::{client, fault, wire};
@@ -35,7 +35,7 @@ impl Local {
 impl Agent for Local {
     fn about(&self) -> AgentInfo {
         let name = Text::AgentModel.with("model", self.config.model.as_str());
-        AgentInfo { name, rewind: true, resume: false, stand_in: None }
+        AgentInfo { name, rewind: Rewind::Possible, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

@@ -7,6 +7,7 @@
 mod abilities;
 mod desk;
 mod lost;
+mod process_start;
 mod runs;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Reached, RecoveredAnswer,
-    Turn, TurnEnd,
+    Rewind, Turn, TurnEnd,
 };
 use crate::config::{ProxyConfig, Upstream};
 use crate::openai::read::Reader;
@@ -199,9 +200,13 @@ impl Proxy {
 
 impl Agent for Proxy {
     fn about(&self) -> AgentInfo {
-        let known = self.known().last;
-        // One that keeps sessions but is not ours remembers what we would like it to forget.
-        let rewind = known.is_none_or(|known| known.idempotent || !known.sessions);
+        let rewind = match (self.config.upstream, self.known().last) {
+            (Upstream::Plain | Upstream::Talaria, _) => Rewind::Possible,
+            (Upstream::Auto, None) => Rewind::Unknown,
+            // One that keeps sessions but is not ours remembers what we would like it to forget.
+            (Upstream::Auto, Some(known)) if known.sessions && !known.idempotent => Rewind::Impossible,
+            (Upstream::Auto, Some(_)) => Rewind::Possible,
+        };
         AgentInfo { name: Text::AgentRemote.into(), rewind, resume: true, stand_in: None }
     }
 
@@ -244,6 +249,16 @@ impl Agent for Proxy {
 
     fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(self.look_for(lost, out))
+    }
+
+    fn learn_abilities(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.about().rewind == Rewind::Unknown
+                && let Err(error) = self.abilities().await
+            {
+                tracing::debug!(%error, "the upstream did not say what it can do");
+            }
+        })
     }
 
     fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {

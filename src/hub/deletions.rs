@@ -7,6 +7,7 @@ use talaria_platform::EventId;
 
 use super::taking::One;
 use crate::access::Action;
+use crate::agent::Rewind;
 use crate::command::After;
 use crate::store::{Result, State, TurnRow};
 use crate::words::Text;
@@ -57,8 +58,8 @@ fn remove(one: &One<'_>, of: &EventId, turn: TurnRow, after: &mut Vec<After>) ->
         return Ok(());
     }
     match one.agent().rewind {
-        true => tx.fork_session(&turn.session),
-        false if remembered => one.notice_on(of, "gone", &Text::DeletedRemembered.into()),
-        false => Ok(()),
+        Rewind::Possible | Rewind::Unknown => tx.fork_session(&turn.session),
+        Rewind::Impossible if remembered => one.notice_on(of, "gone", &Text::DeletedRemembered.into()),
+        Rewind::Impossible => Ok(()),
     }
 }

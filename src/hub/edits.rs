@@ -12,6 +12,7 @@ use talaria_platform::{EventId, Show};
 use super::limits::{self, Hearing};
 use super::taking::One;
 use crate::access::Action;
+use crate::agent::Rewind;
 use crate::command::{self, After, Command, Parsed};
 use crate::store::{Result, TurnRow};
 use crate::words::Text;
@@ -83,7 +84,7 @@ fn ask_again(one: &One<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<V
     if !one.authorize(Action::Message)?.allowed {
         return Ok(Vec::new());
     }
-    if !one.agent().rewind {
+    if one.agent().rewind == Rewind::Impossible {
         one.notice_on(of, "edit", &Text::EditTooLate.into())?;
         return Ok(Vec::new());
     }

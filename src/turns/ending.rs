@@ -8,6 +8,7 @@ use super::log::{Summary, TurnLog};
 use super::permitted::{may_retry, permitted};
 use super::run::Before;
 use super::{Turns, changeover, enclosed, told};
+use crate::agent::Rewind;
 use crate::delivery::REQUEST;
 use crate::media;
 use crate::reply::{self, Outcome};
@@ -160,7 +161,7 @@ impl Turns {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
             let agent = self.agent_of(&turn).about();
             // An agent that cannot be told another history keeps the one it has; the room is told so.
-            let diverges = agent.rewind && finish.said.is_some();
+            let diverges = agent.rewind != Rewind::Impossible && finish.said.is_some();
             let whole = is_whole(&finish.outcome);
             let max = self.delivery.max_text(&turn.account);
             let back = changeover::back(&turn, max, &agent, &self.live.now().words);

@@ -118,6 +118,12 @@ impl<'a> Sink<'a> {
         *replays = true;
     }
 
+    /// How much has come of the turn in all attempts together. It grows only by what was not there before.
+    pub fn progress(&self) -> usize {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.steps.len()
+    }
+
     /// What the whole text is, whatever came of it so far.
     pub fn whole(&self, text: &str) {
         let (mut thoughts, mut files) = (ThinkFilter::default(), FileFilter::default());

@@ -20,6 +20,25 @@ use crate::words::{Phrase, Text, Words};
 const BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
+/// Failed tries one after the other, since the last of them that brought anything new.
+struct FailedTries {
+    /// How far the turn had come when the first of them failed.
+    progress: usize,
+    /// When it is given up.
+    deadline: Instant,
+    /// The same as people read it: worked out once, or a clock between two minutes would say now this and now that.
+    until: Utc,
+    /// The pause before the next try.
+    backoff: Duration,
+}
+
+impl FailedTries {
+    fn begin(progress: usize, retry_for: Duration) -> Self {
+        let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + retry_for);
+        Self { progress, deadline: Instant::now() + retry_for, until, backoff: BACKOFF }
+    }
+}
+
 /// What is sent at the next try of a turn of which nothing ran.
 #[derive(Clone, Copy)]
 enum Next {
@@ -30,7 +49,7 @@ enum Next {
 }
 
 impl Turns {
-    /// Tries until the turn is over, or the budget is, or somebody asks to stop.
+    /// Tries until the turn is over, or the time for trying is, or somebody asks to stop.
     pub(super) async fn keep_trying(
         &self,
         row: &mut Arc<TurnRow>,
@@ -39,11 +58,7 @@ impl Turns {
         running: &Running,
     ) -> store::Result<Drive> {
         let mut prepared = self.prepared_of(row);
-        let retry_for = self.retry_for(row);
-        let deadline = Instant::now() + retry_for;
-        // Read off once, or a clock between two minutes would say now this and now that.
-        let until = Utc::from(SystemTime::now() + crate::testing::clock_lead() + retry_for);
-        let mut backoff = BACKOFF;
+        let mut failed_tries: Option<FailedTries> = None;
         loop {
             let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
             let asker = (row.account.clone(), row.place.room.clone());
@@ -103,12 +118,18 @@ impl Turns {
                         }
                         Attempt::First => Box::pin(self.put_back(row, &mut prepared, Next::Same)).await?,
                     }
-                    let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
-                    backoff = (backoff * 2).min(LONGEST_BACKOFF);
-                    let is_last = Instant::now() + pause > deadline;
+                    let progress = sink.progress();
+                    let tries = match &mut failed_tries {
+                        Some(tries) if tries.progress == progress => tries,
+                        // The time counts from when the trouble began, however long all went well before.
+                        tries => tries.insert(FailedTries::begin(progress, self.retry_for(row))),
+                    };
+                    let pause = again.after.map_or_else(|| jitter(tries.backoff), bounded_pause);
+                    tries.backoff = (tries.backoff * 2).min(LONGEST_BACKOFF);
+                    let is_last = Instant::now() + pause > tries.deadline;
                     if !is_last {
                         input::leave_in_store(row, turn, running);
-                        match Box::pin(self.pause(&again, pause, &until, sink, running)).await {
+                        match Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await {
                             Some(Drive::Suspended) => return Ok(Drive::Suspended),
                             Some(over) => {
                                 Box::pin(self.load_input(row, turn, &mut prepared, false, (sink, running)))

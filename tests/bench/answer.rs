@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
 use talaria::store::Store;
 use talaria_platform::{BoxFuture, CancellationToken, Show};
 
@@ -124,7 +124,7 @@ fn word(delta: usize) -> &'static str {
 
 impl Agent for Talker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "talker".into(), rewind: true, resume: false, stand_in: None }
+        AgentInfo { name: "talker".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

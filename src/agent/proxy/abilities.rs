@@ -14,7 +14,7 @@ use crate::config::Upstream;
 use crate::openai::fault;
 
 /// The largest answer to that question that is read.
-const ANSWER: usize = 256 * 1024;
+pub(super) const ANSWER: usize = 256 * 1024;
 
 /// What the upstream said it can do.
 #[derive(Clone, Copy, Default)]

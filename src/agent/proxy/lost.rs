@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::abilities::body;
+use super::process_start::Moment;
 use super::{Proxy, QUESTION};
 use crate::agent::{AgentErrorKind, Lost, Out, RecoveredAnswer, TurnEvent};
 use crate::openai::fault;
@@ -24,9 +25,9 @@ use crate::words::Text;
 /// How long the upstream may still work on it, or be away. Others wait in the same session.
 const WAIT: Duration = Duration::from_secs(120);
 
-/// The pause after the first look; each further one is twice as long, up to the second. While nothing listens there the
-/// first applies: once a new process answers, people should know within seconds how things are.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+/// The pause after the first look; each further one is twice as long, up to the second: once a new process answers
+/// there, people should know within ten seconds how things are. While nothing listens the first applies.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// The largest session that is looked at.
 const TRANSCRIPT: usize = 8 * 1024 * 1024;
@@ -36,8 +37,11 @@ const TRANSCRIPT: usize = 8 * 1024 * 1024;
 enum Found {
     /// The answer, or a part of it.
     Answer(RecoveredAnswer),
-    /// The session's messages were read, and the turn has not come to its end there.
-    Unfinished,
+    /// The session's messages were read, and the turn has not come to its end there. With the time at which the question
+    /// was stored, if the upstream tells it.
+    Unfinished { asked_at: Option<Moment> },
+    /// The same, and the process that answers came up after the question: nobody works on it any more.
+    Abandoned,
     /// The session's messages could not be read now.
     NotYet,
     /// Nothing that could be told from somebody else's answer.
@@ -58,6 +62,7 @@ struct Said {
     content: Value,
     tool_calls: Value,
     finish_reason: Value,
+    timestamp: Value,
 }
 
 impl Proxy {
@@ -70,10 +75,10 @@ impl Proxy {
         let found = loop {
             match self.look(&lost.turn.session, &prompt, lost.before).await {
                 Found::Answer(answer) => break Some(answer),
-                Found::Never => break None,
+                Found::Never | Found::Abandoned => break None,
                 // The process that ran the turn has ended since, and the one that answers now does not go on with it.
-                Found::Unfinished if self.was_refused_since(began) => break None,
-                Found::Unfinished => {}
+                Found::Unfinished { .. } if self.was_refused_since(began) => break None,
+                Found::Unfinished { .. } => {}
                 Found::NotYet if self.was_refused_since(began) => pause = PAUSES.0,
                 Found::NotYet => {}
             }
@@ -114,6 +119,8 @@ impl Proxy {
             }
         }
         let Some(url) = self.messages_of(session) else { return Found::Never };
+        // Asked before the messages are read: whatever an earlier process has stored is among them.
+        let listening_since = self.listening_since().await;
         // The time is for the whole answer, however slowly it comes.
         let patience = QUESTION.min(self.config.timeouts.first_byte);
         let response = match self.client.get(url).headers(self.key()).timeout(patience).send().await {
@@ -134,7 +141,12 @@ impl Proxy {
         }
         match body(response, TRANSCRIPT).await {
             Ok(Some(body)) => match serde_json::from_slice::<Transcript>(&body) {
-                Ok(Transcript { data }) => find(&data, prompt, before),
+                Ok(Transcript { data }) => match find(&data, prompt, before) {
+                    Found::Unfinished { asked_at: Some(asked) } if listening_since > Some(asked.clone()) => {
+                        Found::Abandoned
+                    }
+                    found => found,
+                },
                 Err(_) => Found::Never,
             },
             Ok(None) => Found::Never,
@@ -162,7 +174,7 @@ fn prompt(request: &[u8]) -> Option<String> {
 fn find(said: &[Said], prompt: &str, before: usize) -> Found {
     let asks = |said: &&Said| said.role == "user" && said.text() == Some(prompt);
     match said.iter().filter(asks).count() {
-        times if times == before => return Found::Unfinished,
+        times if times == before => return Found::Unfinished { asked_at: None },
         times if times != before + 1 => return Found::Never,
         _ => {}
     }
@@ -170,13 +182,16 @@ fn find(said: &[Said], prompt: &str, before: usize) -> Found {
     if !said.get(last).is_some_and(|said| asks(&said)) {
         return Found::Never;
     }
-    let Some(end) = said.get(last + 1..).and_then(<[Said]>::last) else { return Found::Unfinished };
+    let asked_at = said.get(last).and_then(|said| Moment::from_unix(said.timestamp.as_f64()?));
+    let Some(end) = said.get(last + 1..).and_then(<[Said]>::last) else {
+        return Found::Unfinished { asked_at };
+    };
     match (end.text(), end.finish_reason.as_str()) {
         // It works with its tools.
-        _ if end.role != "assistant" || end.calls_tools() => Found::Unfinished,
+        _ if end.role != "assistant" || end.calls_tools() => Found::Unfinished { asked_at },
         (Some(text), Some("stop")) => Found::Answer(RecoveredAnswer::Complete(text.to_owned())),
         (Some(text), None | Some(_)) => Found::Answer(RecoveredAnswer::Partial(text.to_owned())),
-        (None, None) => Found::Unfinished,
+        (None, None) => Found::Unfinished { asked_at },
         // It came to an end that is none.
         (None, Some(_)) => Found::Never,
     }
@@ -220,6 +235,8 @@ mod tests {
         Found::Answer(RecoveredAnswer::Complete(text.to_owned()))
     }
 
+    const UNFINISHED: Found = Found::Unfinished { asked_at: None };
+
     fn calls() -> Value {
         json!({ "role": "assistant", "content": "Let me see.", "tool_calls": [{ "id": "1" }] })
     }
@@ -235,7 +252,7 @@ mod tests {
     fn what_was_asked_before_is_told_apart_by_how_often() {
         let once = json!([user("and now?"), agent("first")]);
         let twice = json!([user("and now?"), agent("first"), user("and now?"), agent("second")]);
-        assert_eq!(found(once.clone(), 1), Found::Unfinished, "ours has not come there yet");
+        assert_eq!(found(once.clone(), 1), UNFINISHED, "ours has not come there yet");
         assert_eq!(found(twice.clone(), 1), complete("second"));
         assert_eq!(found(twice, 0), Found::Never, "somebody else asked the same");
         assert_eq!(found(once, 2), Found::Never, "it has forgotten some of it");
@@ -251,9 +268,9 @@ mod tests {
         for tail in [json!([]), json!([calls()]), json!([calls(), { "role": "tool", "content": "x" }])] {
             let mut all = vec![user("and now?")];
             all.extend(tail.as_array().unwrap().iter().cloned());
-            assert_eq!(found(Value::from(all), 0), Found::Unfinished);
+            assert_eq!(found(Value::from(all), 0), UNFINISHED);
         }
-        assert_eq!(found(json!([]), 0), Found::Unfinished, "nothing has come there");
+        assert_eq!(found(json!([]), 0), UNFINISHED, "nothing has come there");
     }
 
     #[test]
@@ -280,9 +297,9 @@ mod tests {
             { "role": 7, "content": "and now?" }, { "role": "user", "content": ["and now?"] },
             { "content": null }, {},
         ]);
-        assert_eq!(found(odd, 0), Found::Unfinished);
+        assert_eq!(found(odd, 0), UNFINISHED);
         let odd_end = json!([user("and now?"), { "role": "assistant", "content": { "a": 1 } }]);
-        assert_eq!(found(odd_end, 0), Found::Unfinished);
+        assert_eq!(found(odd_end, 0), UNFINISHED);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
 use talaria::server::Settings;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::net::TcpListener;
@@ -103,7 +103,7 @@ impl Ticker {
 
 impl Agent for Ticker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "ticker".into(), rewind: true, resume: false, stand_in: None }
+        AgentInfo { name: "ticker".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

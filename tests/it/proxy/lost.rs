@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::support::gateway::TestGateway;
-use crate::support::relay::{relay, relay_as};
+use crate::support::relay::{proxy, relay, relay_as};
 use crate::support::upstream::{Answer, Gate, Upstream, delta};
 
 /// As hermes-agent says it of itself.
@@ -213,6 +213,80 @@ async fn a_server_that_came_back_with_the_answer_is_believed() {
     assert_eq!(second.prompts().len(), 0);
 }
 
+/// A question as hermes-agent stores it, at this time of its clock.
+fn user_at(text: &str, timestamp: f64) -> Value {
+    json!({ "id": 1, "role": "user", "content": text, "tool_calls": null, "timestamp": timestamp })
+}
+
+/// As hermes-agent tells that its API server listens since this time of its clock.
+fn health(state: &str, updated_at: &str) -> Answer {
+    let server = json!({ "state": state, "updated_at": updated_at });
+    let platforms = json!({ "api_server": server });
+    Answer::status(200, &json!({ "status": "ok", "pid": 7, "platforms": platforms }).to_string())
+}
+
+/// 03:48:30 of the day on which the server starts in the scenes below.
+const ASKED_AT: f64 = 1_794_973_710.1;
+
+/// hermes-agent was back before the first look, or something between us accepts connections: nothing was refused.
+#[tokio::test]
+async fn a_server_that_started_after_the_question_is_not_waited_for() {
+    for left in [vec![], vec![calls_a_tool()]] {
+        let upstream = upstream().await;
+        let messages: Vec<_> = std::iter::once(user_at("and now?", ASKED_AT)).chain(left).collect();
+        upstream
+            .answers(cut())
+            .answers_at("/messages", [session(&messages)])
+            .answers_at("/health/detailed", [health("connected", "2026-11-18T03:48:34.488867+00:00")]);
+        let gateway = relay(&upstream.url(), None).await;
+        let broke = std::time::Instant::now();
+        asked(&gateway, &upstream, &shown(LOST)).await;
+        assert!(broke.elapsed().as_secs() < 10, "{:?}", broke.elapsed());
+        assert_eq!(upstream.requests_to("/messages").len(), 1);
+    }
+}
+
+/// The first look comes while the relay between us has nobody behind it.
+#[tokio::test]
+async fn a_server_that_came_back_behind_a_relay_is_not_waited_for() {
+    let upstream = upstream().await;
+    let started = health("connected", "2026-11-18T03:48:34.488867+00:00");
+    upstream
+        .answers(cut())
+        .answers_at("/messages", [Answer::status(502, ""), session(&[user_at("and now?", ASKED_AT)])])
+        .answers_at("/health/detailed", [Answer::status(502, ""), started]);
+    let gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, &shown(LOST)).await;
+    assert_eq!(upstream.requests_to("/messages").len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_may_still_work_on_the_question_is_waited_for() {
+    let before = "2026-11-18T03:48:28.942057+00:00";
+    let after = "2026-11-18T03:48:34.488867+00:00";
+    for health in [
+        health("connected", before),
+        // In the same second neither is later.
+        health("connected", "2026-11-18T03:48:30.900000+00:00"),
+        // The process that was asked ends, and writes that down.
+        health("disconnected", after),
+        health("connected", "lately"),
+        Answer::unknown(),
+        Answer::status(200, "<html>"),
+    ] {
+        let (upstream, question) = (upstream().await, user_at("and now?", ASKED_AT));
+        upstream
+            .answers(cut())
+            .answers_at(
+                "/messages",
+                [session(std::slice::from_ref(&question)), session(&[question, agent("Late, but here.")])],
+            )
+            .answers_at("/health/detailed", [health]);
+        let gateway = relay(&upstream.url(), None).await;
+        asked(&gateway, &upstream, "bot   Late, but here.").await;
+    }
+}
+
 #[tokio::test]
 async fn a_cut_answer_is_asked_for_again_in_the_same_session() {
     let upstream = upstream().await;
@@ -228,6 +302,72 @@ async fn a_cut_answer_is_asked_for_again_in_the_same_session() {
     let session = |at: usize| prompts[at].header("x-hermes-session-id").map(str::to_owned);
     assert_eq!((prompts.len(), session(0)), (2, session(1)));
     assert_eq!(upstream.messages()[1].last(), Some(&("user".to_owned(), "and now?".to_owned())));
+}
+
+/// The gateway's next process, which has not heard yet what the server can do.
+async fn restarts_anew(gateway: &mut TestGateway, url: &str) {
+    gateway.setup().agent = Some(proxy(url, None, ""));
+    gateway.restart().await;
+}
+
+#[tokio::test]
+async fn right_after_a_restart_an_answer_is_asked_for_again_in_the_same_session() {
+    let upstream = upstream().await;
+    upstream.answers(Answer::says(["First."])).answers(Answer::says(["Second."]));
+    let mut gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, "First.").await;
+    restarts_anew(&mut gateway, &upstream.url()).await;
+    gateway.room().says("@ann", "/retry").await;
+    gateway.room().shows("bot   Second.").await;
+    let prompts = upstream.prompts();
+    let session = |at: usize| prompts[at].header("x-hermes-session-id").map(str::to_owned);
+    assert_eq!((prompts.len(), session(0)), (2, session(1)));
+}
+
+#[tokio::test]
+async fn while_the_server_is_away_an_answer_is_asked_for_again_in_the_same_session() {
+    let first = upstream().await;
+    first.answers(Answer::says(["First."]));
+    let mut gateway = relay(&first.url(), None).await;
+    asked(&gateway, &first, "First.").await;
+    let (url, session) = (first.url(), first.prompt().header("x-hermes-session-id").map(str::to_owned));
+    let address = first.dies().await;
+    restarts_anew(&mut gateway, &url).await;
+    gateway.room().says("@ann", "/retry").await;
+    gateway.room().shows("Trying again").await;
+    let second = upstream_at(address).await;
+    second.answers(Answer::says(["Second."]));
+    gateway.room().shows("bot   Second.").await;
+    assert_eq!(second.prompt().header("x-hermes-session-id").map(str::to_owned), session);
+}
+
+#[tokio::test]
+async fn right_after_a_restart_a_server_that_keeps_nothing_forgets_the_first_answer() {
+    let upstream = Upstream::plain().await;
+    upstream.answers(Answer::says(["First."])).answers(Answer::says(["Second."]));
+    let mut gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, "First.").await;
+    restarts_anew(&mut gateway, &upstream.url()).await;
+    gateway.room().says("@ann", "/retry").await;
+    gateway.room().shows("bot   Second.").await;
+    let told = upstream.messages();
+    assert_eq!(told[1], told[0], "nothing was said before");
+}
+
+#[tokio::test]
+async fn right_after_a_restart_nothing_is_undone_that_the_server_remembers() {
+    let upstream = upstream().await;
+    upstream.answers(Answer::says(["First."]));
+    let mut gateway = relay(&upstream.url(), None).await;
+    asked(&gateway, &upstream, "First.").await;
+    restarts_anew(&mut gateway, &upstream.url()).await;
+    gateway.room().says("@ann", "/undo").await;
+    gateway.room().shows("note").await;
+    gateway.room().says("@ann", "thanks").await;
+    upstream.has_prompts(2).await;
+    let prompts = upstream.prompts();
+    let session = |at: usize| prompts[at].header("x-hermes-session-id").map(str::to_owned);
+    assert_eq!(session(0), session(1));
 }
 
 #[tokio::test]

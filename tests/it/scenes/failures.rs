@@ -79,6 +79,48 @@ async fn when_the_time_for_trying_is_over_the_room_is_told_why() {
     assert!((5..20).contains(&tries), "{tries} tries in a minute");
 }
 
+/// A story that takes longer than the time for trying breaks off at its end.
+#[tokio::test(start_paused = true)]
+async fn the_time_for_trying_counts_from_when_the_trouble_began() {
+    let gateway = TestGateway::with(Setup { retry_for: Duration::from_secs(600), ..resumable() }).await;
+    let room = gateway.room();
+    let minute = Duration::from_secs(60);
+    let broken = || ["Once upon a time ", "there was "];
+    gateway.agent().says_slowly(11 * minute, broken()).then_fails(UNKNOWN, "The connection was lost.");
+    // Nobody is there for a while.
+    for _ in 0..10 {
+        gateway.agent().then_fails(NOTHING_RAN, "The agent cannot be reached.");
+    }
+    // Twelve minutes later it breaks once more.
+    let more = broken().into_iter().chain(["a gateway"]);
+    gateway.agent().says_slowly(4 * minute, more).then_fails(UNKNOWN, "The connection was lost.");
+    gateway.agent().says(["Once upon a time there was a gateway."]);
+
+    room.says("@ann", "tell me a story").await;
+    room.shows("Trying again").await;
+    room.shows("bot   Once upon a time there was a gateway.").await;
+    assert_eq!(gateway.agent_itself().heard().len(), 13);
+}
+
+/// A stream that is replayed and breaks at the same word each time is no progress.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_never_comes_further_is_given_up_in_time() {
+    let gateway = TestGateway::with(Setup { retry_for: Duration::from_secs(60), ..resumable() }).await;
+    for _ in 0..100 {
+        gateway.agent().says(["Once upon a time"]).then_fails(UNKNOWN, "The connection was lost.");
+    }
+
+    gateway.room().says("@ann", "tell me a story").await;
+
+    assert_snapshot!(gateway.room().settled().await, @r"
+    @ann  tell me a story
+    bot   Once upon a time
+          (cut short: The connection was lost — /retry runs it again)
+    ");
+    let tries = gateway.agent_itself().heard().len();
+    assert!((5..20).contains(&tries), "{tries} tries in a minute");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_script_is_not_kept_waiting_for_ten_minutes() {
     let gateway = TestGateway::start().await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attachment, Attempt, Choice, Image, Message, Origin,
-    Out, Part, Prepared, Reached, Record, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Out, Part, Prepared, Reached, Record, Rewind, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
 };
 use talaria::words::Phrase;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -132,6 +132,7 @@ enum Does {
 
 impl Scripted {
     pub fn new(name: &str, rewind: bool, resumable: bool) -> Self {
+        let rewind = if rewind { Rewind::Possible } else { Rewind::Impossible };
         let info = AgentInfo { name: name.into(), rewind, resume: resumable, stand_in: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }

@@ -25,7 +25,7 @@ pub struct Scene {
 }
 
 /// How the gateway reaches hermes-agent.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Way {
     /// By its own address: nothing listens there while it does not run.
     Direct,

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use talaria::agent::{Agent, AgentError, AgentInfo, Ask, Choice, Out, Prepared, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{
+    Agent, AgentError, AgentInfo, Ask, Choice, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent,
+};
 use talaria::config::{Config, Sources};
 use talaria::delivery::Display;
 use talaria::gateway::{Gateway, Parts};
@@ -82,7 +84,7 @@ struct Asker {
 
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentRemote.into(), rewind: true, resume: false, stand_in: None }
+        AgentInfo { name: Text::AgentRemote.into(), rewind: Rewind::Possible, resume: false, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {

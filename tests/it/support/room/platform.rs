@@ -36,6 +36,10 @@ impl Platform for Chat {
         })
     }
 
+    fn is_away(&self) -> bool {
+        self.state().away
+    }
+
     fn lasts(&self, place: &Place) -> Lasts {
         match place.room.as_str().starts_with(PIPE) {
             true => Lasts::Process,
@@ -74,8 +78,8 @@ impl Platform for Chat {
         _key: &'a SendKey,
     ) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move {
-            if self.state().life != self.life {
-                std::future::pending::<()>().await;
+            if self.is_dead() {
+                return Err(ErrorKind::Rejected.into());
             }
             let refused = self.state().bucket.as_mut().and_then(|bucket| bucket.take().err());
             tokio::time::sleep(LATENCY).await;
@@ -139,8 +143,8 @@ impl Chat {
             body: body.clone(),
             refused: false,
         };
-        if self.state().life != self.life {
-            std::future::pending::<()>().await;
+        if self.is_dead() {
+            return Err(ErrorKind::Rejected.into());
         }
         let _under_way = UnderWay::new(self, &request);
         let (fault, refused) = {
@@ -180,6 +184,12 @@ impl Chat {
                 self.arrives(&request)
             }
         }
+    }
+
+    /// Whether the gateway that this is for was killed. Its requests have no effect, and it is told so at once: a scene on
+    /// the real clock would wait for its patience otherwise.
+    fn is_dead(&self) -> bool {
+        self.state().life != self.life
     }
 
     /// A request has its effect.

@@ -1,0 +1,109 @@
+//! When the process behind the upstream's address began to listen, as hermes-agent tells it.
+//!
+//! hermes-agent keeps no list of the streams it works on, and its pid may be the same after a restart in a container.
+//! But `/health/detailed` tells when its API server came up. A process that came up after a question was stored does
+//! not work on that question. Both times are of the same clock: the upstream's.
+//!
+//! The one exception is a person who pauses and resumes the API server of a running hermes-agent in the middle of an
+//! answer. That answer is taken for lost although it may still come.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::abilities::{ANSWER, body};
+use super::{Proxy, REACHABLE};
+use crate::session::Utc;
+
+/// A moment in UTC to the second, such as `2026-11-18T03:48:28`: later ones are greater.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(String);
+
+impl Proxy {
+    /// Asks since when the upstream listens. `None` if it does not say.
+    pub(super) async fn listening_since(&self) -> Option<Moment> {
+        let patience = REACHABLE.min(self.config.timeouts.first_byte);
+        let request = self.client.get(self.url("/health/detailed")).headers(self.key()).timeout(patience);
+        let response = request.send().await.ok()?.error_for_status().ok()?;
+        listening_since(&serde_json::from_slice(&body(response, ANSWER).await.ok()??).ok()?)
+    }
+}
+
+fn listening_since(health: &Value) -> Option<Moment> {
+    let server = health.get("platforms")?.get("api_server")?;
+    // A process that ends says `disconnected`, and may still answer then.
+    if !matches!(server.get("state")?.as_str()?, "connecting" | "connected") {
+        return None;
+    }
+    Moment::read(server.get("updated_at")?.as_str()?)
+}
+
+impl Moment {
+    /// A moment as Python writes it: `2026-11-18T03:48:28.942057+00:00`.
+    fn read(text: &str) -> Option<Self> {
+        let zone = text.strip_suffix("+00:00").or_else(|| text.strip_suffix('Z'))?;
+        let seconds = zone.split('.').next()?;
+        let like = |(byte, pattern): (u8, u8)| match pattern {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        };
+        let pattern = "0000-00-00T00:00:00";
+        (seconds.len() == pattern.len() && seconds.bytes().zip(pattern.bytes()).all(like))
+            .then(|| Self(seconds.to_owned()))
+    }
+
+    /// So many seconds after the beginning of 1970.
+    pub fn from_unix(seconds: f64) -> Option<Self> {
+        let time = UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
+        let Utc { year, month, day, hour, minute, second } = Utc::from(time);
+        (year <= 9999)
+            .then(|| Self(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn health(state: &str, updated_at: &str) -> Value {
+        json!({ "pid": 7, "platforms": { "api_server": { "state": state, "updated_at": updated_at } } })
+    }
+
+    #[test]
+    fn what_hermes_says_of_itself_is_understood() {
+        let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.942057+00:00"));
+        let start = Moment::from_unix(1_794_973_708.9);
+        assert!(start.is_some());
+        assert_eq!(since("connected"), start);
+        assert_eq!(since("connecting"), start);
+        assert_eq!(since("disconnected"), None);
+        assert_eq!(listening_since(&health("connected", "2026-11-18T03:48:28+00:00")), start);
+    }
+
+    #[test]
+    fn moments_are_in_order() {
+        let at = |seconds| Moment::from_unix(seconds).unwrap();
+        assert!(at(1_794_973_708.0) < at(1_794_973_710.1));
+        assert!(at(1_767_225_599.0) < at(1_767_225_600.0), "a new year");
+        assert_eq!(at(1_794_973_708.1), at(1_794_973_708.9), "in the same second neither is later");
+    }
+
+    #[test]
+    fn whatever_else_is_said_is_no_moment() {
+        for odd in
+            ["", "now", "2026-11-18T03:48:28", "2026-11-18T03:48:28+01:00", "2026-11-18 03:48:28Z", "ü+00:00"]
+        {
+            assert_eq!(listening_since(&health("connected", odd)), None, "{odd}");
+        }
+        for odd in
+            [json!(null), json!([]), json!({ "platforms": [] }), json!({ "platforms": { "api_server": 7 } })]
+        {
+            assert_eq!(listening_since(&odd), None);
+        }
+        for odd in [-1.0, f64::NAN, f64::INFINITY, 1e300, 1e15] {
+            assert_eq!(Moment::from_unix(odd), None, "{odd}");
+        }
+    }
+}
