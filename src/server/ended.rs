@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::frames::Frames;
 use super::heads::Heads;
 use super::text_budget::Loaded;
 use super::{Caller, Problem, Server};
@@ -190,7 +191,7 @@ impl Ended {
         let message = self.failure.as_ref()?;
         let problem = self.unavailable();
         let problem = problem.unwrap_or_else(|| Problem::new(StatusCode::BAD_GATEWAY, self.code(), message));
-        let mut error = problem.object();
+        let mut error = problem.object(&mut Frames::default());
         error["code"] = json!(problem.status.as_u16());
         error["outcome"] = json!(self.code());
         Some(error)
