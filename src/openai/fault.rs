@@ -222,6 +222,25 @@ mod tests {
         }
     }
 
+    /// As our own server says it: the code is a status for others, and the outcome is the word.
+    #[test]
+    fn how_a_turn_ended_at_our_own_server_is_read_beside_a_status() {
+        let told = |json: &str| {
+            serde_json::from_str::<ErrorBody<'_>>(json).map(|error| reported(Some(&error), None))
+        };
+        for (outcome, words) in [("interrupted", Text::BrokeRestarted), ("cut_short", Text::BrokeReported)] {
+            for json in [
+                format!(r#"{{"type":"server_error","code":502,"outcome":"{outcome}"}}"#),
+                format!(r#"{{"type":"server_error","code":"{outcome}"}}"#),
+            ] {
+                assert_eq!(told(&json).unwrap().words, words.into(), "{json}");
+            }
+        }
+        let unknown: ErrorBody<'_> = serde_json::from_str(r#"{"code":502,"outcome":"unknown"}"#).unwrap();
+        let again = reported(Some(&unknown), Some(Text::BrokeReported.into()));
+        assert_eq!(again.words, Text::BrokeAgain.with("why", Text::BrokeReported));
+    }
+
     #[test]
     fn a_refused_session_header_is_explained() {
         let words = of(403, None, r#"{"error":{"message":"X-Hermes-Session-Id requires API key"}}"#)

@@ -242,24 +242,6 @@ async fn a_key_that_is_replaced_ends_what_is_read_with_it() {
     assert_eq!(theirs.await.unwrap().unwrap().status(), 200, "an app has noticed nothing");
 }
 
-/// Of two, each program on the way would take another one.
-#[tokio::test]
-async fn a_header_that_names_a_session_or_a_request_is_sent_once() {
-    let served = Served::start().await;
-    let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
-    for name in ["X-Hermes-Session-Id", "Idempotency-Key", "X-Hermes-Session-Key"] {
-        for second in ["one", "two"] {
-            let request = served.request(Method::POST, "/v1/chat/completions").header(name, "one");
-            let refused = request.header(name, second).body(body.to_string()).send().await.unwrap();
-            assert_eq!(refused.status(), 400, "{name}");
-            let error = json(refused).await["error"].take();
-            assert!(error["message"].as_str().unwrap().contains("more than once"), "{error}");
-            assert!(error["param"].as_str().unwrap().eq_ignore_ascii_case(name), "{error}");
-        }
-    }
-    assert!(served.gateway.agent_itself().heard().is_empty());
-}
-
 /// The operator can see who is turned away, and why; nobody can fill the disk with it.
 #[tokio::test]
 async fn whoever_is_turned_away_is_written_down_once_a_minute() {
