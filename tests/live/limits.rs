@@ -1,6 +1,7 @@
 //! Synapse as it is when nobody has changed its limits: ten messages at once, then one in five seconds, per account.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
@@ -8,6 +9,7 @@ use crate::it::upstream::{Answer, DONE, Gate, delta, finish};
 use crate::support::homeserver::{Homeserver, Limits};
 use crate::support::person::With;
 use crate::support::scene::Scene;
+use crate::support::shown::Shown;
 
 /// What the gateway believes if nobody says otherwise; only people are not limited.
 const BY_ITSELF: &str = "
@@ -17,6 +19,9 @@ platforms:
 ";
 
 const ROOMS: usize = 10;
+
+/// What Synapse lets an account wait for each message once its burst is used up.
+const EACH: Duration = Duration::from_secs(5);
 
 /// Three for learning, two for a busy machine; there are more than twenty requests.
 const REFUSALS: usize = 5;
@@ -37,10 +42,54 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
     let refused = homeserver.refused(&scene.bot.id);
     assert!(refused.len() <= REFUSALS, "refused {} times: {refused:?}", refused.len());
 
-    // Now it knows.
+    // Now it knows. The bucket is empty, so an answer can come every five seconds, and does.
+    let began = Instant::now();
     everybody_is_answered(&scene, &rooms, 2).await;
+    let took = began.elapsed();
+    assert!(took < 2 * EACH * u32::try_from(ROOMS).unwrap(), "{ROOMS} answers took {took:?}");
     let later = homeserver.refused(&scene.bot.id);
     assert_eq!(later.len(), refused.len(), "refused again: {later:?}");
+    scene.ends();
+}
+
+/// Ten questions at once in one room wait for one another. What is said about that must not eat what the answers need.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_messages_at_once_in_one_room_cost_one_notice() {
+    let homeserver = Arc::new(Homeserver::own(Limits::Default).await);
+    let mut scene = Scene::prepared(homeserver.clone(), With::Nio).await;
+    scene.gateway.configures(BY_ITSELF);
+    scene.gateway.sets("MATRIX_TRUST", "any");
+    scene.gateway.starts();
+    let room = scene.direct().await;
+    let gate = Gate::new();
+    let first = delta("Answer 0.") + finish("stop").as_str() + DONE;
+    scene.upstream.answers(Answer::stream().waits(&gate).sends(first).ends());
+    let texts: Vec<_> = (0..ROOMS).map(|number| format!("Answer {number}.")).collect();
+    for text in &texts[1..] {
+        scene.upstream.answers(Answer::says([text.as_str()]));
+    }
+    for number in 0..ROOMS {
+        scene.ann.says(&room, &format!("question {number}")).await;
+    }
+    let of_the_bot = |shown: &[Shown]| {
+        let said = shown.iter().filter(|message| message.sender == scene.bot.id);
+        said.cloned().collect::<Vec<_>>()
+    };
+    let last_change =
+        |shown: &[Shown]| of_the_bot(shown).iter().find(|message| message.text().contains('9')).cloned();
+    scene.ann.sees(&room, "how many wait", last_change).await;
+
+    let began = Instant::now();
+    gate.open();
+    scene.reads(&room, &texts[ROOMS - 1]).await;
+    let took = began.elapsed();
+    let said = of_the_bot(&scene.ann.shows(&room));
+    let (answers, notices): (Vec<_>, Vec<_>) = said.iter().partition(|message| message.kind == "m.text");
+    assert_eq!(answers.iter().map(|answer| answer.text()).collect::<Vec<_>>(), texts);
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!((1..=2).contains(&notices[0].edits()), "{notices:?}");
+    // Ten answers, a notice and its edits, and the join before: at most four of them have to wait for their time.
+    assert!(took < 2 * 4 * EACH, "ten answers took {took:?}");
     scene.ends();
 }
 
@@ -65,7 +114,7 @@ async fn everybody_is_answered(scene: &Scene, rooms: &[String], round: usize) {
     }
 
     let finals = rooms.iter().map(|room| {
-        let ended = |shown: &[crate::support::shown::Shown]| {
+        let ended = |shown: &[Shown]| {
             let answer = shown.iter().filter(|message| message.sender == scene.bot.id).nth(round - 1)?;
             answer.text().ends_with("The end.").then(|| answer.clone())
         };

@@ -118,7 +118,8 @@ fn words(body: &Body, text: &str, html: Option<&str>) -> Map<String, Value> {
     let msgtype = match body.kind {
         BodyKind::Answer | BodyKind::Ask if !body.silent => "m.text",
         // By default nobody is notified of these (`.m.rule.suppress_notices`), and other bots do not answer them. In an
-        // encrypted room the homeserver cannot see it; clients do, when they have decrypted it and before they ring.
+        // encrypted room Synapse cannot see it and counts each as unread; clients see it, when they have decrypted it
+        // and before they ring.
         BodyKind::Answer | BodyKind::Ask | BodyKind::Notice => "m.notice",
     };
     content.insert("msgtype".into(), msgtype.into());
