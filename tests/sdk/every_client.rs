@@ -9,8 +9,8 @@
 //! | openai-agents | in full | yes | – | – |
 //! | Vercel's AI SDK | yes | yes | yes | – |
 //! | langchain-openai | in full | in full | – | – |
-//! | pydantic-ai | in full | in full | – | hides the headers of an error: no `Retry-After` |
-//! | LiteLLM | in full | in full | in full | hides the body of an error: the class and our message; by `openai/…` the status of an error in a stream is always 500, because OpenAI's package drops it |
+//! | pydantic-ai | in full | in full | – | – |
+//! | LiteLLM | in full | in full | in full | hides the body of an error by responses and compatible: its class and our message are looked at; by chat (`openai/…`) an error in a stream has always the status 500, because OpenAI's package drops it |
 //! | LiteLLM's proxy | in full | in full | – | words errors anew: the status and our message |
 //! | llm | in full | – | – | speaks no responses; has no way to stop reading but its end, which must reach the model too |
 

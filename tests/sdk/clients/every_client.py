@@ -9,8 +9,8 @@ A client is an object with two ways to ask, in the words of its own package:
 
 What fails there is raised, whatever the package calls it; `problem` finds what the server said of it. A client with
 `rewrites_errors` hands on the status of an error, and words the rest itself; one with `stops_by_its_end` has no other
-way to stop reading than to end its process. One with `judge_midway` looks itself at what it raised when an answer broke
-off in a stream.
+way to stop reading than to end its process. One with `judge_before` or `judge_midway` looks itself at what it raised when
+the model refused, or when an answer broke off in a stream.
 """
 
 import asyncio
@@ -87,6 +87,7 @@ def error_before(client):
     found = problem(lambda: client.ask("hi"))
     assert found.status == 502, found
     assert REFUSED in str(found), found
+    getattr(client, "judge_before", lambda error: None)(found.error)
     found = problem(lambda: list(client.stream("hi")))
     assert REFUSED in str(found), found
 

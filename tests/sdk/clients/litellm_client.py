@@ -7,7 +7,7 @@ for vLLM and the like, where LiteLLM reads the stream itself instead of with Ope
 import os
 
 import litellm
-from every_client import MODEL, PICTURE_URL, of_async, play
+from every_client import MODEL, PICTURE_URL, of_async, play, problem
 
 litellm.suppress_debug_info = True
 SERVER = {
@@ -19,6 +19,15 @@ SERVER = {
 PARAMETERS = {"type": "object", "properties": {}}
 
 
+def judge_before(client, error):
+    """What a person sees whose question is refused: by the model, and by the server for the key."""
+    assert type(error) is litellm.BadGatewayError, error
+    key, SERVER["api_key"] = SERVER["api_key"], "not the key"
+    found = problem(lambda: client.ask("hi")).error
+    SERVER["api_key"] = key
+    assert type(found) is litellm.AuthenticationError and "Incorrect API key provided" in str(found), found
+
+
 def judge_midway(error, status, kind):
     """What a person sees whose answer breaks off: the exception to catch, and below it the one that says why."""
     assert type(error) is litellm.exceptions.MidStreamFallbackError, error
@@ -27,6 +36,7 @@ def judge_midway(error, status, kind):
 
 class Chat:
     model = f"openai/{MODEL}"
+    judge_before = judge_before
 
     def judge_midway(self, error):
         # OpenAI's package does not hand on the status of an error in a stream.
@@ -77,6 +87,7 @@ class Compatible(Chat):
 
 class Responses:
     model = f"openai/{MODEL}"
+    judge_before = judge_before
 
     def __init__(self):
         # Of a model that it does not know it makes a stream of the whole answer. Not for chat: there it would ask for
