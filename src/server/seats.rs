@@ -261,6 +261,15 @@ mod tests {
         assert_eq!(held.len(), 2 + CLOSING);
     }
 
+    #[tokio::test]
+    async fn one_address_has_no_more_than_its_share_however_slowly_its_connections_close() {
+        let seats = Seats::new(1000, 2);
+        let held: Vec<_> =
+            (0..1000).map_while(|_| seats.take(FAR.into(), CancellationToken::new())).collect();
+        assert_eq!(held.len(), 2 + CLOSING);
+        assert!(busy(&seats, [10, 0, 0, 2]).is_some(), "others have theirs");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_from_the_end_of_its_last_answer() {
         let seats = Seats::new(2, 2);

@@ -24,6 +24,25 @@ async fn the_end_waits_eight_seconds_and_no_longer_for_what_does_not_arrive() {
     gate.open();
 }
 
+/// The answer is there, and the store cannot be read at that moment.
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_a_store_that_cannot_be_read() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let agent = gateway.agent().says(["The whole "]).then_hangs().says(["answer."]);
+    room.says("@ann", "tell me all").await;
+    agent.is_hanging().await;
+    room.shows("The whole").await;
+    // Whether its author may still be answered is looked up there at the end.
+    let database = rusqlite::Connection::open(gateway.database()).unwrap();
+    database.execute_batch("ALTER TABLE pairings RENAME TO hidden").unwrap();
+    agent.goes_on();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(room.now().contains("bot…  The whole"), "{}", room.now());
+    database.execute_batch("ALTER TABLE hidden RENAME TO pairings").unwrap();
+    room.shows("bot   The whole answer.").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_end_with_nothing_to_wait_for_is_quick() {
     let mut gateway = TestGateway::start().await;

@@ -26,6 +26,29 @@ async fn stop_ends_the_turn_and_keeps_the_text() {
     assert!(!gateway.chat().is_typing(&gateway.room()));
 }
 
+/// Another room's question takes all the memory that there is for those of rooms.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_memory_is_stopped_without_waiting() {
+    let gateway = TestGateway::start().await;
+    let gate = gateway.agent_itself().prepares_slowly();
+    let other = gateway.direct_room("other");
+    other.says("@bob", &"x".repeat(10_000_000)).await;
+
+    gateway.room().says("@ann", "plan my week").await;
+    gateway.room().says("@ann", "/stop").await;
+
+    gateway.room().shows("note").await;
+    assert_snapshot!(gateway.room().now(), @r"
+    @ann  plan my week
+    @ann  /stop
+    note  Not run: it was stopped before its turn came.
+    ");
+    gate.open();
+    gateway.room().says("@ann", "and now?").await;
+    gateway.room().shows("bot   ok").await;
+    assert_eq!(gateway.agent_itself().heard().len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_said_before_a_stop_is_remembered() {
     let gateway = TestGateway::start().await;

@@ -84,6 +84,21 @@ async fn a_server_whose_agent_fails_is_not_ready() {
 }
 
 #[tokio::test]
+async fn a_server_whose_homeserver_is_away_is_not_ready() {
+    let served = Served::start().await;
+    served.until(async || served.get("/health/detailed").await.status() == 200).await;
+    served.gateway.chat().is_away(true);
+    let answer = served.get("/health/detailed").await;
+    assert_eq!(answer.status(), 503);
+    let answer = json(answer).await;
+    assert_eq!(answer["platforms"]["test"]["state"], "away");
+    assert_eq!(answer["checks"]["platforms"], value!({ "ok": false, "why": "no platform reads" }));
+    assert_eq!(served.get("/health").await.status(), 200, "the process is there all the same");
+    served.gateway.chat().is_away(false);
+    assert_eq!(served.get("/health/detailed").await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_server_whose_agent_is_away_is_not_ready_before_anybody_asks() {
     let served = Served::start().await;
     served.gateway.agent_itself().goes_away();

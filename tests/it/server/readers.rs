@@ -9,8 +9,11 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::paused::Scene;
-use crate::support::served::{KEY, Served, json};
+use crate::support::gateway::Setup;
+use crate::support::relay::proxy;
+use crate::support::served::{KEY, Served, json, settings};
 use crate::support::stream::{Event, Stream, text_of};
+use crate::support::upstream::{Answer, DONE, Gate, Upstream, delta, finish};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -97,6 +100,29 @@ async fn whoever_leaves_before_the_answer_begins_leaves_nothing_behind() {
         turns.idle().await;
         assert!(script.was_told_to_stop(), "stream: {stream}");
     }
+}
+
+/// A reader that has seen the end before, and comes back to hear that it was the end. It takes nothing meanwhile.
+#[tokio::test]
+async fn a_reader_of_the_end_alone_does_not_hold_up_the_turn() {
+    let (upstream, gate) = (Upstream::plain().await, Gate::new());
+    // More than any socket and any log holds for a reader that takes nothing.
+    let much = delta(&"word ".repeat(13_000));
+    let answer = Answer::stream().sends(delta("Hello")).waits(&gate).repeats(&much, 20);
+    upstream.answers(answer.sends(finish("stop") + DONE).ends());
+    let setup = Setup { agent: Some(proxy(&upstream.url(), None, "")), ..Setup::default() };
+    let served = Served::with(setup, settings()).await;
+    let request = || {
+        let request = served.request(Method::POST, CHAT).header("idempotency-key", "k");
+        request.body(asks(true).to_string())
+    };
+    let mut first = Stream::of(request().send().await.unwrap());
+    while first.next().await.text().is_none() {}
+    let mut end = Stream::of(request().header("last-event-id", "end").send().await.unwrap());
+    drop(first);
+    gate.open();
+    let last = tokio::time::timeout(Duration::from_secs(30), end.rest()).await.expect("the end comes");
+    assert_eq!(last.last().map(Event::kind).as_deref(), Some("done"));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Going on from a response.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{ask, asks};
@@ -75,6 +77,27 @@ async fn responses_behind_one_that_runs_wait_for_it_or_are_refused() {
     let path = format!("/v1/responses/{}?stream=true", second["id"].as_str().unwrap());
     served.get(&path).await.text().await.unwrap();
     assert_eq!(heard(&served), ["1", "one", "2"]);
+}
+
+/// What is not stored must not end up in the session of what is, not even if it could wait for it there.
+#[tokio::test]
+async fn what_is_not_stored_does_not_wait_behind_a_response_that_runs() {
+    let served = Served::start().await;
+    let script = served.agent().when("1").says(["one"]).then_hangs();
+    let first = ask(&served, "1", json!({ "background": true })).await;
+    script.is_hanging().await;
+    let passing = asks("2", json!({ "previous_response_id": first["id"], "store": false }));
+    let second = served.post("/v1/responses", &passing);
+    let second = tokio::time::timeout(Duration::from_secs(30), second).await.expect("it is refused at once");
+    assert_eq!(second.status(), 409);
+    assert_eq!(json(second).await["error"]["code"], "response_in_progress");
+    script.goes_on();
+    let path = format!("/v1/responses/{}?stream=true", first["id"].as_str().unwrap());
+    served.get(&path).await.text().await.unwrap();
+    assert_eq!(served.post("/v1/responses", &passing).await.status(), 200);
+    assert_eq!(heard(&served), ["1", "one", "2"]);
+    ask(&served, "3", json!({ "previous_response_id": first["id"] })).await;
+    assert_eq!(heard(&served), ["1", "one", "3"]);
 }
 
 #[tokio::test]

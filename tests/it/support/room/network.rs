@@ -57,6 +57,8 @@ pub(super) struct State {
     pub reading_fails: VecDeque<ErrorKind>,
     /// How often reading was begun.
     pub runs: usize,
+    /// It is not reached now, and reading tries again by itself.
+    pub away: bool,
     /// Of the gateway that reads now. Weak, because a gateway that has ended must let go of its store.
     pub inbox: Option<Weak<dyn Inbox>>,
 }
@@ -104,6 +106,11 @@ impl Chat {
     pub fn reading_fails(&self, kind: ErrorKind) {
         self.state().reading_fails.push_back(kind);
         self.changed();
+    }
+
+    /// From now on it is not reached, or it is again.
+    pub fn is_away(&self, away: bool) {
+        self.state().away = away;
     }
 
     /// How often a gateway began to read.

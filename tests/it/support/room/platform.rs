@@ -36,6 +36,10 @@ impl Platform for Chat {
         })
     }
 
+    fn is_away(&self) -> bool {
+        self.state().away
+    }
+
     fn lasts(&self, place: &Place) -> Lasts {
         match place.room.as_str().starts_with(PIPE) {
             true => Lasts::Process,
