@@ -1,5 +1,7 @@
 //! Going on from a response.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{ask, asks};
@@ -85,7 +87,8 @@ async fn what_is_not_stored_does_not_wait_behind_a_response_that_runs() {
     let first = ask(&served, "1", json!({ "background": true })).await;
     script.is_hanging().await;
     let passing = asks("2", json!({ "previous_response_id": first["id"], "store": false }));
-    let second = served.post("/v1/responses", &passing).await;
+    let second = served.post("/v1/responses", &passing);
+    let second = tokio::time::timeout(Duration::from_secs(30), second).await.expect("it is refused at once");
     assert_eq!(second.status(), 409);
     assert_eq!(json(second).await["error"]["code"], "response_in_progress");
     script.goes_on();
