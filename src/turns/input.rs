@@ -7,6 +7,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -14,10 +15,13 @@ use super::input_budget::{InputPermit, Payer};
 use super::sink::Sink;
 use super::{Running, STORE_PAUSE, Turns, told};
 use crate::agent::{Message, Part, Prepared, Turn};
-use crate::store::{self, StoreError, TurnRow};
+use crate::store::{self, StoreError, TurnRow, Tx};
 
 /// Questions with more bytes are not held while the agent runs.
 const LARGE: usize = 16 * 1024;
+
+/// How long an answer waits for room for its question before both are stored. Others may hold what room there is.
+const AT_END: Duration = Duration::from_secs(5);
 
 /// What a running turn counts of the [`InputBudget`](super::InputBudget).
 #[derive(Clone, Default)]
@@ -99,23 +103,34 @@ pub(super) fn hand_over(prepared: &mut Prepared, running: &Running) -> Prepared 
     Prepared { request: Bytes::from_owner(counted), ..*prepared }
 }
 
+/// What is loaded of a question that was set aside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reload {
+    /// The question, for the record. The answer is there, so this waits for room only for [`AT_END`].
+    Question,
+    /// Only the request, where there is one: it is sent again as it is.
+    Request,
+    /// Everything, for another request or another agent.
+    All,
+}
+
 impl Turns {
-    /// Loads what was set aside, if anything was: the question for the record, and all of it if the agent may be asked
-    /// `again`.
+    /// Loads what was set aside, if anything was, once there is room for it.
     pub(super) async fn load_input(
         &self,
         row: &mut Arc<TurnRow>,
         turn: &mut Turn,
         prepared: &mut Option<Prepared>,
-        again: bool,
+        what: Reload,
         (sink, running): (&Sink<'_>, &Running),
     ) -> store::Result<()> {
-        let Some(bytes) = running.input.lock().set_aside.take() else { return Ok(()) };
+        let Some(bytes) = running.input.lock().set_aside else { return Ok(()) };
         let payer = Payer::of(row);
-        let permit = match again {
-            // The answer is there, and must not wait for room before it is stored.
-            false => self.input_budget.try_take(&payer, bytes),
-            true => tokio::select! {
+        let permit = match what {
+            Reload::Question => {
+                tokio::time::timeout(AT_END, self.input_budget.take(&payer, bytes)).await.ok()
+            }
+            Reload::Request | Reload::All => tokio::select! {
                 biased;
                 // It ends, and what is asked of it now is little.
                 () = self.interrupted(running, sink) => None,
@@ -123,39 +138,47 @@ impl Turns {
             },
         };
         running.input.put(permit);
-        // One that was removed meanwhile has nothing to be remembered by.
-        let (Some(stored), history) = self.read_input(row, again).await? else { return Ok(()) };
+        if let (Reload::Request, Some(prepared)) = (what, prepared.as_mut()) {
+            let id = row.id.clone();
+            let request = self.read_surely(move |tx| tx.request(&id)).await?;
+            prepared.request = request.unwrap_or_default().into();
+            return Ok(());
+        }
+        running.input.lock().set_aside = None;
+        if what == Reload::Question {
+            let id = row.id.clone();
+            // One that was removed meanwhile has nothing to be remembered by.
+            if let Some((prompt, brought)) = self.read_surely(move |tx| tx.asked(&id)).await? {
+                let row = Arc::make_mut(row);
+                (row.prompt, row.brought) = (prompt, brought);
+            }
+            return Ok(());
+        }
+        let (id, session, settings) = (row.id.clone(), row.session.clone(), self.settings.clone());
+        let read = self.read_surely(move |tx| {
+            Ok((tx.turn(&id)?, tx.history(&session, settings.history_messages, settings.history_bytes)?))
+        });
+        let (Some(stored), history) = read.await? else { return Ok(()) };
         let row = Arc::make_mut(row);
         (row.prompt, row.brought) = (stored.prompt, stored.brought);
-        if again {
-            turn.context = told::context(&self.settings.context, self.settings.names, row);
-            turn.prompt = told::spoken(row);
-            turn.parts = row.brought.as_ref().map(|brought| brought.parts.clone()).unwrap_or_default();
-            turn.history = history;
-            if let Some(prepared) = prepared {
-                prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
-            }
+        turn.context = told::context(&self.settings.context, self.settings.names, row);
+        turn.prompt = told::spoken(row);
+        turn.parts = row.brought.as_ref().map(|brought| brought.parts.clone()).unwrap_or_default();
+        turn.history = history;
+        if let Some(prepared) = prepared {
+            prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Reads the stored question, and the history if it is wanted. A store that fails is asked until it answers, because
-    /// the agent's answer would be lost otherwise.
-    async fn read_input(
+    /// Reads from the store. One that fails is asked until it answers, because the agent's answer would be lost otherwise.
+    async fn read_surely<T: Send + 'static>(
         &self,
-        row: &TurnRow,
-        with_history: bool,
-    ) -> store::Result<(Option<TurnRow>, Vec<Message>)> {
+        read: impl Fn(&Tx<'_>) -> store::Result<T> + Clone + Send + 'static,
+    ) -> store::Result<T> {
         loop {
-            let (id, session, settings) = (row.id.clone(), row.session.clone(), self.settings.clone());
-            let read = self.store.read(move |tx| {
-                let history = match with_history {
-                    true => tx.history(&session, settings.history_messages, settings.history_bytes)?,
-                    false => Vec::new(),
-                };
-                Ok((tx.turn(&id)?, history))
-            });
-            match read.await {
+            let read = read.clone();
+            match self.store.read(move |tx| read(tx)).await {
                 Err(error) if !matches!(error, StoreError::Closed) && !self.draining.is_cancelled() => {
                     tracing::error!(%error, "an answer waits for the store");
                     tokio::time::sleep(STORE_PAUSE).await;

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 use talaria_platform::Lasts;
 use tokio::time::Instant;
 
+use super::input::{self, Reload};
 use super::judge::{Again, Facts, Verdict, bounded_pause, judge};
 use super::run::Drive;
 use super::sink::Sink;
-use super::{Running, Turns, WhenAway, input, told};
+use super::{Running, Turns, WhenAway, told};
 use crate::agent::{Attempt, Prepared, Turn, TurnEvent};
 use crate::reply::Outcome;
 use crate::session::Utc;
@@ -58,10 +59,10 @@ impl Turns {
                 elsewhere: turn.elsewhere,
                 when_away: row.brought.as_ref().map_or_else(WhenAway::default, |brought| brought.when_away),
             };
-            let failed = end.is_err();
+            let needed = if end.is_err() { Reload::All } else { Reload::Question };
             let verdict = judge(end, facts);
             if matches!(verdict, Verdict::Over(_) | Verdict::Elsewhere(_)) {
-                Box::pin(self.load_input(row, turn, &mut prepared, failed, (sink, running))).await?;
+                Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
             }
             match verdict {
                 // The process ends: the next one looks for the answer.
@@ -105,23 +106,21 @@ impl Turns {
                     }
                     let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
-                    let is_last = Instant::now() + pause > deadline;
-                    if !is_last {
-                        input::leave_in_store(row, turn, running);
-                        match Box::pin(self.pause(&again, pause, &until, sink, running)).await {
-                            Some(Drive::Suspended) => return Ok(Drive::Suspended),
-                            Some(over) => {
-                                Box::pin(self.load_input(row, turn, &mut prepared, false, (sink, running)))
-                                    .await?;
-                                self.agent_of(row).let_go(turn);
-                                return Ok(over);
-                            }
-                            None => {}
-                        }
-                    }
-                    Box::pin(self.load_input(row, turn, &mut prepared, true, (sink, running))).await?;
-                    if is_last {
+                    if Instant::now() + pause > deadline {
+                        Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
                         return Ok(Drive::Over(again.give_up()));
+                    }
+                    input::leave_in_store(row, turn, running);
+                    let drive = Box::pin(self.pause(&again, pause, &until, sink, running)).await;
+                    let needed = match &drive {
+                        Some(Drive::Suspended) => return Ok(Drive::Suspended),
+                        Some(Drive::Over(_)) => Reload::Question,
+                        None => Reload::Request,
+                    };
+                    Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
+                    if let Some(over) = drive {
+                        self.agent_of(row).let_go(turn);
+                        return Ok(over);
                     }
                     self.metrics.agent_retries.inc();
                 }
