@@ -14,7 +14,7 @@ use crate::agent::{Attachment, Image};
 use crate::reply::{fenced, one_line};
 
 /// Pictures and files of one message that are forwarded, in bytes together.
-const FORWARDED: u64 = 6_000_000;
+pub const FORWARDED: u64 = 6_000_000;
 
 /// Text of one message's files that is put into the prompt, in bytes together.
 const TEXT: u64 = 256 * 1024;

@@ -38,6 +38,12 @@ pub struct ModelParams {
 }
 
 impl ModelParams {
+    /// Bytes of those that may be long.
+    pub fn bytes(&self) -> usize {
+        let long = [&self.stop, &self.response_format].into_iter().flatten();
+        long.map(|value| value.to_string().len()).sum()
+    }
+
     /// Those that are set, by name.
     pub fn fields(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {

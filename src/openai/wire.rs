@@ -98,7 +98,10 @@ pub fn chat_request(model: &str, question: &Question<'_>, include_usage: bool) -
         request[name] = value;
     }
     // Unlike `to_vec`, this has no error to handle; there is none for text and flags.
-    request.to_string().into_bytes()
+    let mut body = request.to_string();
+    // It doubled while it grew, and is held until the agent has taken it.
+    body.shrink_to_fit();
+    body.into_bytes()
 }
 
 fn message(role: &str, content: &str) -> Value {

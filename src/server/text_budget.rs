@@ -83,3 +83,63 @@ impl TextBudget {
 pub fn no_room(next: &str) -> Problem {
     Problem::busy(format!("Too many long answers are waiting to be read; {next}"), AGAIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Role;
+    use crate::session::{SessionId, TurnId};
+    use crate::store::NewSession;
+
+    /// Loads a transcript, and how many bytes it has.
+    async fn load(texts: &TextBudget, store: &Store, payer: &Payer) -> (usize, Option<InputPermit>) {
+        let loading = texts.load(store, payer, |tx, most| {
+            let turn = TurnId("turn".to_owned());
+            let bytes = tx.transcript_bytes(&turn)?;
+            if bytes > most {
+                return Ok(Loaded::TooLong(bytes));
+            }
+            Ok(Loaded::Whole(
+                tx.transcript(&turn)?.iter().map(|said| said.record.message.content.len()).sum(),
+            ))
+        });
+        loading.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_long_text_counts_until_it_is_read_and_the_next_one_waits_in_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&folder.path().join("state.db")).unwrap();
+        let texts = TextBudget(Arc::new(InputBudget::new(InputLimits {
+            all: 3 * SHORT,
+            share: 2 * SHORT,
+            owner: 0,
+            rooms: 0,
+        })));
+        let app = Payer::app("app");
+        let say = |bytes: usize| {
+            store.write(move |tx| {
+                let session = SessionId("session".to_owned());
+                if !tx.has_session(&session)? {
+                    tx.create_session(&NewSession::new(&session, "app"))?;
+                }
+                tx.record(&session, &TurnId("turn".to_owned()), Role::Assistant, &"x".repeat(bytes))
+            })
+        };
+        say(SHORT).await.unwrap();
+        let (bytes, permit) = load(&texts, &store, &app).await;
+        assert!(bytes == SHORT && permit.is_none(), "what is short counts nothing");
+        say(SHORT).await.unwrap();
+        let (bytes, first) = load(&texts, &store, &app).await;
+        assert!(bytes == 2 * SHORT && first.is_some());
+        let mut second = Box::pin(load(&texts, &store, &app));
+        // It has seen how long the text is when the store has answered somebody else after it.
+        for _ in 0..3 {
+            assert!(futures_util::poll!(&mut second).is_pending());
+            store.read(|_| Ok(())).await.unwrap();
+        }
+        assert!(futures_util::poll!(&mut second).is_pending(), "the app has its share");
+        drop(first);
+        assert_eq!(second.await.0, 2 * SHORT);
+    }
+}

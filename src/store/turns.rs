@@ -13,6 +13,7 @@ use super::{Result, Tx, unix_now};
 use crate::agent::Prepared;
 use crate::rules::AgentName;
 use crate::session::{SessionId, TurnId};
+use crate::turns::Brought;
 
 /// A turn that has not ended.
 #[derive(Clone, Debug)]
@@ -185,6 +186,20 @@ impl Tx<'_> {
             )?
             .execute(params![id.0, prompt, &*prepared.request, prepared.resumable, prepared.stand_in])?;
         Ok(changed == 1)
+    }
+
+    /// What was asked in a turn, without the request that was made of it.
+    pub fn asked(&self, id: &TurnId) -> Result<Option<(String, Option<Box<Brought>>)>> {
+        let mut query = self.conn.prepare_cached("SELECT prompt, brought FROM turns WHERE id = ?1")?;
+        let found = query.query_row([&id.0], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?)));
+        let Some((prompt, brought)) = found.optional()? else { return Ok(None) };
+        Ok(Some((prompt, brought.as_deref().map(serde_json::from_str).transpose()?)))
+    }
+
+    /// The request that was stored for a turn; `None` if there is none.
+    pub fn request(&self, id: &TurnId) -> Result<Option<Vec<u8>>> {
+        let mut query = self.conn.prepare_cached("SELECT request FROM turns WHERE id = ?1")?;
+        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.flatten())
     }
 
     /// It is proven that nothing ran: the turn waits again, with the same bytes.

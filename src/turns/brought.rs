@@ -37,6 +37,15 @@ impl Brought {
         Self { patience: self.patience, ..Self::default() }
     }
 
+    /// Bytes of everything in it that a program can make long.
+    pub fn bytes(&self) -> usize {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text { text } => text.len(),
+            Part::ImageUrl { image_url } => image_url.url.len(),
+        });
+        parts.sum::<usize>() + self.system.as_ref().map_or(0, String::len) + self.params.bytes()
+    }
+
     /// How its pictures are remembered, behind the words: that there were some.
     pub fn pictures(&self) -> String {
         let pictures = self.parts.iter().filter(|part| matches!(part, Part::ImageUrl { .. }));

@@ -105,8 +105,12 @@ impl Turns {
             Some(brought) => brought.pictures(),
             None => attached.unwrap_or_else(|| media::named(&turn.media)),
         };
-        let said =
-            (!blank).then(|| (told::spoken(turn) + attached.as_str()).trim_start_matches('\n').to_owned());
+        let said = (!blank).then(|| {
+            let mut said = told::spoken(turn) + attached.as_str();
+            // In place: it may be large.
+            said.drain(..said.len() - said.trim_start_matches('\n').len());
+            said
+        });
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = Finish {

@@ -161,16 +161,23 @@ impl InputPermit {
     }
 }
 
-impl Drop for InputPermit {
-    fn drop(&mut self) {
+impl InputPermit {
+    /// Counts no more than so many bytes from now on.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.give_back(less);
+    }
+
+    fn give_back(&self, bytes: usize) {
         let mut used = self.budget.lock();
-        used.all -= self.bytes;
+        used.all -= bytes;
         if self.payer != Payer::Owner {
-            used.shared -= self.bytes;
+            used.shared -= bytes;
             if matches!(self.payer, Payer::App(_)) {
-                used.apps -= self.bytes;
+                used.apps -= bytes;
             }
-            let left = used.by.get(&self.payer).copied().unwrap_or_default().saturating_sub(self.bytes);
+            let left = used.by.get(&self.payer).copied().unwrap_or_default().saturating_sub(bytes);
             match left {
                 0 => _ = used.by.remove(&self.payer),
                 left => _ = used.by.insert(self.payer.clone(), left),
@@ -178,6 +185,12 @@ impl Drop for InputPermit {
         }
         drop(used);
         self.budget.freed.notify_waiters();
+    }
+}
+
+impl Drop for InputPermit {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
     }
 }
 
@@ -216,6 +229,9 @@ mod tests {
         assert!(budget.try_take(&one, 1).is_none());
         assert!(permit.grow_to(31), "what is larger than a share counts as one");
         let rest = [30, 30, 20].map(|bytes| budget.try_take(&Payer::Owner, bytes));
+        permit.shrink_to(10);
+        permit.shrink_to(20);
+        assert_eq!((permit.bytes, budget.try_take(&one, 20).is_some()), (10, true), "it never grows by that");
         drop(permit);
         let mut permit = budget.try_take(&one, 30).unwrap();
         assert!(budget.try_take(&Payer::Owner, 1).is_none() && permit.grow_to(30));

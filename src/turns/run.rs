@@ -298,6 +298,11 @@ impl Turns {
             return;
         }
         let Some(account) = self.delivery.account(&row.account) else { return };
+        // How much it is shows only then, so it counts as much as it may be until then.
+        let asked = input::size(row, &turn.history);
+        running.input.put(None);
+        let room = self.room_for_input(row, asked + media::FORWARDED as usize, (sink, running));
+        let Some(mut permit) = room.await else { return };
         let fetched = tokio::select! {
             fetched = media::fetch(account.platform(), &row.media, self.settings.files) => fetched,
             // `make_ready` looks at the same before it makes a request, so there is none without what is attached.
@@ -307,5 +312,7 @@ impl Turns {
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
         turn.files = fetched.files;
+        permit.shrink_to(asked + input::attached(turn));
+        running.input.put(Some(permit));
     }
 }

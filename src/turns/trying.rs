@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 use talaria_platform::Lasts;
 use tokio::time::Instant;
 
+use super::input::{self, Reload};
 use super::judge::{Again, Facts, Verdict, bounded_pause, judge};
 use super::run::Drive;
 use super::sink::Sink;
-use super::{Running, Turns, WhenAway, input, told};
+use super::{Running, Turns, WhenAway, told};
 use crate::agent::{Attempt, Prepared, Turn, TurnEvent};
 use crate::reply::Outcome;
 use crate::session::Utc;
@@ -73,10 +74,21 @@ impl Turns {
                 elsewhere: turn.elsewhere,
                 when_away: row.brought.as_ref().map_or_else(WhenAway::default, |brought| brought.when_away),
             };
-            let failed = end.is_err();
             let verdict = judge(end, facts);
-            if matches!(verdict, Verdict::Over(_) | Verdict::Elsewhere(_)) {
-                Box::pin(self.load_input(row, turn, &mut prepared, failed, (sink, running))).await?;
+            if let Verdict::Over(outcome) = &verdict {
+                // Only the search for a lost answer needs more than what is remembered.
+                let needed = match outcome {
+                    Outcome::Unknown { .. } => Reload::All,
+                    Outcome::Done
+                    | Outcome::Stopped
+                    | Outcome::Limit
+                    | Outcome::CutShort { .. }
+                    | Outcome::Failed { .. }
+                    | Outcome::Unavailable { .. }
+                    | Outcome::Interrupted
+                    | Outcome::Cancelled { .. } => Reload::Question,
+                };
+                Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
             }
             match verdict {
                 // The process ends: the next one looks for the answer.
@@ -103,6 +115,7 @@ impl Turns {
                 Verdict::Elsewhere(words) => {
                     tracing::warn!(error = %words, "a try failed; the turn goes to whoever stands in");
                     Box::pin(self.put_back(row, &mut prepared, Next::Anew)).await?;
+                    Box::pin(self.load_input(row, turn, &mut prepared, Reload::All, (sink, running))).await?;
                     turn.elsewhere = true;
                 }
                 Verdict::Again(again) => {
@@ -126,23 +139,22 @@ impl Turns {
                     };
                     let pause = again.after.map_or_else(|| jitter(tries.backoff), bounded_pause);
                     tries.backoff = (tries.backoff * 2).min(LONGEST_BACKOFF);
-                    let is_last = Instant::now() + pause > tries.deadline;
-                    if !is_last {
-                        input::leave_in_store(row, turn, running);
-                        match Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await {
-                            Some(Drive::Suspended) => return Ok(Drive::Suspended),
-                            Some(over) => {
-                                Box::pin(self.load_input(row, turn, &mut prepared, false, (sink, running)))
-                                    .await?;
-                                self.agent_of(row).let_go(turn);
-                                return Ok(over);
-                            }
-                            None => {}
-                        }
-                    }
-                    Box::pin(self.load_input(row, turn, &mut prepared, true, (sink, running))).await?;
-                    if is_last {
+                    if Instant::now() + pause > tries.deadline {
+                        let question = Reload::Question;
+                        Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
                         return Ok(Drive::Over(again.give_up()));
+                    }
+                    input::leave_in_store(row, turn, running);
+                    let drive = Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await;
+                    let needed = match &drive {
+                        Some(Drive::Suspended) => return Ok(Drive::Suspended),
+                        Some(Drive::Over(_)) => Reload::Question,
+                        None => Reload::Request,
+                    };
+                    Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
+                    if let Some(over) = drive {
+                        self.agent_of(row).let_go(turn);
+                        return Ok(over);
                     }
                     self.metrics.agent_retries.inc();
                 }

@@ -76,13 +76,15 @@ impl Tx<'_> {
         // Without parts (a caller that is no room) nothing is left to wait for.
         let nothing_to_show = withdrawn || finish.parts.is_empty();
         let state = if nothing_to_show { State::after(&finish.outcome) } else { State::Finalizing };
+        // Nothing is ever sent again for a turn that is over. Not in a step of its own: each writes the whole row anew.
+        let request = if nothing_to_show && !withdrawn { "NULL" } else { "request" };
         self.conn
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
                      history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11,
-                     retold = ?12
-                 WHERE id = ?1",
-            )?
+                     retold = ?12, request = {request}
+                 WHERE id = ?1"
+            ))?
             .execute(params![
                 turn.id.0,
                 state.name(),
@@ -101,9 +103,6 @@ impl Tx<'_> {
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if withdrawn {
             return self.forget_words(&turn.id);
-        }
-        if nothing_to_show {
-            self.forget_request(&turn.id)?;
         }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, Role::User, said)?;
@@ -191,12 +190,6 @@ impl Tx<'_> {
             .query_row([&id.0], |row| row.get::<_, Option<usize>>(0))
             .optional()?;
         Ok(bytes.flatten().unwrap_or_default())
-    }
-
-    /// Nothing is ever sent again for a turn that is over.
-    fn forget_request(&self, id: &TurnId) -> Result<()> {
-        self.conn.prepare_cached("UPDATE turns SET request = NULL WHERE id = ?1")?.execute([&id.0])?;
-        Ok(())
     }
 
     /// The room shows everything: the turn is where its outcome says.
