@@ -14,7 +14,7 @@ use crate::agent::{Attachment, Image};
 use crate::reply::{fenced, one_line};
 
 /// Pictures and files of one message that are forwarded, in bytes together.
-pub const FORWARDED: u64 = 6_000_000;
+const FORWARDED: u64 = 6_000_000;
 
 /// Text of one message's files that is put into the prompt, in bytes together.
 const TEXT: u64 = 256 * 1024;
@@ -81,6 +81,12 @@ pub async fn fetch(platform: &dyn Platform, media: &[Media], files: bool) -> Fet
         }
     }
     fetched
+}
+
+/// Bytes that files will take, as far as their senders say.
+pub fn announced(media: &[Media]) -> usize {
+    let bytes = media.iter().filter_map(|file| file.size).fold(0, u64::saturating_add);
+    usize::try_from(bytes.min(FORWARDED)).unwrap_or_default()
 }
 
 /// What is remembered of files when nothing is known but their names.

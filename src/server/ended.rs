@@ -18,7 +18,7 @@ use crate::agent::{Record, Tools, Usage};
 use crate::openai::wire::Reason;
 use crate::reply::{self, Outcome};
 use crate::session::TurnId;
-use crate::store::{self, State, Tx};
+use crate::store::{self, Finish, State, Tx};
 use crate::turns::{InputPermit, Payer};
 use crate::words::Words;
 
@@ -27,6 +27,8 @@ use crate::words::Words;
 pub struct Ended {
     /// The whole text. Shared, because it may be long and is told in many places.
     pub text: Arc<String>,
+    /// Only the beginning of the text is here: the reader has all of it.
+    pub in_short: bool,
     /// Whether that is another one than what was told while it grew, and not only longer.
     pub retold: bool,
     /// How it came out.
@@ -53,6 +55,10 @@ pub struct TranscriptEntry {
 /// What is read of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndParts {
+    /// No text: the reader has seen the end.
+    Outcome,
+    /// The text of the answer, unless the reader has so many bytes of it and they are all.
+    Unread(usize),
     /// Only the text of the answer.
     Text,
     /// Also what the agent and its tools said.
@@ -109,8 +115,18 @@ impl Ended {
         parts: EndParts,
     ) -> impl Fn(&Tx<'_>, usize) -> store::Result<Loaded<Option<Self>>> + Clone + Send + 'static {
         let (id, live) = (run.clone(), server.live.clone());
+        let is_read = move |finish: &Finish, bytes: usize| match parts {
+            EndParts::Outcome => true,
+            EndParts::Unread(read) => read == bytes && !finish.retold,
+            EndParts::Text | EndParts::TextAndTranscript => false,
+        };
         move |tx, most| {
             let mut bytes = tx.text_bytes(&id)?;
+            // What is not needed does not wait for room.
+            let short = tx.finished_in_short(&id)?.filter(|(_, finish)| is_read(finish, bytes));
+            if let Some((_, finish)) = short {
+                return Ok(Loaded::Whole(Some(Self::of(finish, true, Vec::new(), &live.now().words))));
+            }
             if parts == EndParts::TextAndTranscript {
                 bytes += tx.transcript_bytes(&id)?;
             }
@@ -119,24 +135,25 @@ impl Ended {
             }
             let Some((_, finish)) = tx.finished(&id)? else { return Ok(Loaded::Whole(None)) };
             let said = match parts {
-                EndParts::Text => Vec::new(),
+                EndParts::Outcome | EndParts::Unread(_) | EndParts::Text => Vec::new(),
                 EndParts::TextAndTranscript => tx.transcript(&id)?,
             };
-            Ok(Loaded::Whole(Some(Self {
-                failure: failure(&finish.outcome, &finish.text, &live.now().words),
-                transcript: said.into_iter().map(|said| entry(said.record, &finish.text)).collect(),
-                text: finish.text,
-                retold: finish.retold,
-                outcome: finish.outcome,
-                usage: finish.usage,
-            })))
+            let transcript = said.into_iter().map(|said| entry(said.record, &finish.text)).collect();
+            Ok(Loaded::Whole(Some(Self::of(finish, false, transcript, &live.now().words))))
         }
+    }
+
+    fn of(finish: Finish, in_short: bool, transcript: Vec<TranscriptEntry>, words: &Words) -> Self {
+        let Finish { text, retold, outcome, usage, .. } = finish;
+        let failure = failure(&outcome, &text, words);
+        Self { text, in_short, retold, outcome, usage, transcript, failure }
     }
 
     /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
     pub fn gone(text: Arc<String>) -> Self {
         let (usage, transcript) = (Usage::default(), Vec::new());
-        Self { text, retold: false, outcome: Outcome::Stopped, usage, transcript, failure: None }
+        let outcome = Outcome::Stopped;
+        Self { text, in_short: false, retold: false, outcome, usage, transcript, failure: None }
     }
 
     /// `completed`, `failed` or `cancelled`.

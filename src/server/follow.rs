@@ -71,8 +71,10 @@ struct CutOff;
 
 /// What a surface makes of what happens.
 pub trait Shape: Send + 'static {
-    /// What the end tells.
-    const PARTS: EndParts = EndParts::Text;
+    /// What the end tells a reader who has so many bytes of the text.
+    fn end_parts(read: usize) -> EndParts {
+        EndParts::Unread(read)
+    }
 
     /// The first events of a stream that is read from its beginning.
     fn begin(&mut self, out: &mut Frames);
@@ -228,7 +230,8 @@ impl Follow {
         let begins = going_on.is_none();
         let ended = match going_on {
             Some(ended) => Some(ended),
-            None => self.read_end(S::PARTS).await?,
+            None if self.seen_end => self.read_end(EndParts::Outcome).await?,
+            None => self.read_end(S::end_parts(self.position.text())).await?,
         };
         let Some(ended) = ended else { return self.look_again().await };
         if begins && ended.retold {
@@ -240,7 +243,7 @@ impl Follow {
             self.told_anew = true;
         }
         // The log is gone, or the text was never in it: an earlier process had it.
-        while !self.seen_end {
+        while !(self.seen_end || ended.in_short) {
             let piece = slice(&ended.text, self.position.text());
             if piece.is_empty() {
                 break;
@@ -258,7 +261,7 @@ impl Follow {
     /// Whether the reader has the whole text of a turn that is over. One that came out as another text than what grew was
     /// told only to a reader who had none of that.
     fn is_told(&self, ended: &Ended) -> bool {
-        self.position.text() == ended.text.len() && (self.told_anew || !ended.retold)
+        ended.in_short || self.position.text() == ended.text.len() && (self.told_anew || !ended.retold)
     }
 
     /// The end of a turn of which nothing is left but its log, if that has all that was read of it. Where it has not, no

@@ -143,7 +143,7 @@ pub async fn start(
     let started = status(&server, &run).await.map(|status| Started {
         object: RUN,
         run_id: run.0.clone(),
-        status,
+        status: status.word(),
         session_id: session.clone(),
         model: model.unwrap_or_else(|| server.settings.model.clone()),
     });
@@ -158,10 +158,15 @@ pub async fn show(
     RunName(run): RunName,
 ) -> Result<Response, Problem> {
     let turn = own_run(&server, &caller, run).await?;
-    let (ended, room) = Ended::read_soon(&server, &caller, &turn.id).await?;
-    let status = match &ended {
-        Some(ended) => ended.status(),
-        None => status(&server, &turn.id).await?,
+    let (status, ended, room) = loop {
+        let (ended, room) = Ended::read_soon(&server, &caller, &turn.id).await?;
+        if let Some(ended) = ended {
+            break (ended.status(), Some(ended), room);
+        }
+        // It may end between the two looks. Without its output a run that is over would pass for an empty answer.
+        if let RunStatus::Open(status) = status(&server, &turn.id).await? {
+            break (status, None, room);
+        }
     };
     let id = turn.id.clone();
     let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(Problem::no_run)?;
@@ -196,31 +201,44 @@ pub async fn stop(
     if !Ended::is_there(&server, &turn.id).await? {
         server.turns.stop(&turn.session, &turn.id).await?;
     }
-    let status = status(&server, &turn.id).await?;
+    let status = status(&server, &turn.id).await?.word();
     Ok(Json(Stopping { object: RUN, run_id: turn.id.0, status }))
 }
 
 /// How a run is, in one word.
-async fn status(server: &Server, run: &TurnId) -> Result<&'static str, Problem> {
+enum RunStatus {
+    Open(&'static str),
+    Over(&'static str),
+}
+
+impl RunStatus {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Open(word) | Self::Over(word) => word,
+        }
+    }
+}
+
+async fn status(server: &Server, run: &TurnId) -> Result<RunStatus, Problem> {
     let id = run.clone();
     let read = server.store.read(move |tx| Ok((tx.ended(&id)?, tx.turn_head(&id)?, tx.run_record(&id)?)));
     let (ended, turn, record) = read.await?;
     if let Some((_, outcome)) = ended {
-        return Ok(status_after(&outcome));
+        return Ok(RunStatus::Over(status_after(&outcome)));
     }
     let (Some(turn), Some(record)) = (turn, record) else { return Err(Problem::no_run()) };
-    Ok(match turn.state {
+    Ok(RunStatus::Open(match turn.state {
         _ if turn.stop => "stopping",
         _ if record.asks.iter().any(AskRecord::is_open) => "waiting_for_approval",
         store::State::Queued => "queued",
         store::State::Dispatched | store::State::Streaming => "running",
-        // Its end came between two looks; the next one tells how.
+        // Each of these has an outcome.
         store::State::Finalizing
         | store::State::Done
         | store::State::Failed
         | store::State::Interrupted
         | store::State::Cancelled => "running",
-    })
+    }))
 }
 
 /// What waits for an answer, in full: only the process that asks has all of it.

@@ -13,9 +13,9 @@ use crate::turns::{InputBudget, InputLimits, InputPermit, Payer};
 
 const MIB: usize = 1024 * 1024;
 
-/// What all such texts may have together. An app may hold the longest answer there is, and leaves room for what others
-/// usually read.
-const LIMITS: InputLimits = InputLimits { all: 32 * MIB, share: 16 * MIB, owner: 8 * MIB, rooms: 0 };
+/// What all such texts may have together. An app that reads nothing leaves as much for the others; the longest answers
+/// count as one share.
+const LIMITS: InputLimits = InputLimits { all: 32 * MIB, share: 12 * MIB, owner: 8 * MIB, rooms: 0 };
 
 /// Bytes of a text that is not long, and counts nothing.
 pub const SHORT: usize = 16 * 1024;

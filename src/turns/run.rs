@@ -298,10 +298,10 @@ impl Turns {
             return;
         }
         let Some(account) = self.delivery.account(&row.account) else { return };
-        // How much it is shows only then, so it counts as much as it may be until then.
+        // Counted as the senders say, so that a slow file holds up nobody else's; and as it is once it is here.
         let asked = input::size(row, &turn.history);
         running.input.put(None);
-        let room = self.room_for_input(row, asked + media::FORWARDED as usize, (sink, running));
+        let room = self.room_for_input(row, asked + media::announced(&row.media), (sink, running));
         let Some(mut permit) = room.await else { return };
         let fetched = tokio::select! {
             fetched = media::fetch(account.platform(), &row.media, self.settings.files) => fetched,
@@ -312,7 +312,15 @@ impl Turns {
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
         turn.files = fetched.files;
-        permit.shrink_to(asked + input::attached(turn));
-        running.input.put(Some(permit));
+        let bytes = asked + input::attached(turn);
+        permit.shrink_to(bytes);
+        let permit = match permit.grow_to(bytes) {
+            true => Some(permit),
+            false => {
+                drop(permit);
+                self.room_for_input(row, bytes, (sink, running)).await
+            }
+        };
+        running.input.put(permit);
     }
 }

@@ -141,7 +141,8 @@ impl Turns {
                     tries.backoff = (tries.backoff * 2).min(LONGEST_BACKOFF);
                     if Instant::now() + pause > tries.deadline {
                         let question = Reload::Question;
-                        Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
+                        Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running)))
+                            .await?;
                         return Ok(Drive::Over(again.give_up()));
                     }
                     input::leave_in_store(row, turn, running);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::ended::Ended;
+use super::super::ended::{EndParts, Ended};
 use super::super::follow::{END, Shape};
 use super::super::frames::Frames;
 use super::super::notices;
@@ -307,6 +307,11 @@ impl Stepping {
 }
 
 impl Shape for ResponseEvents {
+    // The last event has the whole response.
+    fn end_parts(_read: usize) -> EndParts {
+        EndParts::Text
+    }
+
     fn begin(&mut self, out: &mut Frames) {
         let response = self.answer.running();
         let data = json!({ "response": response });

@@ -67,7 +67,9 @@ impl SessionEvents {
 }
 
 impl Shape for SessionEvents {
-    const PARTS: EndParts = EndParts::TextAndTranscript;
+    fn end_parts(_read: usize) -> EndParts {
+        EndParts::TextAndTranscript
+    }
 
     fn begin(&mut self, out: &mut Frames) {
         // Said once, and it may be large.

@@ -134,13 +134,22 @@ impl Tx<'_> {
 
     /// The stored end of a turn, without what was said and parts.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
+        self.finish_of(id, true)
+    }
+
+    /// The stored end of a turn with the beginning of its text only, enough to see whether there is any.
+    pub fn finished_in_short(&self, id: &TurnId) -> Result<Option<(State, Finish)>> {
+        self.finish_of(id, false)
+    }
+
+    fn finish_of(&self, id: &TurnId, whole_text: bool) -> Result<Option<(State, Finish)>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT state, text, outcome, api_calls, tools, history_offset, input_tokens, output_tokens,
+            "SELECT state, CASE WHEN ?2 THEN text ELSE substr(text, 1, 256) END, outcome, api_calls, tools, history_offset, input_tokens, output_tokens,
                  retold
              FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
         )?;
         let found = query
-            .query_row([&id.0], |row| {
+            .query_row(params![id.0, whole_text], |row| {
                 Ok((
                     row.get::<_, String>(0)?,
                     row.get::<_, String>(1)?,

@@ -50,8 +50,12 @@ impl Neighbour {
 
     async fn asks(&self, key: &str, content: &str, stream: bool) -> Response {
         let body = json!({ "messages": [{ "role": "user", "content": content }], "stream": stream });
+        self.posts(key, &body.to_string()).await
+    }
+
+    async fn posts(&self, key: &str, body: &str) -> Response {
         let request = self.client.post(format!("http://{}{CHAT}", self.address)).bearer_auth(key);
-        request.body(body.to_string()).send().await.unwrap()
+        request.body(body.to_owned()).send().await.unwrap()
     }
 
     /// Somebody with this key asks something harmless, and is answered.
@@ -148,6 +152,24 @@ async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
     let refused = refused.count();
     let taken = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
     assert!(taken >= 2 && taken + refused == 40, "{taken} were taken and {refused} refused");
+    server.stayed_small();
+}
+
+/// A system message and an output format are as large as the client likes, too.
+#[tokio::test]
+async fn a_large_system_message_counts_like_a_large_question() {
+    let upstream = Upstream::plain().await;
+    let server = Neighbour::of(&upstream).await;
+    let app = server.app("greedy").await;
+    for _ in 0..40 {
+        upstream.answers(Answer::stream().sends(delta("ok")).hangs());
+    }
+    let said = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let messages = [said("system", &"x".repeat(9_900_000)), said("user", "hi")];
+    let body = json!({ "messages": messages, "stream": true }).to_string();
+    let answers = join_all((0..40).map(|_| server.posts(&app, &body))).await;
+    let taken = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
+    assert!(taken >= 2, "{taken} were taken");
     server.stayed_small();
 }
 
@@ -256,6 +278,10 @@ async fn a_long_stored_answer_is_held_for_few_readers_at_once() {
     let held = unread.iter().filter(|answer| answer.status() == StatusCode::OK).count();
     assert!(held >= 2 && held + refused == 80, "{held} are held and {refused} refused");
     server.answers(KEY).await;
+    // A stream needs no room for its end: its reader has the text.
+    upstream.answers(Answer::stream().sends(delta(&"word ".repeat(13_000))).sends(DONE).ends());
+    let read = server.asks(KEY, "some", true).await.text().await.unwrap();
+    assert!(read.len() > 65_000 && read.contains("[DONE]"), "{}", read.len());
     server.stayed_small();
 }
 

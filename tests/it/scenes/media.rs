@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use talaria::agent::AgentErrorKind;
 use talaria_platform::{ErrorKind, MediaKind};
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -44,6 +45,51 @@ async fn a_picture_that_was_sent_as_a_file_is_one_all_the_same() {
 
     let heard = gateway.agent_itself().heard();
     assert_eq!((heard[0].prompt.as_str(), heard[0].images.len()), ("what is it?", 1));
+}
+
+/// Nobody holds it meanwhile: a repeated request is in the store, and for another one it is fetched again.
+#[tokio::test(start_paused = true)]
+async fn a_large_picture_is_not_lost_between_tries() {
+    const AWAY: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
+    for fallback in [false, true] {
+        let gateway = TestGateway::with(Setup { fallback, ..Setup::default() }).await;
+        gateway.chat().keeps("cat", &[PNG, &[0; 2_000_000]].concat());
+        gateway.chat().keeps("notes", b"one");
+        gateway.agent().then_fails(AWAY, "The agent cannot be reached.");
+        let files =
+            vec![file("cat", MediaKind::Image, "cat.png"), file("notes", MediaKind::File, "notes.txt")];
+
+        gateway.room().brings("@ann", "what is it?", files).await;
+        gateway.room().settled().await;
+
+        let first = gateway.agent_itself().heard().remove(0);
+        let answered = match fallback {
+            true => gateway.stand_in().heard().remove(0),
+            false => gateway.agent_itself().heard().remove(1),
+        };
+        assert_eq!((answered.images.len(), answered.images == first.images), (1, true), "{fallback}");
+        assert_eq!(answered.prompt, first.prompt, "what was attached stands there once");
+        if !fallback {
+            assert!(!first.request.is_empty());
+            assert_eq!(answered.request, first.request);
+        }
+    }
+}
+
+/// What all rooms attach counts together, so a second large picture waits until the first one is sent.
+#[tokio::test(start_paused = true)]
+async fn large_pictures_of_many_rooms_all_arrive() {
+    let gateway = TestGateway::start().await;
+    gateway.chat().keeps("cat", &[PNG, &[0; 5_000_000]].concat());
+    let rooms: Vec<_> = (0..6).map(|number| gateway.direct_room(&format!("room{number}"))).collect();
+    for room in &rooms {
+        room.brings("@ann", "what is it?", vec![file("cat", MediaKind::Image, "cat.png")]).await;
+    }
+    for room in &rooms {
+        room.settled().await;
+    }
+    let heard = gateway.agent_itself().heard();
+    assert_eq!((heard.len(), heard.iter().map(|turn| turn.images.len()).sum::<usize>()), (6, 6));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 //! Each script is for one run of a turn, the next one that comes (or the next one about `when(…)`);
 //! without a script the agent answers "ok".
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,6 +38,8 @@ struct State {
     scripts: Vec<Script>,
     heard: Vec<Heard>,
     prepared: usize,
+    /// What was attached to each turn when its request was made.
+    attached: HashMap<String, (Vec<Image>, Vec<Attachment>)>,
     /// Whoever is asked to make a request ready waits at the first of these.
     slow: Vec<Gate>,
     refusals: Vec<AgentError>,
@@ -431,6 +434,8 @@ impl Agent for Scripted {
                 return Err(state.refusals.remove(0));
             }
             state.prepared += 1;
+            // Of a large question the turn itself has nothing any more when it runs.
+            state.attached.insert(turn.id.0.clone(), (turn.images.clone(), turn.files.clone()));
             let (name, number) = (&self.info.name, state.prepared);
             let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
             Ok(Prepared { request: request.into(), resumable: self.resumable, stand_in: false })
@@ -449,6 +454,8 @@ impl Agent for Scripted {
                 let kind = AgentErrorKind::NothingRan { after: None };
                 return Err(AgentError::new(kind, "The agent cannot be reached."));
             }
+            let attached = self.state().attached.get(&turn.id.0).cloned();
+            let (images, files) = attached.unwrap_or_default();
             self.state().heard.push(Heard {
                 context: turn.context.clone(),
                 prompt: turn.prompt.clone(),
@@ -457,8 +464,8 @@ impl Agent for Scripted {
                 history: turn.history.clone(),
                 session: turn.session.0.clone(),
                 key: turn.key.clone(),
-                images: turn.images.clone(),
-                files: turn.files.clone(),
+                images,
+                files,
                 origin: turn.origin.clone(),
                 resumed: turn.attempt == Attempt::Resume,
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
