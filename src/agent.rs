@@ -196,8 +196,9 @@ pub enum Rewind {
     Possible,
     /// It remembers whatever was said: `/undo` is refused, and `/retry` asks once more behind what was said.
     Impossible,
-    /// The agent has not said it since the gateway started. What cannot be taken back later is not done: `/retry` asks
-    /// once more behind what was said.
+    /// The agent has not said it since the gateway started. `/undo` and edits are refused for now, `/retry` asks once more
+    /// behind what was said, and the agent is not told what another one answered in its place. Only what people delete
+    /// is taken back all the same: an agent that cannot rewind then forgets the rest of the conversation too.
     Unknown,
 }
 

@@ -190,6 +190,7 @@ pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
         }
         Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
         Command::Undo if desk.agent.rewind == Rewind::Impossible => say(Text::CannotRewind),
+        Command::Undo if desk.agent.rewind == Rewind::Unknown => say(Text::CannotRewindNow),
         Command::Undo => match tx.last_turn_of_people(&session.id)? {
             None => say(Text::NothingToUndo),
             Some(last) => {

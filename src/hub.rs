@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use talaria_platform::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError, Invite, Signal};
 
+use crate::agent::Rewind;
 use crate::command::{self, After, Command, Parsed};
 use crate::delivery::Account;
 use crate::rules::Live;
@@ -64,12 +65,24 @@ impl Hub {
         }
     }
 
+    /// Has the agent say what it can do, if that decides what becomes of an event. Everything else that the account
+    /// brings waits meanwhile, so nobody may cause it who is not obeyed.
+    async fn learn_abilities(&self, batch: &Arc<Batch>) -> Result<()> {
+        if self.turns.agent().rewind != Rewind::Unknown || !batch.events.iter().any(may_rewind) {
+            return Ok(());
+        }
+        let (taking, batch) = (self.taking(), batch.clone());
+        if self.store.read(move |tx| taking.needs_abilities(tx, &batch)).await? {
+            self.turns.learn_abilities().await;
+        }
+        Ok(())
+    }
+
     /// On a task of its own: an adapter may be dropped while it waits, and what is committed must be acted
     /// on all the same.
     async fn take(&self, batch: Batch) -> Result<()> {
-        if batch.events.iter().any(may_rewind) {
-            self.turns.learn_abilities().await;
-        }
+        let batch = Arc::new(batch);
+        self.learn_abilities(&batch).await?;
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, taking) = (self.strangers.clone(), self.taking());
         let live = self.live.clone();
@@ -148,7 +161,7 @@ impl Inbox for Hub {
     }
 }
 
-/// Whether an event may take back something that an agent remembers.
+/// Whether an event may take back something that an agent remembers, by its looks alone.
 fn may_rewind(event: &Event) -> bool {
     match &event.kind {
         EventKind::Message(message) => {

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{Prepared, SharedAgent};
+use crate::agent::{Prepared, Rewind, SharedAgent};
 use crate::delivery::{Account, Delivery};
 use crate::metrics::{Metrics, Surface};
 use crate::reply::Outcome;
@@ -66,6 +66,9 @@ const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// How long the agent may take to say what it can do. Whatever else the platform brings waits for it.
 const ABILITIES: Duration = Duration::from_secs(3);
 
+/// How long the agent is not asked that again after it did not say it.
+const ABILITIES_PAUSE: Duration = Duration::from_secs(30);
+
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
     store: Store,
@@ -86,6 +89,8 @@ pub struct Turns {
     trouble: Mutex<Trouble>,
     /// Whether it would answer now.
     probe: AgentProbe,
+    /// When the agent last did not say what it can do.
+    abilities_unanswered: Mutex<Option<Instant>>,
     /// What happens in the turns of this process, for whoever reads.
     logs: Arc<Logs>,
     /// Counts turns, tries and readers.
@@ -182,6 +187,7 @@ impl Turns {
             asks: Arc::new(asks),
             trouble: Mutex::default(),
             probe: AgentProbe::default(),
+            abilities_unanswered: Mutex::default(),
             logs,
             metrics,
             input_budget: Arc::default(),
@@ -243,10 +249,20 @@ impl Turns {
         self.agents.main.about()
     }
 
-    /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and nothing if it is known.
+    /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
+    /// known or if the agent did not say it a short while ago.
     pub async fn learn_abilities(&self) {
+        let is_known = || self.agent().rewind != Rewind::Unknown;
+        let unanswered = || self.abilities_unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_asked = unanswered().is_some_and(|at| at.elapsed() < ABILITIES_PAUSE);
+        if is_known() || was_asked {
+            return;
+        }
         if tokio::time::timeout(ABILITIES, self.agents.main.learn_abilities()).await.is_err() {
             tracing::debug!("the agent did not say in time what it can do");
+        }
+        if !is_known() {
+            *unanswered() = Some(Instant::now());
         }
     }
 

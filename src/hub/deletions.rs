@@ -35,6 +35,13 @@ pub(super) fn take(one: &One<'_>, of: &EventId) -> Result<Vec<After>> {
     Ok(after)
 }
 
+/// Whether the deletion may be of a question that an agent remembers. Changes nothing. An answer that grows need not be
+/// looked for: whoever gives it has said what it can do.
+pub(super) fn may_rewind(one: &One<'_>, of: &EventId) -> Result<bool> {
+    let turns = one.tx.turns_about(one.account(), &one.event.place.room, of)?;
+    Ok(turns.iter().any(|turn| turn.state != State::Queued))
+}
+
 fn is_open(turn: &TurnRow) -> bool {
     matches!(turn.state, State::Queued | State::Dispatched | State::Streaming)
 }
@@ -58,6 +65,7 @@ fn remove(one: &One<'_>, of: &EventId, turn: TurnRow, after: &mut Vec<After>) ->
         return Ok(());
     }
     match one.agent().rewind {
+        // A deletion comes once, and cannot wait until the agent says what it can do: rather all is forgotten.
         Rewind::Possible | Rewind::Unknown => tx.fork_session(&turn.session),
         Rewind::Impossible if remembered => one.notice_on(of, "gone", &Text::DeletedRemembered.into()),
         Rewind::Impossible => Ok(()),

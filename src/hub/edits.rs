@@ -33,6 +33,15 @@ pub(super) fn take(one: &One<'_>, of: &EventId, text: &str) -> Result<Vec<After>
     }
 }
 
+/// Whether the edit may have a question asked again that an agent remembers. Changes nothing.
+pub(super) fn may_rewind(one: &One<'_>, of: &EventId) -> Result<bool> {
+    if one.tx.waiting_turn_of(one.account(), &one.event.place.room, of)?.is_some() {
+        return Ok(false);
+    }
+    let Some(turn) = last(one, of)? else { return Ok(false) };
+    Ok(is_theirs(one, of, &turn) && one.decide(Action::Edit)?.allowed)
+}
+
 /// Whether whoever edits wrote that message: the words that are asked, or the `/retry` of them.
 fn is_theirs(one: &One<'_>, of: &EventId, turn: &TurnRow) -> bool {
     let writer = if turn.question == *of { turn.spoken_by() } else { turn.asked_by() };
@@ -84,9 +93,16 @@ fn ask_again(one: &One<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<V
     if !one.authorize(Action::Message)?.allowed {
         return Ok(Vec::new());
     }
-    if one.agent().rewind == Rewind::Impossible {
-        one.notice_on(of, "edit", &Text::EditTooLate.into())?;
-        return Ok(Vec::new());
+    match one.agent().rewind {
+        Rewind::Possible => {}
+        Rewind::Impossible => {
+            one.notice_on(of, "edit", &Text::EditTooLate.into())?;
+            return Ok(Vec::new());
+        }
+        Rewind::Unknown => {
+            one.notice_on(of, "later", &Text::CannotRewindNow.into())?;
+            return Ok(Vec::new());
+        }
     }
     let tx = one.tx;
     let mut after = Vec::new();

@@ -11,7 +11,7 @@ use super::limits::{self, Hearing};
 use super::strangers::Stranger;
 use super::{deletions, doubts, edits, pairing};
 use crate::access::{Action, Actor, Channel, Decision, Grant, Rule, Where};
-use crate::agent::AgentInfo;
+use crate::agent::{AgentInfo, Rewind};
 use crate::command::{self, After, Command, Desk, Parsed};
 use crate::notice::Notice;
 use crate::rules::{AccountRules, AgentName, Live};
@@ -74,6 +74,19 @@ impl Taking {
             tx.set_cursor(&self.account, cursor)?;
         }
         Ok(taken)
+    }
+
+    /// Whether it depends on what an agent has not said of itself yet what becomes of an event. Changes nothing.
+    pub fn needs_abilities(&self, tx: &Tx<'_>, batch: &Batch) -> Result<bool> {
+        let now = self.live.now();
+        let rules = now.account(&self.account);
+        for event in &batch.events {
+            let taking = One { all: self, tx, words: &now.words, rules: &rules, event, late: batch.late };
+            if taking.agent().rewind == Rewind::Unknown && taking.may_rewind()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether to follow an invitation; if not because no list names its author, with a word for the operator.
@@ -146,6 +159,26 @@ impl One<'_> {
                 }
                 Ok(Vec::new())
             }
+        }
+    }
+
+    /// Whether it may take back something that an agent remembers: a turn of ours, on the word of one who is obeyed.
+    fn may_rewind(&self) -> Result<bool> {
+        match &self.event.kind {
+            EventKind::Message(message) if message.addressed => match command::parse(&message.text) {
+                Parsed::Command(command @ (Command::Retry | Command::Undo), _) => {
+                    Ok(self.decide(Action::Command(command))?.allowed)
+                }
+                Parsed::Command(..) | Parsed::Prompt | Parsed::Unknown(_) => Ok(false),
+            },
+            EventKind::Edited { of, .. } => edits::may_rewind(self, of),
+            EventKind::Deleted { of } => deletions::may_rewind(self, of),
+            EventKind::Message(_)
+            | EventKind::Reacted { .. }
+            | EventKind::Left
+            | EventKind::Joined
+            | EventKind::Unreadable
+            | EventKind::Missed { .. } => Ok(false),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each is said in the transaction that changes who answers the session, so it is said once.
 
-use crate::agent::{AgentInfo, Rewind};
+use crate::agent::AgentInfo;
 use crate::notice::Notice;
 use crate::reply::one_line;
 use crate::session::random_hex;
@@ -18,12 +18,10 @@ pub(super) fn away(turn: &TurnRow, max_text: usize, agent: &AgentInfo, words: &W
     notice(turn, max_text, &Text::AgentAway.with("agent", one_line(&words.say(name), NAME)), words)
 }
 
-/// That the agent itself has answered this turn. Nothing if the operator silenced it.
-pub(super) fn back(turn: &TurnRow, max_text: usize, agent: &AgentInfo, words: &Words) -> Vec<OutboxRow> {
-    let text = match agent.rewind {
-        Rewind::Possible | Rewind::Unknown => Text::AgentBack,
-        Rewind::Impossible => Text::AgentBackUnaware,
-    };
+/// That the agent itself has answered this turn, and whether it `knows` what was said meanwhile. Nothing if the operator
+/// silenced it.
+pub(super) fn back(turn: &TurnRow, max_text: usize, knows: bool, words: &Words) -> Vec<OutboxRow> {
+    let text = if knows { Text::AgentBack } else { Text::AgentBackUnaware };
     notice(turn, max_text, &text.into(), words)
 }
 

@@ -163,20 +163,26 @@ impl Turns {
     async fn keep_end(&self, turn: Arc<TurnRow>, finish: Arc<Finish>, again: bool) -> store::Result<()> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
-            let agent = self.agent_of(&turn).about();
-            // An agent that cannot be told another history keeps the one it has; the room is told so.
-            let diverges = agent.rewind != Rewind::Impossible && finish.said.is_some();
+            // An agent that cannot be told another history, or may not, keeps the one it has; the room is told so.
+            let rewind = self.agent_of(&turn).about().rewind;
+            let stays = finish.said.is_some();
             let whole = is_whole(&finish.outcome);
             let max = self.delivery.max_text(&turn.account);
-            let back = changeover::back(&turn, max, &agent, &self.live.now().words);
+            let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
-                if diverges {
-                    tx.fork_if_stood_in(&row.session, &row.id)?;
+                match rewind {
+                    _ if !stays => {}
+                    Rewind::Possible => tx.fork_if_stood_in(&row.session, &row.id)?,
+                    Rewind::Impossible | Rewind::Unknown => {
+                        tx.leave_unaware_if_stood_in(&row.session, &row.id)?;
+                    }
                 }
                 // Only now: an agent that was asked again may have failed again.
-                if whole && tx.come_back(&row.session, &row.id)? {
-                    back.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                if whole && let Some(was_told) = tx.come_back(&row.session, &row.id)? {
+                    let knows = was_told && rewind != Rewind::Impossible;
+                    let notices = changeover::back(&row, max, knows, &rules.words);
+                    notices.iter().try_for_each(|notice| tx.add_outbox(notice))?;
                 }
                 match again {
                     true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),

@@ -36,6 +36,8 @@ struct Inner {
     records: Reached,
     /// Steps that came, in any attempt: the log's cap bounds them.
     steps: HashSet<(String, StepState)>,
+    /// How many changes of steps came. Counted apart, because a replay may give its steps new ids.
+    step_changes: Reached,
     /// This attempt replays another one.
     replays: bool,
     /// Since when the first text is waited for, until it comes.
@@ -94,6 +96,7 @@ impl<'a> Sink<'a> {
                 }
             }
             TurnEvent::Step(step) => {
+                inner.step_changes.add(1);
                 let first = inner.steps.insert((step.id.clone(), step.state));
                 if first || !inner.replays {
                     self.append(TurnEvent::Step(step));
@@ -113,15 +116,16 @@ impl<'a> Sink<'a> {
     /// The next attempt replays the same run from its start: what came before is not taken again.
     pub fn replay(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { text, thoughts, records, replays, .. } = &mut *inner;
-        [text, thoughts, records].into_iter().for_each(|reached| reached.now = 0);
+        let Inner { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
+        [text, thoughts, records, step_changes].into_iter().for_each(|reached| reached.now = 0);
         *replays = true;
     }
 
-    /// How much has come of the turn in all attempts together. It grows only by what was not there before.
+    /// How much has come of the turn in the attempts that got furthest. A replay adds nothing to it before it gets
+    /// further than every attempt before.
     pub fn progress(&self) -> usize {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.steps.len()
+        inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.step_changes.furthest
     }
 
     /// What the whole text is, whatever came of it so far.
@@ -213,6 +217,7 @@ fn new(text: &str, known: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Step;
 
     #[test]
     fn a_replay_adds_only_what_is_new() {
@@ -226,6 +231,27 @@ mod tests {
         }
         sink.finish();
         assert_eq!(*log.take_summary().text, "Hello, world!");
+    }
+
+    #[test]
+    fn a_replay_that_names_its_steps_anew_is_no_progress() {
+        let log = TurnLog::new(1000);
+        let sink = Sink::new(&log, None);
+        let step = |id: &str| {
+            let (id, title) = (id.to_owned(), "looks".to_owned());
+            TurnEvent::Step(Step { id, title, state: StepState::Running })
+        };
+        sink.emit(step("a"));
+        sink.emit(TurnEvent::Text("Hello"));
+        let before = sink.progress();
+        for id in ["b", "c"] {
+            sink.replay();
+            sink.emit(step(id));
+            sink.emit(TurnEvent::Text("Hello"));
+            assert_eq!(sink.progress(), before, "after step {id}");
+        }
+        sink.emit(TurnEvent::Text(", world"));
+        assert!(sink.progress() > before);
     }
 
     #[test]

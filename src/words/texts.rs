@@ -98,6 +98,7 @@ texts! {
     NewSession "new_session" Part []
     StillRunning "still_running" Part []
     CannotRewind "cannot_rewind" Part []
+    CannotRewindNow "cannot_rewind_now" Part []
     NothingToUndo "nothing_to_undo" Part []
     Undone "undone" Part []
     NothingToRetry "nothing_to_retry" Part []

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
+use talaria::agent::Rewind;
 use talaria::session::TurnId;
 use talaria::store::Tx;
 use talaria_platform::{ErrorKind, EventId, Rate};
@@ -149,7 +150,7 @@ async fn an_answer_that_a_moderator_takes_away_while_it_grows_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_forget_is_owned_up_to() {
-    let gateway = TestGateway::with(Setup { rewind: false, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;

@@ -5,7 +5,7 @@ mod restarting;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::{AgentErrorKind, Message};
+use talaria::agent::{AgentErrorKind, Message, Rewind};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::scripted::{Heard, Scripted};
@@ -108,7 +108,7 @@ async fn the_agent_comes_back_by_itself_and_knows_what_was_said_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_be_told_keeps_its_memory_and_the_room_is_warned() {
-    let gateway = with(Setup { rewind: false, ..Setup::default() }).await;
+    let gateway = with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
 
     room.says("@ann", "one").await;
@@ -129,6 +129,25 @@ async fn an_agent_that_cannot_be_told_keeps_its_memory_and_the_room_is_warned() 
     bot   ok
     note  The agent is back and answers again. It does not know what was said meanwhile.
     ");
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(heard[1].session, heard[0].session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_went_away_before_it_said_what_it_can_do_keeps_its_memory_too() {
+    let gateway = with(Setup { rewind: Rewind::Unknown, ..Setup::default() }).await;
+    let room = gateway.room();
+
+    room.says("@ann", "one").await;
+    room.settled().await;
+    gateway.agent_itself().goes_away();
+    room.says("@ann", "two").await;
+    room.settled().await;
+    gateway.agent_itself().comes_back();
+    room.says("@ann", "three").await;
+
+    let shown = room.settled().await;
+    assert!(shown.ends_with("It does not know what was said meanwhile.\n"), "{shown}");
     let heard = gateway.agent_itself().heard();
     assert_eq!(heard[1].session, heard[0].session);
 }

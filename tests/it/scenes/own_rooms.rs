@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use talaria::access::{Lists, Policy};
+use talaria::agent::Rewind;
 use talaria::rules::{AccountRules, AgentName, PlaceRules};
 use talaria_platform::UserId;
 
@@ -48,7 +49,7 @@ fn with_the_model_in(room: &str) -> AccountRules {
 
 #[tokio::test(start_paused = true)]
 async fn a_room_can_have_an_agent_of_its_own() {
-    let setup = Setup { rules: with_the_model_in("!all"), rewind: false, ..Setup::default() };
+    let setup = Setup { rules: with_the_model_in("!all"), rewind: Rewind::Impossible, ..Setup::default() };
     let gateway = TestGateway::with(setup).await;
     let (room, direct) = (gateway.shared_room(), gateway.room());
     for place in [&room, &direct] {

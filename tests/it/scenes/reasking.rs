@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::access::Lists;
-use talaria::agent::AgentErrorKind;
+use talaria::agent::{AgentErrorKind, Rewind};
 use talaria::rules::{AccountRules, Limits};
 use talaria_platform::Show;
 
@@ -211,7 +211,7 @@ async fn nobody_else_and_nothing_but_other_words_asks_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_forget_is_not_asked_again_and_the_room_is_told_once() {
-    let gateway = TestGateway::with(Setup { rewind: false, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;
@@ -222,6 +222,23 @@ async fn an_agent_that_cannot_forget_is_not_asked_again_and_the_room_is_told_onc
     @ann  one
     bot   ok
     note  That edit came too late: this agent cannot change what it remembers. Please send a new message.
+    ");
+    assert_eq!(asked_of(&gateway), ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_may_not_forget_is_not_asked_again_and_the_room_is_told_once() {
+    let gateway = TestGateway::with(Setup { rewind: Rewind::Unknown, ..Setup::default() }).await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    room.edits("@ann", &asked, "two").await;
+    room.edits("@ann", &asked, "three").await;
+
+    assert_snapshot!(room.settled().await, @r"
+    @ann  one
+    bot   ok
+    note  The agent cannot be asked right now to change what it remembers, so nothing was done. Try again later; /new begins a new conversation.
     ");
     assert_eq!(asked_of(&gateway), ["one"]);
 }

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
+use talaria::access::Lists;
+use talaria::agent::Rewind;
+use talaria::rules::AccountRules;
+use talaria_platform::UserId;
 use tokio::time::Instant;
 
-use crate::support::gateway::TestGateway;
+use crate::support::gateway::{Setup, TestGateway};
 
 #[tokio::test(start_paused = true)]
 async fn stop_ends_the_turn_and_keeps_the_text() {
@@ -24,6 +28,50 @@ async fn stop_ends_the_turn_and_keeps_the_text() {
     @ann  /stop
     ");
     assert!(!gateway.chat().is_typing(&gateway.room()));
+}
+
+/// As after a restart while the upstream's address drops every packet.
+async fn whose_agent_never_says_what_it_can_do() -> TestGateway {
+    let people = [UserId::from("@ann:test")].into();
+    let rules = AccountRules::listed(Lists { people, ..Lists::default() });
+    TestGateway::with(Setup { rewind: Rewind::Unknown, rules, ..Setup::default() }).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stranger_changes_does_not_hold_a_stop_up() {
+    let gateway = whose_agent_never_says_what_it_can_do().await;
+    let agent = gateway.agent().says(["Let me think"]).then_hangs();
+    let (room, all) = (gateway.room(), gateway.shared_room());
+    let question = room.says("@ann", "plan my week").await;
+    agent.is_hanging().await;
+
+    let since = Instant::now();
+    for _ in 0..3 {
+        let theirs = all.says("@eve", "/undo").await;
+        all.edits("@eve", &theirs, "hello there").await;
+        all.deletes("@eve", &theirs).await;
+        room.edits("@eve", &question, "plan mine").await;
+    }
+    room.says("@ann", "/stop").await;
+    agent.is_told_to_stop().await;
+
+    assert!(since.elapsed() < Duration::from_secs(1), "it took {:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_say_what_it_can_do_is_waited_for_once() {
+    let gateway = whose_agent_never_says_what_it_can_do().await;
+    let room = gateway.room();
+    let question = room.says("@ann", "one").await;
+    room.settled().await;
+
+    let since = Instant::now();
+    room.edits("@ann", &question, "two").await;
+    for _ in 0..3 {
+        room.says("@ann", "/undo").await;
+    }
+
+    assert!(since.elapsed() < Duration::from_secs(4), "it took {:?}", since.elapsed());
 }
 
 /// Another room's question takes all the memory that there is for those of rooms.

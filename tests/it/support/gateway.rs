@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::Lists;
-use talaria::agent::SharedAgent;
 use talaria::agent::fallback::Fallback;
+use talaria::agent::{Rewind, SharedAgent};
 use talaria::config::{Config, Sources};
 use talaria::control::{self, Office};
 use talaria::delivery::Display;
@@ -51,7 +51,7 @@ pub struct Setup {
     /// The most that one turn may take, in bytes.
     pub turn_bytes: usize,
     /// Whether the agent can change what it remembers.
-    pub rewind: bool,
+    pub rewind: Rewind,
     /// Whether the agent's turns can be repeated without running twice.
     pub resumable: bool,
     /// What the operator tells the agent.
@@ -84,7 +84,7 @@ impl Default for Setup {
             edits: EDITS,
             retry_for: Duration::from_secs(600),
             turn_bytes: 16 * 1024 * 1024,
-            rewind: true,
+            rewind: Rewind::Possible,
             resumable: false,
             context: String::new(),
             names: true,
@@ -160,7 +160,8 @@ impl TestGateway {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new("scripted", setup.rewind, setup.resumable),
-            stand_in: Scripted::new("model small", true, setup.stand_in_resumable).slowly(FIRST_WORD),
+            stand_in: Scripted::new("model small", Rewind::Possible, setup.stand_in_resumable)
+                .slowly(FIRST_WORD),
             live: Live::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,

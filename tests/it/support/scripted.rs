@@ -134,8 +134,7 @@ enum Does {
 }
 
 impl Scripted {
-    pub fn new(name: &str, rewind: bool, resumable: bool) -> Self {
-        let rewind = if rewind { Rewind::Possible } else { Rewind::Impossible };
+    pub fn new(name: &str, rewind: Rewind, resumable: bool) -> Self {
         let info = AgentInfo { name: name.into(), rewind, resume: resumable, stand_in: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
@@ -481,6 +480,14 @@ impl Agent for Scripted {
                 }
             }
         })
+    }
+
+    /// One that has not said it never says it, and leaves whoever asks waiting.
+    fn learn_abilities(&self) -> BoxFuture<'_, ()> {
+        match self.info.rewind {
+            Rewind::Unknown => Box::pin(std::future::pending()),
+            Rewind::Possible | Rewind::Impossible => Box::pin(async {}),
+        }
     }
 
     fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
