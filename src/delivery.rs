@@ -223,18 +223,17 @@ impl Account {
         });
     }
 
-    /// Puts a mark on a person's message, if the operator wants marks. Best effort, but within the rate: networks
-    /// count a mark as a message.
+    /// Puts a mark on a person's message, if the operator wants marks. Tried once, within the rate: networks count a mark
+    /// as a message.
     pub fn mark(self: &Arc<Self>, place: &Place, event: &EventId, mark: &'static str) {
         if !self.display.reactions || !self.about.react {
             return;
         }
-        let signal = Signal::React(MessageId::new(event.as_str()), mark.to_owned());
-        let (account, place) = (self.clone(), place.clone());
+        let (account, place, message) = (self.clone(), place.clone(), MessageId::new(event.as_str()));
         tokio::spawn(async move {
             // Whoever must wait so long is no longer asked for a mark.
-            if tokio::time::timeout(REQUEST, account.permit(Class::Notice)).await.is_ok() {
-                account.signal(&place, signal);
+            if let Ok(ticket) = tokio::time::timeout(REQUEST, account.permit(Class::Notice)).await {
+                let _ = account.request(ticket, account.platform.react(&place, &message, mark)).await;
             }
         });
     }

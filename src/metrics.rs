@@ -56,6 +56,8 @@ pub struct Waiting {
     pub turns: usize,
     /// Messages that have not arrived yet.
     pub outbox: usize,
+    /// Deleted messages whose earlier texts a network still keeps.
+    pub cleanups: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -146,6 +148,7 @@ impl Metrics {
         let queues = [
             ("turns", waiting.turns),
             ("outbox", waiting.outbox),
+            ("cleanups", waiting.cleanups),
             ("store_reads", reads),
             ("store_writes", writes),
         ];

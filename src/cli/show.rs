@@ -34,10 +34,13 @@ pub(super) fn status(status: &Status) -> String {
     let rows: Vec<_> = platforms
         .iter()
         .map(|platform| {
-            let outbox = match platform.outbox {
+            let mut outbox = match platform.outbox {
                 0 => "nothing".to_owned(),
                 count => count.to_string(),
             };
+            if platform.cleanups > 0 {
+                let _ = write!(outbox, "; earlier texts of deleted messages: {}", platform.cleanups);
+            }
             [platform.name.clone(), platform.state.words().to_owned(), outbox]
         })
         .collect();

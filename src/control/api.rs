@@ -52,6 +52,9 @@ pub struct PlatformStatus {
     pub state: PlatformState,
     /// Messages that have not arrived yet.
     pub outbox: usize,
+    /// Deleted messages whose earlier texts the network still keeps.
+    #[serde(default)]
+    pub cleanups: usize,
 }
 
 /// Whether a platform reads.

@@ -128,11 +128,10 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
     let mut platforms = Vec::new();
     for account in &running.accounts {
         let (id, now) = (account.id().clone(), unix_now());
-        platforms.push(PlatformStatus {
-            name: account.id().to_string(),
-            state: state(running, account),
-            outbox: office.store.read(move |tx| tx.pending_count(&id, now)).await?,
-        });
+        let waiting = move |tx: &Tx<'_>| Ok((tx.pending_count(&id, now)?, tx.cleanup_count(&id)?));
+        let (outbox, cleanups) = office.store.read(waiting).await?;
+        let (name, state) = (account.id().to_string(), state(running, account));
+        platforms.push(PlatformStatus { name, state, outbox, cleanups });
     }
     let health = health::judge(&office, running).await?;
     Ok(Json(Status {

@@ -3,14 +3,17 @@
 //! Places do not wait for each other; within one, a row waits for the row before it. A row is sent
 //! with the key it was stored with, so that sending it again after a crash posts nothing twice.
 //!
+//! A mark that fails lets the rows after it go first, and comes again later.
+//!
 //! Nobody waits for the earlier texts of a message that was taken back. They can be hundreds, and the network counts
-//! each like a message, so they go one at a time for the whole account when it has nothing else to say.
+//! each like a message, so they go one at a time for the whole account when it has nothing else to say. Those that fail
+//! let the others go first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, Show, Signal};
+use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, SendKey, Show};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,22 +32,42 @@ const CLEANUP_EACH: Duration = Duration::from_secs(60);
 /// Pauses between two tries of one row, where the network does not name one.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
+/// Pauses between two tries of a row that lets others go first. The longest bounds what a row that fails for ever costs.
+const LATER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
 /// Rows that wait for their place, as far as they are loaded.
 #[derive(Default)]
 struct Loaded {
     places: HashMap<Place, VecDeque<OutboxRow>>,
     /// Rows of all places that clean up, taken in turns.
     cleanups: VecDeque<OutboxRow>,
+    /// How long a row that comes again waits if it fails; from [`LATER`].
+    pauses: HashMap<SendKey, Duration>,
     /// The store's number of the last row that was loaded.
     last: i64,
+}
+
+impl Loaded {
+    fn add(&mut self, row: OutboxRow) {
+        match row.kind == OutboxKind::Cleanup {
+            true => self.cleanups.push_back(row),
+            false => self.places.entry(row.place.clone()).or_default().push_back(row),
+        }
+    }
 }
 
 /// What came of one row.
 struct Handled {
     /// Where the next row may go; `None` if it cleaned up, which keeps no place waiting.
     place: Option<Place>,
-    /// What is left to be cleaned up.
-    rest: Option<OutboxRow>,
+    rest: Option<Rest>,
+}
+
+/// A row that comes again when its time has come and others had their turn.
+struct Rest {
+    row: OutboxRow,
+    /// How long it waits if it fails then.
+    pause: Duration,
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
@@ -63,10 +86,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
         let more = rows.len() == LOAD;
         for (seq, row) in rows {
             loaded.last = seq;
-            match row.kind == OutboxKind::Cleanup {
-                true => loaded.cleanups.push_back(row),
-                false => loaded.places.entry(row.place.clone()).or_default().push_back(row),
-            }
+            loaded.add(row);
         }
         let mut wake_in = None;
         if !cleaning_up {
@@ -74,8 +94,9 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                 Ready::Row(row) => {
                     cleaning_up = true;
                     let account = account.clone();
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
                     sending.spawn(async move {
-                        let rest = deliver(&account, *row, true).await?;
+                        let rest = deliver(&account, *row, true, pause).await?;
                         Ok(Handled { place: None, rest })
                     });
                 }
@@ -92,9 +113,10 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                     busy.push(place.clone());
                     let account = account.clone();
                     let first = served.insert(place.clone());
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
                     sending.spawn(async move {
                         let place = Some(row.place.clone());
-                        let rest = deliver(&account, *row, first).await?;
+                        let rest = deliver(&account, *row, first, pause).await?;
                         Ok(Handled { place, rest })
                     });
                 }
@@ -112,7 +134,10 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                         Some(place) => busy.retain(|other| *other != place),
                         None => cleaning_up = false,
                     }
-                    loaded.cleanups.extend(rest);
+                    if let Some(Rest { row, pause }) = rest {
+                        loaded.pauses.insert(row.key.clone(), pause);
+                        loaded.add(row);
+                    }
                     account.done.notify_waiters();
                 }
                 Ok(Err(error)) => return Err(error),
@@ -179,13 +204,14 @@ fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
     rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)))
 }
 
-/// Sends one row until it has arrived, never can, or is no longer wanted. `tried`: it may have been sent before.
-/// Returns what is left to be cleaned up.
+/// Sends one row until it has arrived, never can, is no longer wanted, or comes again later. `tried`: it may have been
+/// sent before. `pause`: how long it waits for its next try if it is one that lets others go first and this one fails.
 async fn deliver(
     account: &Account,
     mut row: OutboxRow,
     mut tried: bool,
-) -> Result<Option<OutboxRow>, StoreError> {
+    pause: Duration,
+) -> Result<Option<Rest>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => Class::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
@@ -211,7 +237,7 @@ async fn deliver(
             OutboxKind::Removal => remove(account, &row, class).await?,
             OutboxKind::Cleanup => clean_up(account, &row, class).await?,
             OutboxKind::Change => change(account, &row, class).await?.map(Progress::Complete),
-            OutboxKind::Mark => Ok(mark(account, &row, class).await),
+            OutboxKind::Mark => mark(account, &row, class).await.map(Progress::Complete),
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => {
                 send(account, &row, class).await?.map(Progress::Complete)
             }
@@ -235,13 +261,19 @@ async fn deliver(
             Ok(Progress::EarlierTexts(message)) => {
                 failpoint("deletion.more");
                 if row.kind == OutboxKind::Cleanup {
-                    return Ok(Some(row));
+                    return Ok(Some(Rest { row, pause: LATER.0 }));
                 }
                 // An edit may have been under way when the message went.
                 let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
                 let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
                 account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
-                return Ok(Some(rest));
+                return Ok(Some(Rest { row: rest, pause: LATER.0 }));
+            }
+            // Nobody waits for it, so nothing else does either.
+            Err(ErrorKind::Retry { .. }) if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) => {
+                account.metrics.delivery_retries.inc();
+                row.not_before = unix_now() + pause.as_secs() as i64;
+                return Ok(Some(Rest { row, pause: (pause * 2).min(LATER.1) }));
             }
             // The governor knows when the next request may go.
             Err(ErrorKind::Retry { after: Some(_) }) => {
@@ -387,15 +419,16 @@ async fn change(
     })
 }
 
-/// Puts a mark on a person's message. The platform does not say whether it arrived, so it is tried once, or once more
-/// after a crash: a network shows the same mark of one account once.
-async fn mark(account: &Account, row: &OutboxRow, class: Class) -> Progress {
-    if let Some(event) = &row.body.reply_to {
-        account.permit(class).await;
-        let signal = Signal::React(MessageId::new(event.as_str()), row.body.markdown.clone());
-        let _ = tokio::time::timeout(REQUEST, account.platform.signal(&row.place, signal)).await;
+/// One try of putting a mark on a person's message. A message that takes none is left without.
+async fn mark(account: &Account, row: &OutboxRow, class: Class) -> Result<MessageId, ErrorKind> {
+    let nothing = MessageId::new("");
+    let Some(event) = &row.body.reply_to else { return Ok(nothing) };
+    let message = MessageId::new(event.as_str());
+    let ticket = account.permit(class).await;
+    match account.request(ticket, account.platform.react(&row.place, &message, &row.body.markdown)).await {
+        Ok(()) | Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(nothing),
+        Err(kind @ (ErrorKind::Retry { .. } | ErrorKind::Fatal)) => Err(kind),
     }
-    Progress::Complete(MessageId::new(""))
 }
 
 /// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone

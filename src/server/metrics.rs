@@ -21,10 +21,13 @@ pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Resul
     caller.must_be_owner()?;
     let accounts: Vec<_> = server.turns.accounts().map(|account| account.id().clone()).collect();
     let now = unix_now();
-    let outbox = server.store.read(move |tx| {
-        accounts.iter().try_fold(0, |sum, account| Ok(sum + tx.pending_count(account, now)?))
+    let counted = server.store.read(move |tx| {
+        accounts.iter().try_fold((0, 0), |(outbox, cleanups), account| {
+            Ok((outbox + tx.pending_count(account, now)?, cleanups + tx.cleanup_count(account)?))
+        })
     });
     let (_, turns) = server.turns.count();
-    let waiting = Waiting { turns, outbox: outbox.await? };
+    let (outbox, cleanups) = counted.await?;
+    let waiting = Waiting { turns, outbox, cleanups };
     Ok(([(CONTENT_TYPE, FORM)], server.turns.metrics().text(&server.store, waiting)).into_response())
 }

@@ -331,6 +331,14 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), now], |row| row.get(0))?)
     }
 
+    /// How many deleted messages of an account have earlier texts that the network may still show to somebody.
+    pub fn cleanup_count(&self, account: &AccountId) -> Result<usize> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND kind = 'cleanup'",
+        )?;
+        Ok(query.query_row([account.as_str()], |row| row.get(0))?)
+    }
+
     fn settle_if_last(&self, row: &OutboxRow) -> Result<()> {
         let Some(turn) = &row.turn else { return Ok(()) };
         let left: usize = self

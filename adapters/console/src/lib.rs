@@ -258,7 +258,7 @@ impl Platform for Console {
                     self.floor.answering(on);
                     self.outbound.typing(on);
                 }
-                Signal::Read(_) | Signal::React(..) => {}
+                Signal::Read(_) => {}
             }
         })
     }

@@ -150,6 +150,15 @@ impl Platform for Matrix {
         Box::pin(async move { outbound::delete(&*self.account()?, place, message, key).await })
     }
 
+    fn react<'a>(
+        &'a self,
+        place: &'a Place,
+        message: &'a MessageId,
+        mark: &'a str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { outbound::react(&*self.account()?, place, message, mark).await })
+    }
+
     fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             if let Ok(account) = self.account() {

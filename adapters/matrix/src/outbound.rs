@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use matrix_sdk::config::RequestConfig;
 use matrix_sdk::room::Receipts;
+use matrix_sdk::ruma::api::error::ErrorKind as Code;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, TransactionId};
 use matrix_sdk::{Room, RoomState};
@@ -107,7 +108,6 @@ pub(crate) async fn signal(account: &Account, place: &Place, signal: Signal) {
                 let receipts = Receipts::new().public_read_receipt(event.clone()).fully_read_marker(event);
                 room.send_multiple_receipts(receipts).await.map_err(from_write)
             }
-            Signal::React(message, mark) => react(&room, &message, &mark).await,
         }
     });
     if let Err(error) = shown.await {
@@ -116,14 +116,21 @@ pub(crate) async fn signal(account: &Account, place: &Place, signal: Signal) {
 }
 
 /// Puts a mark on a message. Reactions are never encrypted, so nothing that could be text of a room is let through.
-async fn react(room: &Room, to: &MessageId, mark: &str) -> Result<(), Error> {
+pub(crate) async fn react(account: &Account, place: &Place, to: &MessageId, mark: &str) -> Result<(), Error> {
+    let room = joined(account, &place.room)?;
     event_id(to)?;
     if !is_mark(mark) {
         return Err(Error::new(ErrorKind::Rejected, "a mark must be a sign, not text"));
     }
-    let sent =
-        room.send_raw("m.reaction", content::reaction(to, mark)).with_request_config(once(SIGNAL)).await;
-    sent.map(drop).map_err(from_write)
+    let sent = within(SIGNAL, async {
+        let reaction = room.send_raw("m.reaction", content::reaction(to, mark));
+        match reaction.with_request_config(once(SIGNAL)).await {
+            // An earlier try arrived, but its answer did not.
+            Err(error) if matches!(error.client_api_error_kind(), Some(Code::DuplicateAnnotation)) => Ok(()),
+            sent => sent.map(drop).map_err(from_write),
+        }
+    });
+    sent.await
 }
 
 fn is_mark(mark: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EventId, MessageId};
+use crate::EventId;
 
 /// The whole content of one message of ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,6 +103,4 @@ pub enum Signal {
     Typing(bool),
     /// Everything up to this event was taken up.
     Read(EventId),
-    /// A mark on a message: one of ours, or a person's by the text of its [`EventId`].
-    React(MessageId, String),
 }

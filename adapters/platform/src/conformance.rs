@@ -97,6 +97,7 @@ pub async fn broken_rules<W: World>(new_world: impl AsyncFn() -> W) -> Vec<Strin
         writing::the_end_may_replace_the_beginning(&new_world().await).await,
         writing::delete_does_as_announced(&new_world().await).await,
         writing::fetch_does_as_announced(&new_world().await).await,
+        writing::react_does_as_announced(&new_world().await).await,
         writing::signals_are_harmless(&new_world().await).await,
         reading::a_message_arrives_once(&new_world().await).await,
         reading::a_restart_loses_nothing(&new_world().await).await,

@@ -17,8 +17,8 @@
 //!    `accept` fails, nothing was taken: offer the same batch again, or return
 //!    [`ErrorKind::Retry`] and let the next `run` read it again from the cursor. A network that
 //!    cannot be read again keeps the batch in the adapter until then.
-//! 3. **Write.** [`Platform::send`], [`edit`](Platform::edit) and [`delete`](Platform::delete) make
-//!    *one* request each. Neither retry nor throttle: say what happened with an [`ErrorKind`] and the
+//! 3. **Write.** [`Platform::send`], [`edit`](Platform::edit), [`delete`](Platform::delete) and
+//!    [`react`](Platform::react) make *one* request each. Neither retry nor throttle: say what happened with an [`ErrorKind`] and the
 //!    core does the rest. A send carries a [`SendKey`]; the same key must never post twice, so pass
 //!    it on as the network's transaction id. Message ids are stored: an edit may be for a message that
 //!    an earlier process sent.

@@ -71,6 +71,21 @@ pub trait Platform: Send + Sync {
         Box::pin(async { Err(ErrorKind::Unsupported.into()) })
     }
 
+    /// Puts a mark on a message: one of ours, or a person's by the text of its [`EventId`](crate::EventId); one request.
+    /// Only called where [`Capabilities::react`] is set; elsewhere it returns [`ErrorKind::Unsupported`]. It may neither
+    /// add nor change a message. A mark that is there already counts as put, because after [`ErrorKind::Retry`] the call
+    /// comes again, perhaps from another process, where the mark must arrive; an account that is not open yet answers
+    /// that too. After [`ErrorKind::Gone`] or [`ErrorKind::Rejected`] the mark is given up. Marks that only say how a
+    /// question goes are tried once.
+    fn react<'a>(
+        &'a self,
+        _place: &'a Place,
+        _message: &'a MessageId,
+        _mark: &'a str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    }
+
     /// Shows something for a moment. Best effort: the core does not look at the outcome.
     fn signal<'a>(&'a self, _place: &'a Place, _signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async {})
@@ -90,7 +105,7 @@ pub struct Capabilities {
     pub show: Show,
     /// Messages of ours can be taken back.
     pub delete: bool,
-    /// [`Signal::React`] does something.
+    /// Messages can be marked, with [`Platform::react`].
     pub react: bool,
     /// Rooms have threads.
     pub threads: bool,
@@ -99,7 +114,7 @@ pub struct Capabilities {
     /// The longest [`Body::markdown`] in bytes, at least 200. Longer answers are split.
     pub max_text: usize,
     /// What the network is believed to allow before it has said anything itself; `None` is no limit.
-    /// Counts every send and edit of the account, over all rooms.
+    /// Counts every send, edit and mark of the account, over all rooms.
     pub rate: Option<Rate>,
 }
 

@@ -14,7 +14,7 @@ impl Memory {
         let about = Capabilities {
             show,
             delete: true,
-            react: false,
+            react: show != Show::Once,
             threads: false,
             media: true,
             max_text: 4000,

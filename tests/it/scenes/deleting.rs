@@ -333,6 +333,32 @@ async fn the_edits_of_a_deleted_answer_go_also_on_a_busy_account() {
     assert_eq!(gateway.chat().edits_left_behind(), 0);
 }
 
+/// A room can fail for ever, and nobody is told. It must not keep the others waiting.
+#[tokio::test(start_paused = true)]
+async fn edits_that_can_never_be_taken_back_do_not_keep_those_of_another_room() {
+    let gateway = TestGateway::start().await;
+    let [broken, other] = ["!broken", "!other"].map(|name| gateway.direct_room(name));
+    let mut asked = Vec::new();
+    for room in [&broken, &other] {
+        gateway.agent().says_slowly(Duration::from_secs(20), ["one ", "two ", "three "]);
+        asked.push(room.says("@ann", "count").await);
+        room.settled().await;
+    }
+    broken.deletes("@ann", &asked[0]).await;
+    broken.shows("(deleted)").await;
+    gateway.chat().deletions_always_fail_in(&broken);
+    let stuck = gateway.chat().edits_left_behind();
+    other.deletes("@ann", &asked[1]).await;
+    other.shows("(deleted)").await;
+    let both = gateway.chat().edits_left_behind();
+    assert!(stuck > 0 && both > stuck, "{stuck} of {both}");
+
+    other.settled().await;
+    assert_eq!(gateway.chat().edits_left_behind(), stuck);
+    let status = gateway.operator().status().await;
+    assert_eq!(status["platforms"][0]["cleanups"], 1, "{status}");
+}
+
 /// An edit whose answer never came may arrive after the message is gone.
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_was_under_way_when_its_answer_was_deleted_goes_too() {

@@ -8,10 +8,11 @@ use talaria::access::Lists;
 use talaria::agent::Choice;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
-use talaria_platform::{EventKind, Rate, Signal, Trust, UserId};
+use talaria_platform::{AccountId, ErrorKind, EventKind, Rate, Trust, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
+use crate::support::room::{Gate, Shown};
 
 /// Ann and Bob may talk: with devices that are signed, and where it is encrypted.
 async fn careful() -> TestGateway {
@@ -33,8 +34,8 @@ async fn rules_of(gateway: &TestGateway) -> String {
 
 /// How many messages are marked as not read.
 fn locks(gateway: &TestGateway) -> usize {
-    let is_lock = |signal: &Signal| matches!(signal, Signal::React(_, mark) if mark == "🔒");
-    gateway.chat().signals().iter().filter(|signal| is_lock(signal)).count()
+    let is_lock = |shown: &Shown| matches!(shown, Shown::Mark(_, mark) if mark == "🔒");
+    gateway.chat().signals().iter().filter(|shown| is_lock(shown)).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,9 +83,47 @@ async fn a_mark_that_waited_for_the_network_when_the_process_died_comes_with_the
     gateway.room().says_on("@ann", "PHONE", Trust::Network, "one").await;
     assert_eq!(locks(&gateway), 0);
     gateway.kill().await;
+    let opening = Gate::default();
+    gateway.chat().next_opening(opening.clone());
     gateway.restart().await;
+    // Time enough for whatever the outbox can send before the account is open.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(locks(&gateway), 0);
+    opening.open();
     gateway.room().settled().await;
     assert_eq!(locks(&gateway), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_tried_until_it_is_there_and_nobody_waits_for_it() {
+    let gateway = careful().await;
+    let room = gateway.room();
+    for kind in [ErrorKind::Retry { after: None }, ErrorKind::Retry { after: Some(Duration::from_secs(3)) }] {
+        for _ in 0..2 {
+            gateway.chat().reaction_fails(kind);
+        }
+    }
+    room.says_on("@ann", "PHONE", Trust::Network, "one").await;
+    room.shows("the device `PHONE` is not signed").await;
+    room.says_on("@ann", "LAPTOP", Trust::CrossSigned, "two").await;
+    room.shows("bot   ok").await;
+    assert_eq!(locks(&gateway), 0);
+    room.settled().await;
+    assert_eq!(locks(&gateway), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_the_network_refuses_is_given_up() {
+    for kind in [ErrorKind::Gone, ErrorKind::Rejected, ErrorKind::Unsupported] {
+        let gateway = careful().await;
+        gateway.chat().reaction_fails(kind);
+        gateway.room().says_on("@ann", "PHONE", Trust::Network, "one").await;
+        gateway.room().settled().await;
+        assert_eq!(locks(&gateway), 0);
+        let account = AccountId::from("test");
+        let left = gateway.store().read(move |tx| tx.pending(&account, 0, 10)).await.unwrap();
+        assert_eq!(left, [], "{kind}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

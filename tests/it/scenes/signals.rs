@@ -3,12 +3,13 @@
 use talaria::access::Lists;
 use talaria::agent::AgentErrorKind;
 use talaria::rules::AccountRules;
-use talaria_platform::{MessageId, Signal, UserId};
+use talaria_platform::{MessageId, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::room::Shown;
 
-fn marked(event: &talaria_platform::EventId, mark: &str) -> Signal {
-    Signal::React(MessageId::new(event.as_str()), mark.to_owned())
+fn marked(event: &talaria_platform::EventId, mark: &str) -> Shown {
+    Shown::Mark(MessageId::new(event.as_str()), mark.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
@@ -16,7 +17,7 @@ async fn what_is_taken_up_is_marked_as_read_and_nothing_more_without_the_setting
     let gateway = TestGateway::start().await;
     let asked = gateway.room().says("@ann", "hello").await;
     gateway.room().settled().await;
-    assert_eq!(gateway.chat().signals(), [Signal::Read(asked)]);
+    assert_eq!(gateway.chat().signals(), [Shown::Read(asked)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,10 +43,10 @@ async fn marks_say_how_a_question_goes() {
     assert_eq!(
         gateway.chat().signals(),
         [
-            Signal::Read(one.clone()),
+            Shown::Read(one.clone()),
             marked(&one, "👀"),
             marked(&one, "✅"),
-            Signal::Read(two.clone()),
+            Shown::Read(two.clone()),
             marked(&two, "👀"),
             marked(&two, "❌"),
         ]
@@ -62,6 +63,6 @@ async fn what_is_asked_again_keeps_its_marks() {
     room.says("@ann", "/retry").await;
     room.settled().await;
     let signals = gateway.chat().signals();
-    let marks: Vec<_> = signals.iter().filter(|signal| matches!(signal, Signal::React(..))).collect();
+    let marks: Vec<_> = signals.iter().filter(|signal| matches!(signal, Shown::Mark(..))).collect();
     assert_eq!(marks, [&marked(&asked, "👀"), &marked(&asked, "❌")]);
 }

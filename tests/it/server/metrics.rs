@@ -57,6 +57,7 @@ async fn a_turn_of_a_room_is_counted_as_such() {
     let text = metrics(&served).await;
     assert_eq!(reads(&text, r#"talaria_turns_total{surface="room",outcome="done"}"#), 1.0);
     assert!(reads(&text, r#"talaria_queue_length{queue="outbox"}"#) <= 1.0);
+    assert_eq!(reads(&text, r#"talaria_queue_length{queue="cleanups"}"#), 0.0);
 }
 
 #[tokio::test]

@@ -330,6 +330,7 @@ impl TestGateway {
     }
 
     async fn begin(&mut self) {
+        self.chat.starts_anew();
         let (store, threads) = Store::open(&self.database()).unwrap();
         let first = self.setup.agent.clone().unwrap_or_else(|| Arc::new(self.agent.clone()));
         let agent = match self.setup.fallback {

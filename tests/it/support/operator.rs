@@ -30,6 +30,11 @@ impl Operator {
         list["pairings"].as_array().unwrap().iter().map(one).collect()
     }
 
+    /// What `talaria status` shows.
+    pub async fn status(&self) -> Value {
+        self.asks("GET", "/status", Value::Null).await.unwrap()
+    }
+
     /// Has something done.
     pub async fn does(&self, what: &str, question: Value) -> Result<Value, String> {
         self.asks("POST", what, question).await

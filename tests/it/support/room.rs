@@ -17,7 +17,7 @@ use talaria_platform::{
     Room as RoomFacts, ThreadId, Trust, UserId,
 };
 
-pub use network::Chat;
+pub use network::{Chat, Shown};
 pub use requests::{Fault, Gate, Request, What};
 
 /// When nothing has changed for this long, nothing will: longer than a request, a retry's longest pause

@@ -56,6 +56,7 @@ enum Fault {
     FetchesWithoutSayingSo,
     ShowsTyping,
     HangsOnSignals,
+    ReactsWithoutSayingSo,
     LosesMessages,
     DeliversTwice,
     EchoesOwnMessages,
@@ -88,6 +89,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::FetchesWithoutSayingSo, "fetch must be Unsupported"),
     (Fault::ShowsTyping, "a signal must not change"),
     (Fault::HangsOnSignals, "signal took more than"),
+    (Fault::ReactsWithoutSayingSo, "react must be Unsupported"),
     (Fault::LosesMessages, "must reach the inbox"),
     (Fault::DeliversTwice, "under 2 ids"),
     (Fault::EchoesOwnMessages, "our own messages"),
@@ -369,6 +371,20 @@ impl Platform for Adapter {
                 self.change(message, |_| None).map(|()| Deletion::Complete)
             } else {
                 Err(ErrorKind::Unsupported.into())
+            }
+        })
+    }
+
+    fn react<'a>(
+        &'a self,
+        _place: &'a Place,
+        _message: &'a MessageId,
+        _mark: &'a str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async {
+            match self.is(Fault::ReactsWithoutSayingSo) {
+                true => Ok(()),
+                false => Err(ErrorKind::Unsupported.into()),
             }
         })
     }

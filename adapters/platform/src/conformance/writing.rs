@@ -213,12 +213,31 @@ pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
     }
 }
 
+pub(super) async fn react_does_as_announced(world: &dyn World) -> Outcome {
+    let writer = Writer::new(world).await?;
+    let (platform, place) = (&writer.platform, world.place());
+    let id = writer.send("conformance.a", &answer("Still the same.")).await?;
+    // Twice, as after an answer that was lost.
+    for _ in 0..2 {
+        let marked = soon("react", platform.react(&place, &id, "👀")).await?;
+        match platform.about().react {
+            true => must(marked.is_ok(), "a message of ours must take a mark, also again, but it did not")?,
+            false => must(
+                is_unsupported(&marked),
+                "react must be Unsupported where it is not announced, but it is not",
+            )?,
+        }
+    }
+    let rule = "a mark must not change or add a message, but what is shown differs";
+    must(writer.world.shown().await == ["Still the same."], rule)
+}
+
 pub(super) async fn signals_are_harmless(world: &dyn World) -> Outcome {
     let writer = Writer::new(world).await?;
     let place = world.place();
-    let id = writer.send("conformance.a", &answer("Still the same.")).await?;
+    writer.send("conformance.a", &answer("Still the same.")).await?;
     let read = Signal::Read(EventId::from("conformance"));
-    for signal in [Signal::Typing(true), read, Signal::React(id, "👀".into()), Signal::Typing(false)] {
+    for signal in [Signal::Typing(true), read, Signal::Typing(false)] {
         soon("signal", writer.platform.signal(&place, signal)).await?;
     }
     let rule = "a signal must not change or add a message, but what is shown differs";

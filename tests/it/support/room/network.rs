@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use talaria_platform::{
-    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey, Signal,
+    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey,
 };
 use tokio::sync::watch;
 
-use super::requests::{Bucket, Fault, Request};
+use super::requests::{Bucket, Fault, Gate, Request};
 use super::{Line, Room};
 
 /// How long a test waits for a condition, in the test's own time.
@@ -46,8 +46,8 @@ pub(super) struct State {
     /// What is read next happened while nobody read.
     pub late: bool,
     pub typing: HashMap<String, bool>,
-    /// What was shown for a moment, but that we type.
-    pub signals: Vec<Signal>,
+    /// What was shown beside messages, but that we type.
+    pub signals: Vec<Shown>,
     pub violations: Vec<String>,
     /// Taking a message back fails so often, each time like this.
     pub deletion_fails: VecDeque<ErrorKind>,
@@ -57,10 +57,27 @@ pub(super) struct State {
     pub reading_fails: VecDeque<ErrorKind>,
     /// How often reading was begun.
     pub runs: usize,
+    /// Whether marks can be put. A gateway has to open the account first, which it does when it begins to read.
+    pub open: bool,
+    /// The next time that the account is opened takes until this gate opens.
+    pub opening: Option<Gate>,
+    /// Putting a mark on a message fails so often, each time like this.
+    pub reaction_fails: VecDeque<ErrorKind>,
+    /// The room where no message can be taken back at the moment.
+    pub no_deletion_in: Option<String>,
     /// It is not reached now, and reading tries again by itself.
     pub away: bool,
     /// Of the gateway that reads now. Weak, because a gateway that has ended must let go of its store.
     pub inbox: Option<Weak<dyn Inbox>>,
+}
+
+/// What is there beside the messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Everything up to this event was taken up.
+    Read(EventId),
+    /// A mark on a message.
+    Mark(MessageId, String),
 }
 
 /// A message of ours.
@@ -77,7 +94,7 @@ pub(super) struct Posted {
 
 impl Chat {
     pub fn new(about: Capabilities, limit: Option<Rate>) -> Self {
-        let state = State { bucket: limit.map(Bucket::new), ..State::default() };
+        let state = State { bucket: limit.map(Bucket::new), open: true, ..State::default() };
         Self { about, state: Arc::new(Mutex::new(state)), life: 0, changes: Arc::new(watch::Sender::new(0)) }
     }
 
@@ -100,6 +117,26 @@ impl Chat {
     /// Taking a message back fails like this, one time more.
     pub fn deletion_fails(&self, kind: ErrorKind) {
         self.state().deletion_fails.push_back(kind);
+    }
+
+    /// From now on taking a message of this room back fails every time, as with a fault of the server.
+    pub fn deletions_always_fail_in(&self, room: &Room) {
+        self.state().no_deletion_in = Some(room.name.clone());
+    }
+
+    /// Putting a mark on a message fails like this, one time more.
+    pub fn reaction_fails(&self, kind: ErrorKind) {
+        self.state().reaction_fails.push_back(kind);
+    }
+
+    /// The next gateway cannot open the account before the gate opens.
+    pub fn next_opening(&self, gate: Gate) {
+        self.state().opening = Some(gate);
+    }
+
+    /// Another gateway starts, which has yet to open the account.
+    pub fn starts_anew(&self) {
+        self.state().open = false;
     }
 
     /// Reading breaks off like this, one time more.
@@ -138,8 +175,8 @@ impl Chat {
         self.state().requests.clone()
     }
 
-    /// What was shown for a moment, but that we type.
-    pub fn signals(&self) -> Vec<Signal> {
+    /// What was shown beside messages, but that we type.
+    pub fn signals(&self) -> Vec<Shown> {
         self.state().signals.clone()
     }
 

@@ -10,7 +10,7 @@ use talaria_platform::{
 use tokio::time::Instant;
 
 use super::Line;
-use super::network::{Chat, Posted, State};
+use super::network::{Chat, Posted, Shown, State};
 use super::requests::{Fault, Request, What};
 
 /// How long every request takes. Without it two requests could never be under way together.
@@ -29,6 +29,11 @@ impl Platform for Chat {
         self.state().runs += 1;
         self.changed();
         Box::pin(async move {
+            let opening = self.state().opening.take();
+            if let Some(gate) = opening {
+                gate.opened().await;
+            }
+            self.state().open = true;
             tokio::select! {
                 ended = self.read(inbox) => ended,
                 () = stop.cancelled() => Ok(()),
@@ -73,7 +78,7 @@ impl Platform for Chat {
 
     fn delete<'a>(
         &'a self,
-        _place: &'a Place,
+        place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
     ) -> BoxFuture<'a, Result<Deletion, Error>> {
@@ -90,9 +95,42 @@ impl Platform for Chat {
             if let Some(kind) = fault {
                 return Err(kind.into());
             }
+            if self.state().no_deletion_in.as_deref() == Some(place.room.as_str()) {
+                return Err(ErrorKind::Retry { after: None }.into());
+            }
             let deletion = self.state().delete(message);
             self.changed();
             deletion
+        })
+    }
+
+    fn react<'a>(
+        &'a self,
+        _place: &'a Place,
+        message: &'a MessageId,
+        mark: &'a str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !self.about.react {
+                return Err(ErrorKind::Unsupported.into());
+            }
+            if self.is_dead() {
+                return Err(ErrorKind::Rejected.into());
+            }
+            let mut state = self.state();
+            if !state.open {
+                return Err(ErrorKind::Retry { after: None }.into());
+            }
+            if let Some(kind) = state.reaction_fails.pop_front() {
+                return Err(kind.into());
+            }
+            let mark = Shown::Mark(message.clone(), mark.to_owned());
+            if !state.signals.contains(&mark) {
+                state.signals.push(mark);
+            }
+            drop(state);
+            self.changed();
+            Ok(())
         })
     }
 
@@ -106,7 +144,7 @@ impl Platform for Chat {
                 Signal::Typing(on) => {
                     state.typing.insert(place.room.as_str().to_owned(), on);
                 }
-                signal @ (Signal::Read(_) | Signal::React(..)) => state.signals.push(signal),
+                Signal::Read(event) => state.signals.push(Shown::Read(event)),
             }
         })
     }
