@@ -6,22 +6,22 @@
 
 use std::collections::BTreeSet;
 
-use talaria_platform::{Event, EventKind, Trust, UserId};
+use talaria_platform::{AuthorTrust, RoomEvent, RoomEventKind, UserId};
 
-use crate::command::Command;
+use crate::command::ChatCommand;
 
 /// Who may do what on one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum AccessPolicy {
     /// Whoever reaches the account owns it: a person at the terminal of this very process.
     Owner,
     /// Those who are listed.
-    Listed(Lists),
+    Listed(AccessLists),
 }
 
 /// The lists of an account. Empty means nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lists {
+pub struct AccessLists {
     /// May do everything everywhere.
     pub admins: BTreeSet<UserId>,
     /// May talk to us in direct chats and in rooms.
@@ -35,9 +35,9 @@ pub struct Lists {
     /// Strangers may ask to be let in, in direct chats.
     pub pairing: bool,
     /// Commands that only admins may use.
-    pub admin_commands: BTreeSet<Command>,
+    pub admin_commands: BTreeSet<ChatCommand>,
     /// How sure we must be of the author of something that came encrypted; `None` takes the network's word.
-    pub trust: Option<Trust>,
+    pub trust: Option<AuthorTrust>,
     /// What could have come encrypted and did not is refused. Where it is not, nothing can be proven of it, and the
     /// network's word is taken.
     pub secure_only: bool,
@@ -49,9 +49,9 @@ pub struct Actor<'a> {
     /// The immutable id.
     pub id: &'a UserId,
     /// How sure the adapter is of it.
-    pub trust: Trust,
+    pub trust: AuthorTrust,
     /// How what they do reached us.
-    pub channel: Channel,
+    pub channel: EntryChannel,
     /// Marked as a program by the network.
     pub bot: bool,
     /// Let in by the operator through pairing.
@@ -63,14 +63,14 @@ pub struct Actor<'a> {
 impl<'a> Actor<'a> {
     /// Somebody whose message was judged when it came, of whom nothing else is known: only lists speak for them.
     pub fn known(id: &'a UserId) -> Self {
-        let (trust, channel) = (Trust::Verified, Channel::Secure);
+        let (trust, channel) = (AuthorTrust::Verified, EntryChannel::Secure);
         Self { id, trust, channel, bot: false, paired: false, left: false }
     }
 }
 
 /// How something reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
+pub enum EntryChannel {
     /// End-to-end encrypted: whose it is can be proven.
     Secure,
     /// In the clear, although it could have been encrypted.
@@ -80,28 +80,28 @@ pub enum Channel {
     Bare,
 }
 
-impl Channel {
+impl EntryChannel {
     /// How an event came.
-    pub fn of(event: &Event) -> Self {
+    pub fn of(event: &RoomEvent) -> Self {
         if event.secure {
             return Self::Secure;
         }
         match event.kind {
-            EventKind::Reacted { .. } => Self::Bare,
-            EventKind::Message(_)
-            | EventKind::Edited { .. }
-            | EventKind::Deleted { .. }
-            | EventKind::Left
-            | EventKind::Joined
-            | EventKind::Unreadable
-            | EventKind::Missed { .. } => Self::Plain,
+            RoomEventKind::Reacted { .. } => Self::Bare,
+            RoomEventKind::Message(_)
+            | RoomEventKind::Edited { .. }
+            | RoomEventKind::Deleted { .. }
+            | RoomEventKind::Left
+            | RoomEventKind::Joined
+            | RoomEventKind::Unreadable
+            | RoomEventKind::Missed { .. } => Self::Plain,
         }
     }
 }
 
 /// What kind of place something is done in. A thread is as its room is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum PlaceKind {
     /// A chat between one person and us.
     Direct,
     /// A room that others read.
@@ -110,11 +110,11 @@ pub enum Where {
 
 /// What somebody does. Every entry into the gateway is one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum AccessAction {
     /// Asks the agent something.
     Message,
     /// Asks the gateway something.
-    Command(Command),
+    Command(ChatCommand),
     /// Changes what they asked.
     Edit,
     /// Takes back what they asked.
@@ -122,7 +122,7 @@ pub enum Action {
     /// Puts a mark on a message of ours.
     Reaction,
     /// Allows what an agent asks for.
-    Approve(Grant),
+    Approve(GrantScope),
     /// Refuses what an agent asks for.
     Deny,
     /// Wants us in a room.
@@ -131,7 +131,7 @@ pub enum Action {
 
 /// How far an approval reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Grant {
+pub enum GrantScope {
     /// This once.
     Once,
     /// The same again in this session.
@@ -142,16 +142,16 @@ pub enum Grant {
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct AccessDecision {
     /// Whether it may happen.
     pub allowed: bool,
     /// What decided it.
-    pub rule: Rule,
+    pub rule: AccessRule,
 }
 
 /// What decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum AccessRule {
     /// The account's owner.
     Owner,
     /// An admin.
@@ -180,36 +180,40 @@ pub enum Rule {
     NotListed,
 }
 
-impl Policy {
+impl AccessPolicy {
     /// Decides. What speaks against somebody comes before what speaks for them.
-    pub fn authorize(&self, actor: Actor<'_>, place: Where, action: Action) -> Decision {
-        if actor.trust == Trust::Violated {
-            return deny(Rule::Violated);
+    pub fn authorize(&self, actor: Actor<'_>, place: PlaceKind, action: AccessAction) -> AccessDecision {
+        if actor.trust == AuthorTrust::Violated {
+            return deny(AccessRule::Violated);
         }
         let lists = match self {
-            Self::Owner => return allow(Rule::Owner),
+            Self::Owner => return allow(AccessRule::Owner),
             Self::Listed(lists) => lists,
         };
         if actor.bot {
-            return deny(Rule::Bot);
+            return deny(AccessRule::Bot);
         }
         if actor.left {
-            return deny(Rule::Left);
+            return deny(AccessRule::Left);
         }
         let admitted = match lists.admins.contains(actor.id) {
-            true => Some(Rule::Admin),
+            true => Some(AccessRule::Admin),
             false => lists.admits(actor, place),
         };
         let Some(rule) = admitted else {
             // To ask for a code a stranger must be able to open a direct chat with us.
-            let pairs = action == Action::Invite && place == Where::Direct && lists.pairing;
-            return if pairs { allow(Rule::Pairing) } else { deny(Rule::NotListed) };
+            let pairs = action == AccessAction::Invite && place == PlaceKind::Direct && lists.pairing;
+            return if pairs { allow(AccessRule::Pairing) } else { deny(AccessRule::NotListed) };
         };
         // Only now: whoever is on no list is a stranger, however their words came.
         if let Some(doubt) = lists.doubts(actor, action) {
             return deny(doubt);
         }
-        if rule != Rule::Admin && lists.is_for_admins(action) { deny(Rule::AdminsOnly) } else { allow(rule) }
+        if rule != AccessRule::Admin && lists.is_for_admins(action) {
+            deny(AccessRule::AdminsOnly)
+        } else {
+            allow(rule)
+        }
     }
 
     /// Whether somebody may be let in by a list, wherever that is.
@@ -225,58 +229,72 @@ impl Policy {
 
     /// Whether a stranger may ask to be let in.
     pub fn pairs(&self) -> bool {
-        matches!(self, Self::Listed(Lists { pairing: true, .. }))
+        matches!(self, Self::Listed(AccessLists { pairing: true, .. }))
     }
 
     /// Whether anybody at all is answered where things come in this way.
-    pub fn serves(&self, channel: Channel) -> bool {
-        !(matches!(self, Self::Listed(Lists { secure_only: true, .. })) && channel == Channel::Plain)
+    pub fn serves(&self, channel: EntryChannel) -> bool {
+        !(matches!(self, Self::Listed(AccessLists { secure_only: true, .. }))
+            && channel == EntryChannel::Plain)
     }
 }
 
-impl Lists {
+impl AccessLists {
     /// The rule that lets an ordinary person in.
-    fn admits(&self, actor: Actor<'_>, place: Where) -> Option<Rule> {
+    fn admits(&self, actor: Actor<'_>, place: PlaceKind) -> Option<AccessRule> {
         let here = match place {
-            Where::Direct => &self.direct,
-            Where::Room => &self.rooms,
+            PlaceKind::Direct => &self.direct,
+            PlaceKind::Room => &self.rooms,
         };
         if self.people.contains(actor.id) || here.contains(actor.id) {
-            Some(Rule::Listed)
-        } else if actor.paired && self.pairing && place == Where::Direct {
-            Some(Rule::Paired)
+            Some(AccessRule::Listed)
+        } else if actor.paired && self.pairing && place == PlaceKind::Direct {
+            Some(AccessRule::Paired)
         } else if self.allow_all {
-            Some(Rule::Everybody)
+            Some(AccessRule::Everybody)
         } else {
             None
         }
     }
 
     /// What speaks against somebody whom a list names: that it may not be they.
-    fn doubts(&self, actor: Actor<'_>, action: Action) -> Option<Rule> {
+    fn doubts(&self, actor: Actor<'_>, action: AccessAction) -> Option<AccessRule> {
         match actor.channel {
-            Channel::Secure => self.trust.filter(|least| actor.trust < *least).map(|_| Rule::Untrusted),
-            Channel::Plain => self.secure_only.then_some(Rule::Plain),
-            Channel::Bare => match action {
-                Action::Reaction | Action::Deny | Action::Delete | Action::Invite => None,
-                Action::Message | Action::Command(_) | Action::Edit | Action::Approve(_) => Some(Rule::Plain),
+            EntryChannel::Secure => {
+                self.trust.filter(|least| actor.trust < *least).map(|_| AccessRule::Untrusted)
+            }
+            EntryChannel::Plain => self.secure_only.then_some(AccessRule::Plain),
+            EntryChannel::Bare => match action {
+                AccessAction::Reaction | AccessAction::Deny | AccessAction::Delete | AccessAction::Invite => {
+                    None
+                }
+                AccessAction::Message
+                | AccessAction::Command(_)
+                | AccessAction::Edit
+                | AccessAction::Approve(_) => Some(AccessRule::Plain),
             },
         }
     }
 
-    fn is_for_admins(&self, action: Action) -> bool {
+    fn is_for_admins(&self, action: AccessAction) -> bool {
         match action {
-            Action::Command(command) => self.admin_commands.contains(&command),
+            AccessAction::Command(command) => self.admin_commands.contains(&command),
             // It outlives the conversation, and is nobody's in particular.
-            Action::Approve(Grant::Always) => true,
-            Action::Approve(Grant::Once | Grant::Session) => self.admin_commands.contains(&Command::Approve),
-            Action::Deny => self.admin_commands.contains(&Command::Deny),
-            Action::Message | Action::Edit | Action::Delete | Action::Reaction | Action::Invite => false,
+            AccessAction::Approve(GrantScope::Always) => true,
+            AccessAction::Approve(GrantScope::Once | GrantScope::Session) => {
+                self.admin_commands.contains(&ChatCommand::Approve)
+            }
+            AccessAction::Deny => self.admin_commands.contains(&ChatCommand::Deny),
+            AccessAction::Message
+            | AccessAction::Edit
+            | AccessAction::Delete
+            | AccessAction::Reaction
+            | AccessAction::Invite => false,
         }
     }
 }
 
-impl Action {
+impl AccessAction {
     /// Its name in the audit.
     pub fn name(self) -> String {
         match self {
@@ -292,7 +310,7 @@ impl Action {
     }
 }
 
-impl Where {
+impl PlaceKind {
     /// Its name on record.
     pub fn name(self) -> &'static str {
         match self {
@@ -302,7 +320,7 @@ impl Where {
     }
 }
 
-impl Grant {
+impl GrantScope {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Once, Self::Session, Self::Always];
 
@@ -316,7 +334,7 @@ impl Grant {
     }
 }
 
-impl Rule {
+impl AccessRule {
     /// Its name in the audit.
     pub fn name(self) -> &'static str {
         match self {
@@ -337,19 +355,19 @@ impl Rule {
     }
 }
 
-impl From<bool> for Where {
+impl From<bool> for PlaceKind {
     /// From the network's own mark of a direct chat.
     fn from(direct: bool) -> Self {
         if direct { Self::Direct } else { Self::Room }
     }
 }
 
-fn allow(rule: Rule) -> Decision {
-    Decision { allowed: true, rule }
+fn allow(rule: AccessRule) -> AccessDecision {
+    AccessDecision { allowed: true, rule }
 }
 
-fn deny(rule: Rule) -> Decision {
-    Decision { allowed: false, rule }
+fn deny(rule: AccessRule) -> AccessDecision {
+    AccessDecision { allowed: false, rule }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! Only [`Turns`](crate::turns) calls an agent. An agent neither knows the room nor edits anything:
 //! it emits [`TurnEvent`]s and ends.
 
+mod agent_scratch;
 pub mod breaker;
 mod event;
 pub mod fallback;
 pub mod guide;
-mod kept;
 pub mod local;
 mod model_params;
 pub mod proxy;
@@ -18,12 +18,18 @@ use std::time::Duration;
 
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use crate::access::Grant;
-use crate::words::{Phrase, Text};
-pub use event::{Answered, Asked, Left, Record, Spot, Step, StepState, Tools, TurnEvent, Usage};
-pub use kept::Kept;
+use crate::access::GrantScope;
+use crate::i18n::{LocalizedText, TextKey};
+pub use agent_scratch::AgentScratch;
+pub use event::{
+    AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, ToolActivity,
+    TranscriptRecord, TurnEvent,
+};
 pub use model_params::ModelParams;
-pub use turn::{Attachment, Attempt, Image, ImageUrl, Message, Origin, Part, Prepared, Role, Turn};
+pub use turn::{
+    AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
+    SessionMessage, TurnOrigin,
+};
 
 /// Bytes of one turn, whoever answers.
 pub const TURN_BYTES: usize = 16 * 1024 * 1024;
@@ -36,7 +42,7 @@ pub trait Agent: Send + Sync {
     /// What would be sent for this turn. Called before the turn is marked as dispatched; what it
     /// returns is stored with the turn, so that a repeat after a crash is the same byte for byte.
     /// May ask the upstream what it can do; must not start anything there.
-    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>>;
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>>;
 
     /// Runs the turn to its end. Called at most once at a time per session, after `prepared` was
     /// stored. The request is the agent's alone and counts until it is dropped: it should be as soon as the upstream
@@ -44,15 +50,15 @@ pub trait Agent: Send + Sync {
     /// if it does not within the grace, the future is dropped, which must end everything too.
     fn run_turn<'a>(
         &'a self,
-        turn: &'a Turn,
-        prepared: Prepared,
-        out: &'a dyn Out,
+        turn: &'a AgentTurn,
+        prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
 
     /// A person stopped the turn while none of its tries was under way, and an earlier one may still run somewhere.
     /// Must not wait; best effort.
-    fn let_go(&self, _turn: &Turn) {}
+    fn abandon(&self, _turn: &AgentTurn) {}
 
     /// Whether an answer that is lost with this process may be found by the next, as far as is known now: see
     /// [`recover`](Self::recover).
@@ -64,7 +70,11 @@ pub trait Agent: Send + Sync {
     /// that read it. Called once the engine has nothing better to do than to say so. `None` if there is any doubt
     /// whose answer it is. Must run nothing, and end by itself or when it is dropped; `out` is for saying what is
     /// waited for.
-    fn recover<'a>(&'a self, _lost: Lost<'a>, _out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
+    fn recover<'a>(
+        &'a self,
+        _lost: LostTurn<'a>,
+        _out: &'a dyn AgentOutput,
+    ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(async { None })
     }
 
@@ -77,14 +87,14 @@ pub trait Agent: Send + Sync {
     /// Whether it would answer now. Called before a turn is risked on an agent that was away, and by health checks;
     /// must be quick and start nothing. [`AgentErrorKind::Refused`] says that it is there and lets nobody in as things
     /// are. One that cannot tell says yes: the turn finds out.
-    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
-        Box::pin(async { Ok(Reached::Agent) })
+    fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
+        Box::pin(async { Ok(AnsweringAgent::Agent) })
     }
 }
 
 /// Who would answer a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum AnsweringAgent {
     /// The agent itself.
     Agent,
     /// The agent that stands in for it, because it is away.
@@ -92,16 +102,16 @@ pub enum Reached {
 }
 
 /// Where an agent puts what happens. Implemented by the turn engine, and by tests.
-pub trait Out: Send + Sync {
+pub trait AgentOutput: Send + Sync {
     /// Tells what happened. Never waits; when the turn has grown beyond its cap the engine fires
     /// the stop token instead.
     fn emit(&self, event: TurnEvent<'_>);
 
     /// Asks the people of the turn's place whether the agent may do something, and waits for the answer. No
-    /// answer in time, a stop, the end of the process and every failure are [`Choice::Deny`]. Dropping
+    /// answer in time, a stop, the end of the process and every failure are [`AskChoice::Deny`]. Dropping
     /// the future takes the question back; it may be kept over several tries of a turn. An agent that gets
     /// anything but `Allow` must not act.
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice>;
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
 
     /// Whether the agent should wait before it reads more from its upstream: because nobody takes what came so far, or
     /// because all turns together hold too much. An agent that is told an error ends with it. Asked now and then, and
@@ -112,16 +122,16 @@ pub trait Out: Send + Sync {
 
     /// Says what the whole text is, where that is not what was told piece by piece: this is what stays. Only for the
     /// end of an answer.
-    fn whole(&self, _text: &str) {}
+    fn replace_text(&self, _text: &str) {}
 }
 
 /// A turn whose answer was lost on the way.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost<'a> {
+pub struct LostTurn<'a> {
     /// The turn.
-    pub turn: &'a Turn,
+    pub turn: &'a AgentTurn,
     /// The request that was sent, or may have been.
-    pub prepared: &'a Prepared,
+    pub prepared: &'a PreparedTurn,
     /// How often the same was asked in its session before, and answered. Nothing of which this is not known is looked
     /// for.
     pub before: usize,
@@ -150,39 +160,39 @@ pub struct Ask {
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum AskChoice {
     /// It must not be done.
     Deny,
     /// It may be done once. How far the approval reached is for agents that tell; whether the same must be
     /// asked again is decided here and never by the agent.
-    Allow(Grant),
+    Allow(GrantScope),
 }
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
     /// For people: "remote agent server", "model llama3".
-    pub name: Phrase,
+    pub name: LocalizedText,
     /// Whether history can be changed after the fact.
-    pub rewind: Rewind,
+    pub rewind: RewindSupport,
     /// Whether it may be given a request once more that an earlier process made for it and that may have run. One
     /// that never makes such requests must not be given those of the agent that was configured before it.
     pub resume: bool,
     /// Who answers while this one is away, if anybody does.
-    pub stand_in: Option<StandIn>,
+    pub stand_in: Option<FallbackInfo>,
 }
 
 impl AgentInfo {
     /// Whether a model is talked to directly, without an agent server in between.
     pub fn is_model(&self) -> bool {
-        matches!(self.name, Phrase::Text(Text::AgentModel, _))
+        matches!(self.name, LocalizedText::Text(TextKey::AgentModel, _))
     }
 
     /// Who answers as things stand, for people.
-    pub fn answering(&self) -> Phrase {
+    pub fn answering(&self) -> LocalizedText {
         match &self.stand_in {
             Some(other) if other.answers => {
-                Text::StatusStandIn.with("agent", other.name.clone()).with("away", self.name.clone())
+                TextKey::StatusStandIn.with("agent", other.name.clone()).with("away", self.name.clone())
             }
             Some(_) | None => self.name.clone(),
         }
@@ -191,7 +201,7 @@ impl AgentInfo {
 
 /// Whether an agent's history can be changed after the fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rewind {
+pub enum RewindSupport {
     /// It forgets what is taken back.
     Possible,
     /// It remembers whatever was said: `/undo` is refused, and `/retry` asks once more behind what was said.
@@ -204,9 +214,9 @@ pub enum Rewind {
 
 /// Who answers while another agent is away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandIn {
+pub struct FallbackInfo {
     /// For people, like the name of any agent.
-    pub name: Phrase,
+    pub name: LocalizedText,
     /// The other one is away now.
     pub answers: bool,
 }
@@ -229,7 +239,7 @@ pub struct AgentError {
     /// What the engine does next.
     pub kind: AgentErrorKind,
     /// What the room is told.
-    pub words: Phrase,
+    pub words: LocalizedText,
 }
 
 /// What the engine does about a failed turn.
@@ -255,7 +265,7 @@ pub enum AgentErrorKind {
         after: Option<Duration>,
     },
     /// Nothing ran, and another agent stands ready: the turn is made ready anew, at once and with
-    /// [`Turn::elsewhere`]. Never said of such a turn itself, nor of one that may have run before.
+    /// [`AgentTurn::elsewhere`]. Never said of such a turn itself, nor of one that may have run before.
     Elsewhere,
     /// The upstream says no, or answers something that is no answer. Trying again will not help.
     Refused,
@@ -277,7 +287,7 @@ impl AgentErrorKind {
 
 impl AgentError {
     /// An error with the words a room sees.
-    pub fn new(kind: AgentErrorKind, words: impl Into<Phrase>) -> Self {
+    pub fn new(kind: AgentErrorKind, words: impl Into<LocalizedText>) -> Self {
         Self { kind, words: words.into() }
     }
 }

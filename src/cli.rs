@@ -5,8 +5,8 @@ mod audit;
 pub mod check;
 #[cfg(feature = "matrix")]
 pub mod matrix;
-pub mod operate;
-mod show;
+pub mod operator;
+mod render;
 mod table;
 mod token;
 
@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
-use crate::control::Problem;
-use crate::words::Words;
+use crate::control::CommandError;
+use crate::i18n::TextCatalog;
 
 /// What `sysexits.h` calls a configuration error.
 pub const EX_CONFIG: u8 = 78;
@@ -37,7 +37,7 @@ pub struct Cli {
 
     /// What to do [default: run]
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<CliCommand>,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ Examples:
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run the gateway (this is the default)
     Run,
     /// Chat in the terminal, whatever platforms are configured
@@ -79,7 +79,7 @@ pub enum Command {
     /// List every text that rooms are told, ready to be changed under `words:` in the configuration
     Words {
         /// The language of the texts [default: as configured, with what was reworded]
-        #[arg(long, value_parser = PossibleValuesParser::new(Words::languages()))]
+        #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
     /// Look after Matrix accounts: log in and out, verify people, find out what is wrong
@@ -87,7 +87,7 @@ pub enum Command {
     Matrix(matrix::MatrixArgs),
     /// What the operator does.
     #[command(flatten)]
-    Operate(operate::Operate),
+    Operate(operator::OperatorCommand),
 }
 
 impl Cli {
@@ -144,7 +144,7 @@ pub fn complain_of<'a>(all: impl IntoIterator<Item = (&'a str, Option<&'a str>)>
 }
 
 /// Prints why a command was not carried out.
-fn complain_about(problem: &Problem) -> ExitCode {
+fn complain_about(problem: &CommandError) -> ExitCode {
     complain_of(problem.complaints.iter().map(|one| (one.message.as_str(), one.hint.as_deref())));
     match problem.is_configuration() {
         true => ExitCode::from(EX_CONFIG),

@@ -2,27 +2,27 @@
 //!
 //! A command's effect and the row that says it was seen are one transaction, and its answer is a row of
 //! the outbox in the same transaction: a crash repeats nothing and loses nothing. What must happen
-//! outside the store afterwards is returned as [`After`].
+//! outside the store afterwards is returned as [`PostCommit`].
 
 pub mod asks;
 mod sessions;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, Author, Event, EventId, Place, UserId};
+use talaria_platform::{AccountId, EventAuthor, EventId, Place, RoomEvent, UserId};
 
-use crate::access::{Action, Channel, Decision, Where};
-use crate::agent::{AgentInfo, Rewind};
-use crate::hub::pairing::Letter;
+use crate::access::{AccessAction, AccessDecision, EntryChannel, PlaceKind};
+use crate::agent::{AgentInfo, RewindSupport};
+use crate::hub::pairing::PairingCodeMessage;
+use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use crate::ids::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
 use crate::reply::one_line;
 use crate::rules::AccountRules;
-use crate::session::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
-use crate::store::{OpenTurn, Result, State, TurnRow, Tx};
-use crate::words::{Phrase, Text, Words};
+use crate::store::{OpenTurn, Result, TurnRow, TurnState, Tx};
 
 /// What a person asks of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Command {
+pub enum ChatCommand {
     /// What can be said.
     Help,
     /// Begin a new session.
@@ -52,23 +52,23 @@ pub enum Command {
 }
 
 /// Every command with its name and what it is for, as `/help` shows it.
-const COMMANDS: [(Command, &str, Text); 13] = [
-    (Command::Help, "help", Text::HelpHelp),
-    (Command::New, "new", Text::HelpNew),
-    (Command::Stop, "stop", Text::HelpStop),
-    (Command::Retry, "retry", Text::HelpRetry),
-    (Command::Undo, "undo", Text::HelpUndo),
-    (Command::Status, "status", Text::HelpStatus),
-    (Command::Sessions, "sessions", Text::HelpSessions),
-    (Command::Resume, "resume", Text::HelpResume),
-    (Command::Title, "title", Text::HelpTitle),
-    (Command::Whoami, "whoami", Text::HelpWhoami),
-    (Command::Usage, "usage", Text::HelpUsage),
-    (Command::Approve, "approve", Text::HelpApprove),
-    (Command::Deny, "deny", Text::HelpDeny),
+const COMMANDS: [(ChatCommand, &str, TextKey); 13] = [
+    (ChatCommand::Help, "help", TextKey::HelpHelp),
+    (ChatCommand::New, "new", TextKey::HelpNew),
+    (ChatCommand::Stop, "stop", TextKey::HelpStop),
+    (ChatCommand::Retry, "retry", TextKey::HelpRetry),
+    (ChatCommand::Undo, "undo", TextKey::HelpUndo),
+    (ChatCommand::Status, "status", TextKey::HelpStatus),
+    (ChatCommand::Sessions, "sessions", TextKey::HelpSessions),
+    (ChatCommand::Resume, "resume", TextKey::HelpResume),
+    (ChatCommand::Title, "title", TextKey::HelpTitle),
+    (ChatCommand::Whoami, "whoami", TextKey::HelpWhoami),
+    (ChatCommand::Usage, "usage", TextKey::HelpUsage),
+    (ChatCommand::Approve, "approve", TextKey::HelpApprove),
+    (ChatCommand::Deny, "deny", TextKey::HelpDeny),
 ];
 
-impl Command {
+impl ChatCommand {
     /// Every command.
     pub fn all() -> impl Iterator<Item = Self> {
         COMMANDS.iter().map(|(command, ..)| *command)
@@ -80,29 +80,29 @@ impl Command {
     }
 
     /// What a person does who sends it with these words behind it.
-    pub fn action(self, behind: &str) -> Action {
+    pub fn action(self, behind: &str) -> AccessAction {
         match self {
-            Self::Approve => Action::Approve(asks::wanted(behind)),
-            Self::Deny => Action::Deny,
-            other => Action::Command(other),
+            Self::Approve => AccessAction::Approve(asks::wanted(behind)),
+            Self::Deny => AccessAction::Deny,
+            other => AccessAction::Command(other),
         }
     }
 }
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedMessage {
     /// Words for the agent.
     Prompt,
     /// Words for us, and what stands behind the command.
-    Command(Command, String),
+    Command(ChatCommand, String),
     /// It looks like a command, but there is none of that name; with what to say about it.
-    Unknown(Phrase),
+    Unknown(LocalizedText),
 }
 
 /// What must happen once the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum PostCommit {
     /// A turn waits in this session's line.
     Run(SessionId, TurnId),
     /// This turn was asked to stop.
@@ -112,141 +112,145 @@ pub enum After {
     /// This question was answered.
     Answered(AskId),
     /// A stranger is to be given a code, which is kept nowhere else.
-    GiveCode(Box<Letter>),
+    GiveCode(Box<PairingCodeMessage>),
 }
 
 /// What a command has before it: the open transaction, and who sent it where.
-pub struct Desk<'a> {
+pub struct CommandContext<'a> {
     /// Everything that the command changes, it changes here.
     pub tx: &'a Tx<'a>,
     /// The account it came to.
     pub account: &'a AccountId,
     /// The message it is.
-    pub event: &'a Event,
+    pub event: &'a RoomEvent,
     /// How this account behaves.
     pub rules: &'a AccountRules,
     /// What rooms are told.
-    pub words: &'a Words,
+    pub words: &'a TextCatalog,
     /// Who answers.
     pub agent: &'a AgentInfo,
     /// Why its author may send it.
-    pub decision: Decision,
+    pub decision: AccessDecision,
 }
 
-impl Desk<'_> {
+impl CommandContext<'_> {
     /// The session that is talked about here.
     pub fn key(&self) -> SessionKey {
-        let Event { place, room, author, .. } = self.event;
+        let RoomEvent { place, room, author, .. } = self.event;
         SessionKey::new(self.account, place, room.direct, &author.id, self.rules.session)
     }
 }
 
 /// What a command comes to: what to do after the commit, and what to answer, if anything.
-pub type Done = (Vec<After>, Option<Phrase>);
+pub type CommandOutcome = (Vec<PostCommit>, Option<LocalizedText>);
 
 /// Tells commands from prompts. Only `/` and letters, at the very start, can be a command: a path or a
 /// date is a prompt.
-pub fn parse(text: &str) -> Parsed {
-    let Some(rest) = text.strip_prefix('/') else { return Parsed::Prompt };
+pub fn parse(text: &str) -> ParsedMessage {
+    let Some(rest) = text.strip_prefix('/') else { return ParsedMessage::Prompt };
     let word = rest.split_whitespace().next().unwrap_or_default();
     if word.is_empty() || !rest.starts_with(word) || !word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-        return Parsed::Prompt;
+        return ParsedMessage::Prompt;
     }
     let word = word.to_ascii_lowercase();
     if let Some((command, ..)) = COMMANDS.iter().find(|(_, name, _)| *name == word) {
         let behind = rest.get(word.len()..).unwrap_or_default().trim();
-        return Parsed::Command(*command, behind.to_owned());
+        return ParsedMessage::Command(*command, behind.to_owned());
     }
     let word = one_line(&word, 32);
     let near = COMMANDS.iter().map(|(_, name, _)| *name).find(|name| strsim::osa_distance(name, &word) <= 2);
-    Parsed::Unknown(match near {
-        Some(name) => Text::UnknownCommandNear.with("word", word).with("near", name),
-        None => Text::UnknownCommand.with("word", word),
+    ParsedMessage::Unknown(match near {
+        Some(name) => TextKey::UnknownCommandNear.with("word", word).with("near", name),
+        None => TextKey::UnknownCommand.with("word", word),
     })
 }
 
 /// Carries a command out.
-pub fn apply(desk: &Desk<'_>, command: Command, behind: &str) -> Result<Done> {
-    let tx = desk.tx;
-    let key = desk.key();
+pub fn apply(context: &CommandContext<'_>, command: ChatCommand, behind: &str) -> Result<CommandOutcome> {
+    let tx = context.tx;
+    let key = context.key();
     let session = tx.session_for(&key)?;
     let open = tx.open_turns(&session.id)?;
     match command {
-        Command::Help => say(Phrase::Said(help(desk)?)),
-        Command::Status => say(status(desk, &session.id, &open)?),
+        ChatCommand::Help => say(LocalizedText::Said(help(context)?)),
+        ChatCommand::Status => say(status(context, &session.id, &open)?),
         // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
-        Command::Retry | Command::Undo if !behind.is_empty() => say(Text::NoWordsAfter),
-        Command::Stop if open.is_empty() => say(Text::NothingRunning),
+        ChatCommand::Retry | ChatCommand::Undo if !behind.is_empty() => say(TextKey::NoWordsAfter),
+        ChatCommand::Stop if open.is_empty() => say(TextKey::NothingRunning),
         // The stopped answers say so themselves.
-        Command::Stop => Ok((stop_all(tx, &session.id, &open)?, None)),
-        Command::New => {
+        ChatCommand::Stop => Ok((stop_all(tx, &session.id, &open)?, None)),
+        ChatCommand::New => {
             let after = stop_all(tx, &session.id, &open)?;
             // One in which nothing was said is as good as new.
             if session.title.is_some() || tx.is_used(&session.id)? {
                 tx.begin_session(&key)?;
             }
             // The hub asks what stands behind it; the answer to that is answer enough.
-            Ok((after, behind.is_empty().then(|| Text::NewSession.into())))
+            Ok((after, behind.is_empty().then(|| TextKey::NewSession.into())))
         }
-        Command::Retry | Command::Undo if !open.is_empty() => say(Text::StillRunning),
-        Command::Undo if desk.agent.rewind == Rewind::Impossible => say(Text::CannotRewind),
-        Command::Undo if desk.agent.rewind == Rewind::Unknown => say(Text::CannotRewindNow),
-        Command::Undo => match tx.last_turn_of_people(&session.id)? {
-            None => say(Text::NothingToUndo),
+        ChatCommand::Retry | ChatCommand::Undo if !open.is_empty() => say(TextKey::StillRunning),
+        ChatCommand::Undo if context.agent.rewind == RewindSupport::Impossible => say(TextKey::CannotRewind),
+        ChatCommand::Undo if context.agent.rewind == RewindSupport::Unknown => say(TextKey::CannotRewindNow),
+        ChatCommand::Undo => match tx.last_turn_of_people(&session.id)? {
+            None => say(TextKey::NothingToUndo),
             Some(last) => {
                 tx.take_back(&last)?;
-                say(Text::Undone)
+                say(TextKey::Undone)
             }
         },
-        Command::Retry => match tx.last_turn_of_people(&session.id)? {
-            None => say(Text::NothingToRetry),
+        ChatCommand::Retry => match tx.last_turn_of_people(&session.id)? {
+            None => say(TextKey::NothingToRetry),
             // Decided before anything is taken back: the answer there is would be lost for none.
-            Some(last) if !may_be_asked_again(desk, &last)? => say(Text::RetryGone),
+            Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
             Some(last) => {
                 // An agent that may not forget the first try is asked the same once more, in the same session.
-                if desk.agent.rewind == Rewind::Possible {
+                if context.agent.rewind == RewindSupport::Possible {
                     tx.take_back(&last)?;
                 }
                 tx.use_session(&session.id)?;
-                let turn = again(last, &desk.event.id, desk.event);
+                let turn = again(last, &context.event.id, context.event);
                 tx.add_turn(&turn)?;
-                Ok((vec![After::Run(turn.session, turn.id)], None))
+                Ok((vec![PostCommit::Run(turn.session, turn.id)], None))
             }
         },
-        Command::Sessions => sessions::list(desk, &key),
-        Command::Resume if !open.is_empty() => say(Text::StillRunning),
-        Command::Resume => sessions::resume(desk, &key, behind),
-        Command::Title => sessions::title(desk, &key, &session, behind),
-        Command::Whoami => sessions::whoami(desk, &session),
-        Command::Usage => sessions::usage(desk, &session),
-        Command::Approve => asks::approve(desk, behind),
-        Command::Deny => asks::deny(desk, behind),
+        ChatCommand::Sessions => sessions::list(context, &key),
+        ChatCommand::Resume if !open.is_empty() => say(TextKey::StillRunning),
+        ChatCommand::Resume => sessions::resume(context, &key, behind),
+        ChatCommand::Title => sessions::title(context, &key, &session, behind),
+        ChatCommand::Whoami => sessions::whoami(context, &session),
+        ChatCommand::Usage => sessions::usage(context, &session),
+        ChatCommand::Approve => asks::approve(context, behind),
+        ChatCommand::Deny => asks::deny(context, behind),
     }
 }
 
 /// Only an answer.
-fn say(phrase: impl Into<Phrase>) -> Result<Done> {
+fn say(phrase: impl Into<LocalizedText>) -> Result<CommandOutcome> {
     Ok((Vec::new(), Some(phrase.into())))
 }
 
 /// Whether the words of a turn may be asked once more: whoever wrote them must still be one who may ask. Words of
 /// somebody who is gone are not sent anywhere again.
-fn may_be_asked_again(desk: &Desk<'_>, last: &TurnRow) -> Result<bool> {
-    let Event { place, room, author, .. } = desk.event;
+fn may_be_asked_again(context: &CommandContext<'_>, last: &TurnRow) -> Result<bool> {
+    let RoomEvent { place, room, author, .. } = context.event;
     let speaker = UserId::new(last.spoken_by().id);
     if speaker == author.id {
         return Ok(true);
     }
-    let actor = desk.tx.known_actor(desk.account, &place.room, &speaker)?;
-    Ok(desk.rules.access_in(&place.room).authorize(actor, Where::from(room.direct), Action::Message).allowed)
+    let actor = context.tx.known_actor(context.account, &place.room, &speaker)?;
+    Ok(context
+        .rules
+        .access_in(&place.room)
+        .authorize(actor, PlaceKind::from(room.direct), AccessAction::Message)
+        .allowed)
 }
 
 /// The same question as another attempt: another turn, with another key, that answers the message `to` of whoever
 /// sent `event`. It is theirs: they are answerable for it, and it ends when they may no longer ask.
-pub fn again(last: TurnRow, to: &EventId, event: &Event) -> TurnRow {
+pub fn again(last: TurnRow, to: &EventId, event: &RoomEvent) -> TurnRow {
     let attempt = last.attempt + 1;
     let (account, room) = (&last.account, &last.place.room);
-    let Author { id: author, name, .. } = &event.author;
+    let EventAuthor { id: author, name, .. } = &event.author;
     TurnRow {
         author: author.as_str().to_owned(),
         author_name: name.clone(),
@@ -257,7 +261,7 @@ pub fn again(last: TurnRow, to: &EventId, event: &Event) -> TurnRow {
         key: idempotency_key(account, room, to, attempt),
         event: to.clone(),
         attempt,
-        state: State::Queued,
+        state: TurnState::Queued,
         stop: false,
         prepared: None,
         ..last
@@ -265,53 +269,53 @@ pub fn again(last: TurnRow, to: &EventId, event: &Event) -> TurnRow {
 }
 
 /// Asks all of these turns to stop.
-pub fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Vec<After>> {
+pub fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Vec<PostCommit>> {
     let mut after = Vec::new();
     for turn in open {
         tx.ask_to_stop(&turn.id)?;
-        after.push(After::StopTurn(session.clone(), turn.id.clone()));
+        after.push(PostCommit::StopTurn(session.clone(), turn.id.clone()));
     }
     Ok(after)
 }
 
 /// The commands that this person may use here.
-fn help(desk: &Desk<'_>) -> Result<String> {
-    let mut text = desk.words.say(&Text::Help.into());
+fn help(context: &CommandContext<'_>) -> Result<String> {
+    let mut text = context.words.say(&TextKey::Help.into());
     text.push('\n');
     for (command, name, meaning) in COMMANDS {
-        if may(desk, command)? {
-            let _ = write!(text, "\n- `/{name}` {}", desk.words.say(&meaning.into()));
+        if may(context, command)? {
+            let _ = write!(text, "\n- `/{name}` {}", context.words.say(&meaning.into()));
         }
     }
     Ok(text)
 }
 
-/// Whether the person at this desk may use a command here.
-fn may(desk: &Desk<'_>, command: Command) -> Result<bool> {
-    may_do(desk, command.action(""))
+/// Whether the person who sent it may use a command here.
+fn may(context: &CommandContext<'_>, command: ChatCommand) -> Result<bool> {
+    may_do(context, command.action(""))
 }
 
-/// Whether the person at this desk may do something here.
-fn may_do(desk: &Desk<'_>, action: Action) -> Result<bool> {
-    let Event { author, place, room, .. } = desk.event;
-    let actor = desk.tx.actor(desk.account, &place.room, author, Channel::of(desk.event))?;
-    Ok(desk.rules.access_in(&place.room).authorize(actor, Where::from(room.direct), action).allowed)
+/// Whether the person who sent it may do something here.
+fn may_do(context: &CommandContext<'_>, action: AccessAction) -> Result<bool> {
+    let RoomEvent { author, place, room, .. } = context.event;
+    let actor = context.tx.actor(context.account, &place.room, author, EntryChannel::of(context.event))?;
+    Ok(context.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action).allowed)
 }
 
-fn status(desk: &Desk<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<Phrase> {
+fn status(context: &CommandContext<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<LocalizedText> {
     let running = match open {
-        [] => Text::StatusIdle.into(),
-        [one] => Text::StatusRunning.with("turn", one.id.short()),
-        [first, _] => Text::StatusRunningOne.with("turn", first.id.short()),
+        [] => TextKey::StatusIdle.into(),
+        [one] => TextKey::StatusRunning.with("turn", one.id.short()),
+        [first, _] => TextKey::StatusRunningOne.with("turn", first.id.short()),
         [first, rest @ ..] => {
-            Text::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
+            TextKey::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
         }
     };
-    Ok(Text::Status
+    Ok(TextKey::Status
         .with("running", running)
-        .with("agent", desk.agent.answering())
+        .with("agent", context.agent.answering())
         .with("session", session.0.as_str())
-        .with("messages", desk.tx.message_count(session)?))
+        .with("messages", context.tx.message_count(session)?))
 }
 
 #[cfg(test)]
@@ -321,17 +325,17 @@ mod tests {
     #[test]
     fn only_a_slash_and_letters_can_be_a_command() {
         for (text, parsed) in [
-            ("/stop", Parsed::Command(Command::Stop, String::new())),
-            ("/STOP please", Parsed::Command(Command::Stop, "please".to_owned())),
-            ("/help\n", Parsed::Command(Command::Help, String::new())),
-            ("/new  What is\nRust? ", Parsed::Command(Command::New, "What is\nRust?".to_owned())),
-            ("stop", Parsed::Prompt),
-            (" /stop", Parsed::Prompt),
-            ("/", Parsed::Prompt),
-            ("/ stop", Parsed::Prompt),
-            ("/etc/hosts is what?", Parsed::Prompt),
-            ("/1/2 of it", Parsed::Prompt),
-            ("", Parsed::Prompt),
+            ("/stop", ParsedMessage::Command(ChatCommand::Stop, String::new())),
+            ("/STOP please", ParsedMessage::Command(ChatCommand::Stop, "please".to_owned())),
+            ("/help\n", ParsedMessage::Command(ChatCommand::Help, String::new())),
+            ("/new  What is\nRust? ", ParsedMessage::Command(ChatCommand::New, "What is\nRust?".to_owned())),
+            ("stop", ParsedMessage::Prompt),
+            (" /stop", ParsedMessage::Prompt),
+            ("/", ParsedMessage::Prompt),
+            ("/ stop", ParsedMessage::Prompt),
+            ("/etc/hosts is what?", ParsedMessage::Prompt),
+            ("/1/2 of it", ParsedMessage::Prompt),
+            ("", ParsedMessage::Prompt),
         ] {
             assert_eq!(parse(text), parsed, "{text:?}");
         }
@@ -340,7 +344,7 @@ mod tests {
     #[test]
     fn an_unknown_command_is_explained() {
         let words = |text: &str| match parse(text) {
-            Parsed::Unknown(phrase) => Words::default().say(&phrase),
+            ParsedMessage::Unknown(phrase) => TextCatalog::default().say(&phrase),
             other => panic!("{other:?}"),
         };
         assert_eq!(words("/stpo"), "There is no command /stpo. Did you mean /stop?");
@@ -349,8 +353,11 @@ mod tests {
 
     #[test]
     fn every_command_has_a_name_of_its_own() {
-        for command in Command::all() {
-            assert_eq!(parse(&format!("/{}", command.name())), Parsed::Command(command, String::new()));
+        for command in ChatCommand::all() {
+            assert_eq!(
+                parse(&format!("/{}", command.name())),
+                ParsedMessage::Command(command, String::new())
+            );
         }
     }
 }

@@ -7,37 +7,37 @@
 //! What is wrong comes back as [`ConfigError`]s that name a key or a line and say what to do. No key
 //! ever appears in them, nor in `Debug` output.
 
-mod agents;
-pub mod api_key;
-mod describe;
-mod document;
-mod effect;
-pub mod env;
-mod error;
-mod explain;
-mod file;
-mod hint;
-mod keys;
-mod locate;
-#[cfg(feature = "matrix")]
-mod matrix;
-#[cfg(feature = "matrix")]
-mod matrix_id;
+mod access_lint;
 #[cfg_attr(
     not(any(feature = "testing", feature = "matrix")),
     allow(dead_code, reason = "the console has an owner; the first network with lists is Matrix")
 )]
-mod people;
+mod access_rules;
+mod agents;
+pub mod api_key;
+mod describe;
+mod document;
+pub mod env;
+mod error;
+mod file;
+mod language;
+#[cfg(feature = "matrix")]
+mod matrix;
+#[cfg(feature = "matrix")]
+mod matrix_id;
+mod paths;
 mod platform;
 mod resolve;
 mod secret;
+mod secret_sources;
 mod server;
+mod suggest;
 #[cfg(feature = "testing")]
 mod test_platform;
 mod url;
 mod value;
-mod walk;
-mod wording;
+mod yaml_error;
+mod yaml_lines;
 
 #[cfg(test)]
 mod tests;
@@ -49,21 +49,21 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 
 pub use error::ConfigError;
-pub use file::{Steps, Upstream};
+pub use file::{StepsSetting, UpstreamSetting};
 #[cfg(feature = "testing")]
 pub use platform::TestConfig;
 pub use platform::{KINDS, PlatformConfig};
 pub use secret::Secret;
-pub use server::{Origin, Reach, ServerConfig};
-pub use url::{BaseUrl, Host, is_private};
+pub use server::{NetworkReach, ServerConfig, WebOrigin};
+pub use url::{BaseUrl, UrlHost, is_private};
 
 use crate::rules::Rules;
 use crate::store::Retention;
-use env::Env;
+use env::EnvReader;
 
 /// Where a configuration may come from, besides the environment.
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub struct ConfigSources {
     /// The file named on the command line. It must exist.
     pub config: Option<PathBuf>,
     /// The folder that is looked into last; `.` but in tests, which have folders of their own.
@@ -72,7 +72,7 @@ pub struct Sources {
     pub serve: bool,
 }
 
-impl Default for Sources {
+impl Default for ConfigSources {
     fn default() -> Self {
         Self { config: None, folder: PathBuf::from("."), serve: false }
     }
@@ -128,13 +128,13 @@ pub struct ProxyConfig {
     /// The model named in each request.
     pub model: String,
     /// What it can do, or that it is to be asked.
-    pub upstream: Upstream,
+    pub upstream: UpstreamSetting,
     /// Whether it is told who asks.
     pub identity: bool,
     /// Whether the key may be sent unencrypted to a public peer.
     pub allow_cleartext: bool,
     /// How long it may take.
-    pub timeouts: Timeouts,
+    pub timeouts: UpstreamTimeouts,
 }
 
 /// The model server of the local agent.
@@ -149,12 +149,12 @@ pub struct LocalConfig {
     /// Whether the key may be sent unencrypted to a public peer.
     pub allow_cleartext: bool,
     /// How long it may take.
-    pub timeouts: Timeouts,
+    pub timeouts: UpstreamTimeouts,
 }
 
 /// How long a server may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct UpstreamTimeouts {
     /// Until there is a connection.
     pub connect: Duration,
     /// Until the first byte of an answer.
@@ -188,7 +188,7 @@ pub struct TurnConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisplayConfig {
     /// How running tools are shown.
-    pub steps: Steps,
+    pub steps: StepsSetting,
     /// How often one answer is edited while it grows, at most.
     pub edits: usize,
     /// Whether a mark on each question says how it goes.
@@ -197,18 +197,22 @@ pub struct DisplayConfig {
 
 /// The state folder by itself: for commands that must work whatever the configuration file says.
 pub fn home(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
-    locate::home(Env::new(env), std::env::consts::OS)
+    paths::home(EnvReader::new(env), std::env::consts::OS)
 }
 
 impl Config {
     /// Finds, reads and checks everything. `env` looks a variable up, usually [`env::process`]; only
     /// those of [`env::table`] are asked for. The list of errors is never empty.
-    pub fn load(sources: &Sources, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<ConfigError>> {
-        let env = Env::new(env);
+    pub fn load(
+        sources: &ConfigSources,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Vec<ConfigError>> {
+        let env = EnvReader::new(env);
         let mut errors = Vec::new();
-        let home = locate::home(env, std::env::consts::OS).map_err(|error| errors.push(error)).ok();
-        let read = locate::document(sources, env, home.as_deref()).and_then(|document| {
-            let file = document.as_ref().map(document::Document::parse).transpose()?.unwrap_or_default();
+        let home = paths::home(env, std::env::consts::OS).map_err(|error| errors.push(error)).ok();
+        let read = paths::document(sources, env, home.as_deref()).and_then(|document| {
+            let file =
+                document.as_ref().map(document::ConfigDocument::parse).transpose()?.unwrap_or_default();
             Ok((document, file))
         });
         // A file that cannot be read hides what it says, so the rest would be judged wrongly.

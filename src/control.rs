@@ -3,15 +3,15 @@
 //! `control.sock` in the state folder belongs to us alone, and whoever connects must be the same user: that is the
 //! owner's right, and there is no other key. What can be asked is one [`router`], so every command has one
 //! implementation: the running process serves it on the socket, and when nothing runs the command line
-//! ([`desk`]) calls the same router in its own process. Without a socket a gateway runs all the same.
+//! ([`client`]) calls the same router in its own process. Without a socket a gateway runs all the same.
 
-mod acts;
+mod actions;
 pub mod api;
-pub mod desk;
+pub mod client;
+mod command_error;
 mod health;
 #[cfg(feature = "matrix")]
 pub mod matrix;
-mod problem;
 mod reload;
 mod routes;
 pub mod tokens;
@@ -35,16 +35,16 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::config::{Config, ConfigError, Sources};
-use crate::delivery::Account;
-use crate::rules::Live;
+use crate::config::{Config, ConfigError, ConfigSources};
+use crate::delivery::DeliveryAccount;
+use crate::rules::LiveRules;
 use crate::server::Server;
 use crate::store::Store;
 use crate::turns::Turns;
 
-pub use acts::KEY;
+pub use actions::KEY;
+pub use command_error::{CommandError, ErrorDetail};
 pub use health::agent_trouble;
-pub use problem::{Complaint, Problem};
 pub use routes::{refused_list, router};
 
 /// The socket's name in the state folder.
@@ -66,43 +66,43 @@ const CONNECTION: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What the owner may look at and change.
-pub struct Office {
+pub struct ControlState {
     /// The state folder.
     pub home: PathBuf,
     /// Where everything durable is.
     pub store: Store,
     /// Who may do what, and the words.
-    pub rules: Rules,
+    pub rules: ControlRules,
     /// `None` when no gateway runs, and the command line looks after the store by itself.
-    pub running: Option<Running>,
+    pub running: Option<RunningGateway>,
 }
 
 /// The rules that commands go by.
-pub enum Rules {
+pub enum ControlRules {
     /// Those that hold in the running process.
-    Live(Arc<Live>),
+    Live(Arc<LiveRules>),
     /// Those that would hold if something ran; or what is wrong with the configuration.
     Written(Box<Result<Config, Vec<ConfigError>>>),
 }
 
 /// A gateway that runs, as the owner sees it.
-pub struct Running {
+pub struct RunningGateway {
     /// What answers.
     pub turns: Arc<Turns>,
     /// Where people are.
-    pub accounts: Vec<Arc<Account>>,
+    pub accounts: Vec<Arc<DeliveryAccount>>,
     /// Since when.
     pub started: Instant,
     /// What it was started with. What a reload changes is in the rules.
     pub config: Config,
     /// Where that came from, to be read again.
-    pub sources: Sources,
+    pub sources: ConfigSources,
     /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
     pub reloading: Mutex<()>,
     /// The agent server, if it serves.
-    pub served: Option<Served>,
+    pub served: Option<ServerHandle>,
     /// Accounts that have nothing to read: consoles without an input.
-    pub deaf: Vec<AccountId>,
+    pub without_input: Vec<AccountId>,
     /// The database was empty at the start although the state folder had been used before.
     pub lost_database: bool,
     /// The Matrix accounts among them.
@@ -111,7 +111,7 @@ pub struct Running {
 }
 
 /// The agent server, as the owner sees it.
-pub struct Served {
+pub struct ServerHandle {
     /// The server itself: it has to know when a token no longer counts.
     pub server: Arc<Server>,
     /// Where it listens.
@@ -119,7 +119,7 @@ pub struct Served {
 }
 
 /// An open control socket. Dropping it closes it.
-pub struct Control {
+pub struct ControlSocket {
     path: PathBuf,
     serving: JoinHandle<()>,
 }
@@ -135,12 +135,12 @@ pub fn fits(home: &Path) -> bool {
 }
 
 /// Opens the socket. The caller holds the lock of the state folder, so one that is there is a dead process'.
-pub fn open(office: Arc<Office>) -> Option<Control> {
-    let home = office.home.clone();
+pub fn open(control: Arc<ControlState>) -> Option<ControlSocket> {
+    let home = control.home.clone();
     match listen(&home) {
         Ok(listener) => {
-            let serving = tokio::spawn(serve(listener, router(office)));
-            Some(Control { path: path(&home), serving })
+            let serving = tokio::spawn(serve(listener, router(control)));
+            Some(ControlSocket { path: path(&home), serving })
         }
         Err(error) => {
             let hint = match fits(&home) {
@@ -154,16 +154,16 @@ pub fn open(office: Arc<Office>) -> Option<Control> {
 }
 
 /// Has the configuration read again as `talaria reload` does, for somebody who reads the log.
-pub async fn read_again(office: Arc<Office>) {
+pub async fn read_again(control: Arc<ControlState>) {
     // What went well is logged where it is done.
-    if let Err(problem) = acts::reload(State(office)).await {
-        for Complaint { message, hint } in problem.complaints {
+    if let Err(problem) = actions::reload(State(control)).await {
+        for ErrorDetail { message, hint } in problem.complaints {
             tracing::error!(hint, "nothing was changed: {message}");
         }
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.serving.abort();
         let _ = fs::remove_file(&self.path);

@@ -7,18 +7,18 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Show, Signal};
+use talaria_platform::{ShowMode, Signal};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::agent::{Step, TurnEvent};
-use crate::delivery::{Account, Checkpoint, Growing, now};
-use crate::pace::{Next, Unshown};
-use crate::rarely::rarely;
-use crate::reply::{Reply, Style, one_line};
-use crate::session::this_process;
+use crate::delivery::{DeliveryAccount, LiveMessage, TextCheckpoint, now};
+use crate::i18n::TextKey;
+use crate::ids::this_process;
+use crate::pace::{NextRequest, UnshownText};
+use crate::poll_when_woken::poll_when_woken;
+use crate::reply::{Reply, ShowStyle, one_line};
 use crate::store::{self, TurnRow};
-use crate::turns::log::{Position, TurnLog};
-use crate::words::Text;
+use crate::turns::log::{LogPosition, TurnLog};
 
 /// "is typing" is repeated this often while a turn runs; networks forget it after a few seconds.
 const TYPING: Duration = Duration::from_secs(4);
@@ -29,9 +29,14 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 /// How soon to ask again when no edit is possible as things stand.
 const NEVER: Duration = Duration::from_secs(5);
 
-/// Shows a turn until its log ends. `floor` is the text that was kept of it by an earlier process.
-pub async fn show(account: Arc<Account>, turn: Arc<TurnRow>, log: Arc<TurnLog>, floor: String) {
-    let mut conversation = Conversation::new(&account, &turn, &log, floor);
+/// Shows a turn until its log ends. `already_shown` is the text that was kept of it by an earlier process.
+pub async fn show(
+    account: Arc<DeliveryAccount>,
+    turn: Arc<TurnRow>,
+    log: Arc<TurnLog>,
+    already_shown: String,
+) {
+    let mut conversation = Conversation::new(&account, &turn, &log, already_shown);
     if let Err(error) = conversation.run().await {
         // The turn itself meets the same error and says so; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
@@ -40,28 +45,28 @@ pub async fn show(account: Arc<Account>, turn: Arc<TurnRow>, log: Arc<TurnLog>, 
 }
 
 /// A step that people can be shown by name, whatever the agent calls it.
-fn named(account: &Account, mut step: Step) -> Step {
+fn named(account: &DeliveryAccount, mut step: Step) -> Step {
     if one_line(&step.title, 1).is_empty() {
-        step.title = account.words(&Text::NamelessTool.into()).unwrap_or_default();
+        step.title = account.words(&TextKey::NamelessTool.into()).unwrap_or_default();
     }
     step
 }
 
 /// Waits until an answer that was held back may be shown.
-async fn released(growing: &mut Option<Growing>) -> store::Result<()> {
-    match growing {
-        Some(growing) => growing.released().await,
+async fn released(live_message: &mut Option<LiveMessage>) -> store::Result<()> {
+    match live_message {
+        Some(live_message) => live_message.released().await,
         None => std::future::pending().await,
     }
 }
 
 struct Conversation<'a> {
-    account: &'a Arc<Account>,
+    account: &'a Arc<DeliveryAccount>,
     turn: &'a Arc<TurnRow>,
     log: &'a TurnLog,
-    position: Position,
+    position: LogPosition,
     reply: Reply,
-    style: Style,
+    style: ShowStyle,
     /// Bytes of text that the store holds. Begins with what an earlier process kept.
     kept: usize,
     kept_at: Instant,
@@ -74,69 +79,74 @@ struct Conversation<'a> {
     /// A step or a notice is among what the room does not show.
     unshown_line: bool,
     /// A notice for a platform that cannot show it below the growing text.
-    said: Said,
+    said: SeparateNotices,
 }
 
 /// Notices that are messages of their own, because what is printed cannot be taken back.
 #[derive(Default)]
-struct Said {
+struct SeparateNotices {
     waiting: Option<String>,
     last: String,
     count: u32,
 }
 
 impl<'a> Conversation<'a> {
-    fn new(account: &'a Arc<Account>, turn: &'a Arc<TurnRow>, log: &'a TurnLog, floor: String) -> Self {
+    fn new(
+        account: &'a Arc<DeliveryAccount>,
+        turn: &'a Arc<TurnRow>,
+        log: &'a TurnLog,
+        already_shown: String,
+    ) -> Self {
         let style = match account.about().show {
-            Show::Edit { .. } | Show::Once => Style::Edit { max: account.about().max_text },
-            Show::Append => Style::Append,
+            ShowMode::Edit { .. } | ShowMode::Once => ShowStyle::Edit { max: account.about().max_text },
+            ShowMode::Append => ShowStyle::Append,
         };
         Self {
             account,
             turn,
             log,
-            position: Position::default(),
-            kept: floor.len(),
-            reply: Reply::new(floor),
+            position: LogPosition::default(),
+            kept: already_shown.len(),
+            reply: Reply::new(already_shown),
             style,
             kept_at: Instant::now(),
             next_look: Instant::now(),
             shown: fingerprint(style, ""),
             unshown_since: None,
             unshown_line: false,
-            said: Said::default(),
+            said: SeparateNotices::default(),
         }
     }
 
     async fn run(&mut self) -> store::Result<()> {
         // Whatever is not waiting for text is boxed: a thousand streams wait, and few of them do anything.
-        let mut growing = Box::pin(Growing::open(self.account, self.turn)).await?;
+        let mut live_message = Box::pin(LiveMessage::open(self.account, self.turn)).await?;
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let log = self.log;
-        let mut ended = rarely(log.ended());
+        let mut ended = poll_when_woken(log.ended());
         loop {
             if self.log.is_ended() {
                 // The final shows it all; one more edit before it would only cost a token.
                 break;
             }
-            if self.log.is_hushed() {
+            if self.log.is_frozen() {
                 (&mut ended).await;
                 break;
             }
             self.read();
             self.say();
             let checkpoint = self.account.beat(self.kept_at + CHECKPOINT);
-            let wait = match (self.unshown_since, &mut growing) {
-                (None, growing) => self.rest(growing.as_ref(), checkpoint),
+            let wait = match (self.unshown_since, &mut live_message) {
+                (None, live_message) => self.rest(live_message.as_ref(), checkpoint),
                 (Some(_), Some(_)) if self.next_look > Instant::now() => Some(self.next_look),
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
-                    Next::Now => {
+                    NextRequest::Now => {
                         Box::pin(self.show_now(message)).await?;
                         continue;
                     }
-                    Next::At(at) => Some(self.beat(message, Instant::from_std(at))),
-                    Next::Never => Some(Instant::now() + NEVER),
+                    NextRequest::At(at) => Some(self.beat(message, Instant::from_std(at))),
+                    NextRequest::Never => Some(Instant::now() + NEVER),
                 },
                 (Some(_), None) => Some(Instant::now() + NEVER),
             };
@@ -145,7 +155,7 @@ impl<'a> Conversation<'a> {
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                released = released(&mut growing) => released?,
+                released = released(&mut live_message) => released?,
                 () = log.changed(&self.position), if wait.is_none() => {}
                 () = tokio::time::sleep_until(due), if wait.is_some() => {
                     if wait.is_some_and(|wait| wait > Instant::now()) {
@@ -158,34 +168,34 @@ impl<'a> Conversation<'a> {
         if self.log.is_suspended() {
             // The next process goes on; until then people should see all that came.
             self.read();
-            if let Some(message) = &mut growing {
+            if let Some(message) = &mut live_message {
                 Box::pin(self.show_now(message)).await?;
             }
         }
-        match growing {
-            Some(growing) => Box::pin(growing.close()).await,
+        match live_message {
+            Some(live_message) => Box::pin(live_message.close()).await,
             None => Ok(()),
         }
     }
 
     /// How long nobody needs to look although the room shows all that was read: nothing could be shown
     /// earlier. So a delta right after an edit wakes nobody.
-    fn rest(&self, growing: Option<&Growing>, checkpoint: Instant) -> Option<Instant> {
+    fn rest(&self, live_message: Option<&LiveMessage>, checkpoint: Instant) -> Option<Instant> {
         // What is not read is not kept either, so not beyond the next checkpoint.
-        let growing = growing?;
-        let until = Instant::from_std(growing.rests_until()?).min(checkpoint);
-        (until > Instant::now()).then_some(self.beat(growing, until))
+        let live_message = live_message?;
+        let until = Instant::from_std(live_message.rests_until()?).min(checkpoint);
+        (until > Instant::now()).then_some(self.beat(live_message, until))
     }
 
     /// Later edits keep to the account's beat; the first text goes out as soon as it may.
-    fn beat(&self, message: &Growing, at: Instant) -> Instant {
+    fn beat(&self, message: &LiveMessage, at: Instant) -> Instant {
         if message.rests_until().is_some() { self.account.beat(at) } else { at }
     }
 
     /// Folds what is new.
     fn read(&mut self) {
         let (account, reply, steps) = (self.account, &mut self.reply, self.account.display().steps);
-        let (said, apart) = (&mut self.said, !matches!(self.account.about().show, Show::Edit { .. }));
+        let (said, apart) = (&mut self.said, !matches!(self.account.about().show, ShowMode::Edit { .. }));
         let mut line = false;
         let news = self.log.read(&mut self.position, |event| match event {
             TurnEvent::Text(text) => reply.push_text(text),
@@ -223,10 +233,10 @@ impl<'a> Conversation<'a> {
         self.said.last = words;
     }
 
-    fn unshown(&self, since: std::time::Instant) -> Unshown {
+    fn unshown(&self, since: std::time::Instant) -> UnshownText {
         let last = self.log.changed_at().map_or(since, Instant::into_std);
         let text = self.reply.text().trim_start();
-        Unshown {
+        UnshownText {
             // Before the first message all text is unshown; afterwards nobody looks.
             chars: text.len().min(64),
             line_end: self.unshown_line
@@ -236,7 +246,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn show_now(&mut self, message: &mut Growing) -> store::Result<()> {
+    async fn show_now(&mut self, message: &mut LiveMessage) -> store::Result<()> {
         let snapshot = self.reply.snapshot(self.style);
         let fingerprint = fingerprint(self.style, &snapshot);
         if snapshot.trim().is_empty() || fingerprint == self.shown {
@@ -251,7 +261,7 @@ impl<'a> Conversation<'a> {
         }
         // A terminal cannot take back what it printed, so keeping it once a second is enough there.
         let often =
-            !matches!(self.account.about().show, Show::Append) || self.kept_at.elapsed() >= CHECKPOINT;
+            !matches!(self.account.about().show, ShowMode::Append) || self.kept_at.elapsed() >= CHECKPOINT;
         let checkpoint =
             if often { checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) } else { None };
         let unshown = self.unshown(self.unshown_since.unwrap_or_else(now));
@@ -268,25 +278,25 @@ impl<'a> Conversation<'a> {
     async fn keep(&mut self) -> store::Result<()> {
         self.read();
         match checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) {
-            Some(checkpoint) => Growing::keep(self.account, self.turn, checkpoint).await,
+            Some(checkpoint) => LiveMessage::keep(self.account, self.turn, checkpoint).await,
             None => Ok(()),
         }
     }
 }
 
 /// The text that the store does not hold yet; `kept` is how much it holds, `kept_at` since when.
-fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<Checkpoint> {
+fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<TextCheckpoint> {
     *kept_at = Instant::now();
     let text = reply.text();
     let new = text.get(*kept..).filter(|new| !new.is_empty())?.to_owned();
     let offset = std::mem::replace(kept, text.len());
-    Some(Checkpoint { offset, text: new })
+    Some(TextCheckpoint { offset, text: new })
 }
 
 /// Tells two texts apart. Were it ever wrong, one edit would be left out; the final does not ask. Where text is only
 /// ever added, its length says as much, and costs nothing for each frame of a long answer.
-fn fingerprint(style: Style, text: &str) -> u64 {
-    if style == Style::Append {
+fn fingerprint(style: ShowStyle, text: &str) -> u64 {
+    if style == ShowStyle::Append {
         return text.len() as u64;
     }
     let mut hasher = DefaultHasher::new();

@@ -1,10 +1,10 @@
 //! Makes platforms show the latest reply, as often as they permit.
 //!
-//! One [`Account`] per platform entry holds what its streams share: the rate governor and the outbox.
-//! A growing answer ([`Growing`]) is best effort: latest wins, one request under way, shed when the
+//! One [`DeliveryAccount`] per platform entry holds what its streams share: the rate limiter and the outbox.
+//! A growing answer ([`LiveMessage`]) is best effort: latest wins, one request under way, shed when the
 //! network is busy. What must arrive lies in the outbox until it has ([`outbox`]).
 
-mod growing;
+mod live_message;
 pub mod outbox;
 
 use std::collections::{HashMap, HashSet};
@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria_platform::{
-    AccountId, Body, BodyKind, Capabilities, Error, ErrorKind, EventId, MessageId, Place, Platform, Rate,
-    SendKey, Show, Signal,
+    AccountId, BodyKind, EventId, MessageBody, MessageId, Place, Platform, PlatformCapabilities,
+    PlatformError, PlatformErrorKind, RateLimit, SendKey, ShowMode, Signal,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::i18n::LocalizedText;
+use crate::ids::TurnId;
 use crate::metrics::Metrics;
-use crate::pace::{Class, Governor, Next, Ticket};
-use crate::rules::Live;
-use crate::session::TurnId;
+use crate::pace::{NextRequest, RateLimiter, RequestClass, RequestTicket};
+use crate::rules::LiveRules;
 use crate::store::{self, Store, unix_now};
-use crate::words::Phrase;
 
-pub use growing::{Checkpoint, Growing};
+pub use live_message::{LiveMessage, TextCheckpoint};
 
 /// How long one request to a platform may take. Afterwards its outcome is unknown.
 pub const REQUEST: Duration = Duration::from_secs(30);
@@ -40,40 +40,40 @@ const BEAT: Duration = Duration::from_millis(50);
 
 /// All accounts.
 pub struct Delivery {
-    accounts: HashMap<AccountId, Arc<Account>>,
+    accounts: HashMap<AccountId, Arc<DeliveryAccount>>,
     metrics: Arc<Metrics>,
 }
 
 /// One account on a chat network, seen from the sending side.
-pub struct Account {
+pub struct DeliveryAccount {
     id: AccountId,
     platform: Arc<dyn Platform>,
-    about: Capabilities,
+    about: PlatformCapabilities,
     store: Store,
     /// What an operator set about how answers are shown.
-    display: Display,
+    display: DisplaySettings,
     /// In whose words the room is told something.
-    live: Arc<Live>,
-    governor: Mutex<Governor>,
-    /// Where [`Account::beat`] counts from.
+    live: Arc<LiveRules>,
+    rate_limiter: Mutex<RateLimiter>,
+    /// Where [`DeliveryAccount::beat`] counts from.
     began: Instant,
     /// Turns whose answer grows right now. Their rows in the outbox wait until the last edit is done.
     open: Mutex<HashSet<TurnId>>,
     /// Tells the outbox that rows came or were let go.
     work: Notify,
-    /// Tells [`Account::flushed`] that a row is done.
+    /// Tells [`DeliveryAccount::flushed`] that a row is done.
     done: Notify,
     /// Fired when the account can no longer be used.
     lost: CancellationToken,
     /// Set by whoever runs the platform, for the operator.
-    reading: Mutex<Reading>,
+    reading: Mutex<ReadingState>,
     /// Counts edits and retries.
     metrics: Arc<Metrics>,
 }
 
 /// Whether a platform reads what people write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadingState {
     /// Not yet.
     #[default]
     Starting,
@@ -87,7 +87,7 @@ pub enum Reading {
 
 /// How answers are shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Display {
+pub struct DisplaySettings {
     /// Whether tool calls are shown while they run.
     pub steps: bool,
     /// The most edits of one growing answer, the final not counted.
@@ -102,26 +102,26 @@ impl Delivery {
         Self { accounts: HashMap::new(), metrics }
     }
 
-    /// Adds an account, with what its governor learned in earlier runs.
+    /// Adds an account, with what its rate limiter learned in earlier runs.
     pub async fn add(
         &mut self,
         id: AccountId,
         platform: Arc<dyn Platform>,
         store: Store,
-        display: Display,
-        live: Arc<Live>,
-    ) -> store::Result<Arc<Account>> {
+        display: DisplaySettings,
+        live: Arc<LiveRules>,
+    ) -> store::Result<Arc<DeliveryAccount>> {
         let about = platform.about();
         let key = rate_key(&id);
         let learned =
             store.read(move |tx| tx.setting(&key)).await?.and_then(|text| parse_rate(&text, about.rate));
-        let account = Arc::new(Account {
+        let account = Arc::new(DeliveryAccount {
             platform,
             about,
             store,
             display,
             live,
-            governor: Mutex::new(Governor::new(now(), about.rate, learned)),
+            rate_limiter: Mutex::new(RateLimiter::new(now(), about.rate, learned)),
             began: Instant::now(),
             open: Mutex::default(),
             work: Notify::new(),
@@ -136,7 +136,7 @@ impl Delivery {
     }
 
     /// An account by its name.
-    pub fn account(&self, id: &AccountId) -> Option<Arc<Account>> {
+    pub fn account(&self, id: &AccountId) -> Option<Arc<DeliveryAccount>> {
         self.accounts.get(id).cloned()
     }
 
@@ -146,12 +146,12 @@ impl Delivery {
     }
 
     /// Every account.
-    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<DeliveryAccount>> {
         self.accounts.values()
     }
 }
 
-impl Account {
+impl DeliveryAccount {
     /// The account's name.
     pub fn id(&self) -> &AccountId {
         &self.id
@@ -163,23 +163,23 @@ impl Account {
     }
 
     /// What the platform can do.
-    pub fn about(&self) -> &Capabilities {
+    pub fn about(&self) -> &PlatformCapabilities {
         &self.about
     }
 
     /// How answers are shown.
-    pub fn display(&self) -> Display {
+    pub fn display(&self) -> DisplaySettings {
         self.display
     }
 
     /// A phrase in the words that hold now; `None` if the operator silenced it.
-    pub fn words(&self, phrase: &Phrase) -> Option<String> {
+    pub fn words(&self, phrase: &LocalizedText) -> Option<String> {
         Some(self.live.now().words.say(phrase)).filter(|words| !words.trim().is_empty())
     }
 
     /// Whether an answer can take the place of an earlier one in the same message.
     fn takes_over(&self) -> bool {
-        matches!(self.about.show, Show::Edit { .. })
+        matches!(self.about.show, ShowMode::Edit { .. })
     }
 
     /// Where everything durable is.
@@ -193,12 +193,12 @@ impl Account {
     }
 
     /// Whether the platform reads. It does not if the account is lost.
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> ReadingState {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says whether the platform reads from now on.
-    pub fn set_reading(&self, reading: Reading) {
+    pub fn set_reading(&self, reading: ReadingState) {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 
@@ -232,7 +232,7 @@ impl Account {
         let (account, place, message) = (self.clone(), place.clone(), MessageId::new(event.as_str()));
         tokio::spawn(async move {
             // Whoever must wait so long is no longer asked for a mark.
-            if let Ok(ticket) = tokio::time::timeout(REQUEST, account.permit(Class::Notice)).await {
+            if let Ok(ticket) = tokio::time::timeout(REQUEST, account.permit(RequestClass::Notice)).await {
                 let _ = account.request(ticket, account.platform.react(&place, &message, mark)).await;
             }
         });
@@ -242,15 +242,20 @@ impl Account {
     pub fn say(self: &Arc<Self>, place: &Place, key: SendKey, words: String) {
         let (account, place) = (self.clone(), place.clone());
         tokio::spawn(async move {
-            let ticket = account.permit(Class::Notice).await;
-            let body = Body::new(BodyKind::Notice, words);
+            let ticket = account.permit(RequestClass::Notice).await;
+            let body = MessageBody::new(BodyKind::Notice, words);
             let _ = account.request(ticket, account.platform.send(&place, &key, &body)).await;
         });
     }
 
     /// Says something once, and whether it arrived.
-    pub async fn tell(&self, place: &Place, key: &SendKey, body: &Body) -> Result<(), ErrorKind> {
-        let ticket = self.permit(Class::Notice).await;
+    pub async fn tell(
+        &self,
+        place: &Place,
+        key: &SendKey,
+        body: &MessageBody,
+    ) -> Result<(), PlatformErrorKind> {
+        let ticket = self.permit(RequestClass::Notice).await;
         self.request(ticket, self.platform.send(place, key, body)).await.map(|_| ())
     }
 
@@ -272,45 +277,45 @@ impl Account {
     }
 
     /// Waits until a request of this class may be made, and counts it as made.
-    async fn permit(&self, class: Class) -> Ticket {
+    async fn permit(&self, class: RequestClass) -> RequestTicket {
         loop {
             let wait = {
                 let open = self.open().len();
-                let mut governor = self.governor();
-                match governor.next(now(), class, open) {
-                    Next::Now => return governor.started(now()),
-                    Next::At(at) => at,
+                let mut rate_limiter = self.rate_limiter();
+                match rate_limiter.next(now(), class, open) {
+                    NextRequest::Now => return rate_limiter.started(now()),
+                    NextRequest::At(at) => at,
                     // Only partial edits hear this, and they ask through their own pace.
-                    Next::Never => now() + REQUEST,
+                    NextRequest::Never => now() + REQUEST,
                 }
             };
             tokio::time::sleep_until(Instant::from_std(wait)).await;
         }
     }
 
-    /// Bounds a request in time and tells the governor how it went.
+    /// Bounds a request in time and tells the rate limiter how it went.
     async fn request<T>(
         &self,
-        ticket: Ticket,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, ErrorKind> {
+        ticket: RequestTicket,
+        request: impl Future<Output = Result<T, PlatformError>>,
+    ) -> Result<T, PlatformErrorKind> {
         let outcome = match tokio::time::timeout(REQUEST, request).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ErrorKind::Retry { after: None }.into()),
+            Err(_) => Err(PlatformErrorKind::Retry { after: None }.into()),
         };
         match outcome {
             Ok(value) => {
-                self.governor().succeeded(ticket);
+                self.rate_limiter().succeeded(ticket);
                 Ok(value)
             }
             Err(error) => {
-                if let ErrorKind::Retry { after: Some(after) } = error.kind() {
+                if let PlatformErrorKind::Retry { after: Some(after) } = error.kind() {
                     self.learn(ticket, after);
                 } else {
                     let source = std::error::Error::source(&error).map(ToString::to_string);
                     tracing::warn!(account = %self.id, error = %error, source, "a request to the platform failed");
                 }
-                if error.kind() == ErrorKind::Fatal {
+                if error.kind() == PlatformErrorKind::Fatal {
                     self.lost.cancel();
                 }
                 Err(error.kind())
@@ -319,11 +324,11 @@ impl Account {
     }
 
     /// The network said that there were too many requests; what that teaches survives a restart.
-    fn learn(&self, ticket: Ticket, after: Duration) {
+    fn learn(&self, ticket: RequestTicket, after: Duration) {
         let learned = {
-            let mut governor = self.governor();
-            governor.limited(ticket, now(), after);
-            governor.learned()
+            let mut rate_limiter = self.rate_limiter();
+            rate_limiter.limited(ticket, now(), after);
+            rate_limiter.learned()
         };
         tracing::debug!(account = %self.id, ?after, "the platform asks to slow down");
         if let Some(rate) = learned {
@@ -338,12 +343,12 @@ impl Account {
     }
 
     /// What the network's refusals have taught about its limits; `None` while there were none.
-    pub fn learned(&self) -> Option<Rate> {
-        self.governor().learned()
+    pub fn learned(&self) -> Option<RateLimit> {
+        self.rate_limiter().learned()
     }
 
-    fn governor(&self) -> MutexGuard<'_, Governor> {
-        self.governor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rate_limiter(&self) -> MutexGuard<'_, RateLimiter> {
+        self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open(&self) -> MutexGuard<'_, HashSet<TurnId>> {
@@ -359,11 +364,11 @@ impl Account {
         /// bytes, so that the work of a second does not: a long answer costs linear work.
         const FRAME_TEXT: usize = 8 * 1024;
         match self.about.show {
-            Show::Edit { pause } => Some(pause),
-            Show::Append => {
+            ShowMode::Edit { pause } => Some(pause),
+            ShowMode::Append => {
                 Some(FRAME.saturating_mul(u32::try_from(1 + shown / FRAME_TEXT).unwrap_or(u32::MAX)))
             }
-            Show::Once => None,
+            ShowMode::Once => None,
         }
     }
 }
@@ -378,16 +383,16 @@ fn rate_key(account: &AccountId) -> String {
 }
 
 /// A rate that was learned, and what was believed before.
-fn rate_text(learned: Rate, prior: Option<Rate>) -> String {
-    let numbers = |rate: Rate| format!("{} {}", rate.per_second, rate.burst);
+fn rate_text(learned: RateLimit, prior: Option<RateLimit>) -> String {
+    let numbers = |rate: RateLimit| format!("{} {}", rate.per_second, rate.burst);
     format!("{};{}", numbers(learned), prior.map(numbers).unwrap_or_default())
 }
 
 /// What was learned; nothing once the operator believes something else. Nothing probes upwards, so that is how they
 /// say that a limit was lifted.
-fn parse_rate(text: &str, prior: Option<Rate>) -> Option<Rate> {
+fn parse_rate(text: &str, prior: Option<RateLimit>) -> Option<RateLimit> {
     let (per_second, burst) = text.split(';').next()?.split_once(' ')?;
-    let learned = Rate { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? };
+    let learned = RateLimit { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? };
     (text == rate_text(learned, prior)).then_some(learned)
 }
 
@@ -397,10 +402,11 @@ mod tests {
 
     #[test]
     fn what_was_learned_holds_until_the_operator_believes_something_else() {
-        let (learned, prior) = (Rate { per_second: 0.2, burst: 9.5 }, Rate { per_second: 1.0, burst: 10.0 });
+        let (learned, prior) =
+            (RateLimit { per_second: 0.2, burst: 9.5 }, RateLimit { per_second: 1.0, burst: 10.0 });
         for before in [Some(prior), None] {
             assert_eq!(parse_rate(&rate_text(learned, before), before), Some(learned));
-            let other = Some(Rate { per_second: 20.0, ..prior });
+            let other = Some(RateLimit { per_second: 20.0, ..prior });
             assert_eq!(parse_rate(&rate_text(learned, before), other), None);
         }
         for text in ["", "1", "1 2", "a b;1 10", ";"] {

@@ -4,42 +4,42 @@
 //! End: platforms stop reading → turns end or are left for the next start → last messages go out → the
 //! store closes. Eight seconds for all of it; a second signal ends at once.
 
-mod home;
-mod made;
-mod process;
-mod serving;
+mod bind;
+mod build;
+mod signals;
+mod state_dir;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use talaria_platform::{AccountId, CancellationToken, ErrorKind, Platform};
+use talaria_platform::{AccountId, CancellationToken, Platform, PlatformErrorKind};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::config::{Config, Sources, Steps};
-use crate::control::{self, Office, Running, Served};
-use crate::delivery::{Account, Delivery, Display, Reading, outbox};
+use crate::config::{Config, ConfigSources, StepsSetting};
+use crate::control::{self, ControlState, RunningGateway, ServerHandle};
+use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::platforms::Platforms;
-use crate::rules::{AccountRules, Live};
-use crate::server::listen::Serving;
+use crate::rules::{AccountRules, LiveRules};
+use crate::server::listen::ListeningServer;
 use crate::server::{self, Server};
 use crate::store::{self, Store};
-use crate::tasks::{self, Run, supervise};
+use crate::supervise::{self, TaskRun, supervise};
 use crate::testing::failpoint;
-use crate::turns::{Agents, Settings, Turns};
+use crate::turns::{TurnAgents, TurnSettings, Turns};
 
-pub use home::{Home, LOST_DATABASE};
-use made::{agent, local, settings};
-pub use process::harden;
-use process::{Signals, has_terminal};
-pub use serving::BINDING;
-use serving::Bound;
+pub use bind::BINDING;
+use bind::BoundServer;
+use build::{agent, local, settings};
+pub use signals::harden;
+use signals::{ExitSignals, has_terminal};
+pub use state_dir::{LOST_DATABASE, StateDir};
 
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
@@ -49,7 +49,7 @@ const STOP_READING: Duration = Duration::from_secs(2);
 
 /// Why the process ends without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitReason {
     /// It was asked to, or there is nothing more to read and everything is answered.
     Well,
     /// Every platform was lost for good.
@@ -75,7 +75,7 @@ impl<E: Into<anyhow::Error>> From<E> for StartError {
 /// A gateway that runs. Also what tests of the whole core start.
 pub struct Gateway {
     turns: Arc<Turns>,
-    accounts: Vec<Arc<Account>>,
+    accounts: Vec<Arc<DeliveryAccount>>,
     /// What platforms bring things to. Kept to the last: a platform that sends may have to make a note.
     hubs: Vec<Arc<Hub>>,
     /// Fired to make platforms stop reading.
@@ -83,35 +83,35 @@ pub struct Gateway {
     /// Fired to make the outboxes end, last of all.
     stop_sending: CancellationToken,
     /// One task per platform; each says how it ended.
-    reading: JoinSet<tasks::Ended>,
-    sending: JoinSet<tasks::Ended>,
+    reading: JoinSet<supervise::TaskEnd>,
+    sending: JoinSet<supervise::TaskEnd>,
     store: Store,
-    live: Arc<Live>,
+    live: Arc<LiveRules>,
     /// The agent server, if it serves.
-    serving: Option<Serving>,
+    serving: Option<ListeningServer>,
     /// It goes on when there is nothing more to read.
     stays: bool,
 }
 
 /// What a gateway is made of.
-pub struct Parts {
+pub struct GatewayParts {
     /// Where everything durable is.
     pub store: Store,
     /// Who answers.
-    pub agents: Agents,
+    pub agents: TurnAgents,
     /// Where people are.
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
     /// About turns.
-    pub settings: Settings,
+    pub settings: TurnSettings,
     /// About how answers are shown.
-    pub display: Display,
+    pub display: DisplaySettings,
     /// Who may do what, and the words.
-    pub live: Arc<Live>,
+    pub live: Arc<LiveRules>,
 }
 
 /// Runs the gateway in a runtime of its own until it has ended.
-pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<Ended, StartError> {
-    let home = Home::take(&config.home)?;
+pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Result<ExitReason, StartError> {
+    let home = StateDir::take(&config.home)?;
     let (store, threads) = Store::open_keeping(&home.database(), config.store).map_err(|error| {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }
@@ -123,20 +123,20 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         // was asked for on the command line.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
-    let (live, deaf) = (Live::new(rules), platforms.deaf);
+    let (live, without_input) = (LiveRules::new(rules), platforms.without_input);
     let (pipe, screen) = (platforms.pipe, platforms.screen);
     #[cfg(feature = "matrix")]
     let matrix = platforms.matrix;
-    let parts = Parts {
+    let parts = GatewayParts {
         store: store.clone(),
-        agents: Agents {
+        agents: TurnAgents {
             main: agent(&config.agent, &live)?,
             local: config.room_agent.as_ref().map(local).transpose()?,
         },
         platforms: platforms.accounts,
         settings: settings(config),
-        display: Display {
-            steps: config.display.steps == Steps::Line,
+        display: DisplaySettings {
+            steps: config.display.steps == StepsSetting::Line,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
             reactions: config.display.reactions,
         },
@@ -149,18 +149,18 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         .context("no runtime could be started")?;
     let ended = runtime.block_on(async {
         // Before anything runs that would have to be drained.
-        let mut signals = Signals::watch().context("signals cannot be watched")?;
+        let mut signals = ExitSignals::watch().context("signals cannot be watched")?;
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
-        let bound = serving::bind(config, platforms.serve).await?;
+        let bound = bind::bind(config, platforms.serve).await?;
         let mut gateway = Gateway::start(parts).await?;
-        if let Some(Bound { settings, listener, stays }) = bound {
+        if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =
                 gateway.serve(settings, listener).context("the agent server did not start")?.address;
             gateway.stays = stays;
-            serving::tell(config, address);
+            bind::tell(config, address);
         }
-        let running = Running {
-            deaf,
+        let running = RunningGateway {
+            without_input,
             lost_database,
             #[cfg(feature = "matrix")]
             matrix,
@@ -168,11 +168,12 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
         };
         let home = home.path().to_owned();
         // Until everything has ended: what is still going on can be asked to the last.
-        let office = Office { home, store, rules: control::Rules::Live(live), running: Some(running) };
-        let office = Arc::new(office);
-        let _control = control::open(office.clone());
+        let control =
+            ControlState { home, store, rules: control::ControlRules::Live(live), running: Some(running) };
+        let control = Arc::new(control);
+        let _control = control::open(control.clone());
         // A terminal that closes hangs up; where there is none, somebody asks for what other services do then.
-        signals.reloads = (!has_terminal()).then_some(office);
+        signals.reloads = (!has_terminal()).then_some(control);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
         let ended = gateway.until_the_end(signals).await;
         // What the next start goes on with is not whole here.
@@ -186,7 +187,7 @@ pub fn run(config: &Config, sources: &Sources, platforms: Platforms) -> Result<E
     threads.join();
     match pipe {
         // Also when standard output was closed early (`| head -1`): that is an unanswered prompt, not a lost platform.
-        Some(pipe) if pipe.is_unanswered() => ended.map(|_| Ended::Unanswered),
+        Some(pipe) if pipe.is_unanswered() => ended.map(|_| ExitReason::Unanswered),
         _ => ended,
     }
 }
@@ -213,7 +214,7 @@ async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> 
 
 impl Gateway {
     /// Takes up what an earlier process left, and lets the platforms read.
-    pub async fn start(parts: Parts) -> Result<Self, StartError> {
+    pub async fn start(parts: GatewayParts) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new(&parts.store));
         let mut delivery = Delivery::new(metrics.clone());
         let mut accounts = Vec::new();
@@ -256,22 +257,26 @@ impl Gateway {
     }
 
     /// Serves HTTP too, on a socket that is bound already.
-    pub fn serve(&mut self, settings: server::Settings, listener: TcpListener) -> io::Result<&Serving> {
+    pub fn serve(
+        &mut self,
+        settings: server::ServerSettings,
+        listener: TcpListener,
+    ) -> io::Result<&ListeningServer> {
         let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), settings);
         let serving = server::listen::serve(server, listener)?;
         Ok(self.serving.insert(serving))
     }
 
     /// The agent server, if it serves.
-    pub fn serving(&self) -> Option<&Serving> {
+    pub fn serving(&self) -> Option<&ListeningServer> {
         self.serving.as_ref()
     }
 
     /// This gateway as its owner sees it; `config` is what it was made of.
-    pub fn running(&self, config: Config, sources: Sources) -> Running {
+    pub fn running(&self, config: Config, sources: ConfigSources) -> RunningGateway {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
         let (started, reloading) = (Instant::now(), Mutex::default());
-        Running {
+        RunningGateway {
             turns,
             accounts,
             started,
@@ -280,9 +285,9 @@ impl Gateway {
             reloading,
             served: self.serving.as_ref().map(|serving| {
                 let (server, address) = (serving.server().clone(), serving.address);
-                Served { server, address }
+                ServerHandle { server, address }
             }),
-            deaf: Vec::new(),
+            without_input: Vec::new(),
             lost_database: false,
             #[cfg(feature = "matrix")]
             matrix: Vec::new(),
@@ -295,10 +300,10 @@ impl Gateway {
             self.sending.spawn(async move {
                 supervise("outbox", &stop, || async {
                     match outbox::run(account.clone(), stop.clone()).await {
-                        Ok(()) => Run::Finished,
+                        Ok(()) => TaskRun::Finished,
                         Err(error) => {
                             tracing::error!(%error, "the outbox cannot reach the store");
-                            Run::Again
+                            TaskRun::Again
                         }
                     }
                 })
@@ -307,7 +312,7 @@ impl Gateway {
         }
     }
 
-    fn start_platforms(&mut self, store: &Store, live: &Arc<Live>) {
+    fn start_platforms(&mut self, store: &Store, live: &Arc<LiveRules>) {
         for account in &self.accounts {
             let hub = Hub::new(account.clone(), store.clone(), self.turns.clone(), live.clone());
             let inbox = hub.inbox();
@@ -315,27 +320,27 @@ impl Gateway {
             let (account, stop) = (account.clone(), self.stop_reading.clone());
             self.reading.spawn(async move {
                 supervise("platform", &stop, || async {
-                    let mut reads = Reads::begin(&account);
+                    let mut reads = ReadingGuard::begin(&account);
                     let run = account.platform().run(inbox.clone(), stop.clone());
                     let ended = tokio::select! {
                         ended = run => ended,
-                        () = account.lost().cancelled() => Err(ErrorKind::Fatal.into()),
+                        () = account.lost().cancelled() => Err(PlatformErrorKind::Fatal.into()),
                     };
                     let Err(error) = ended else {
-                        reads.then = Reading::Ended;
-                        return Run::Finished;
+                        reads.then = ReadingState::Ended;
+                        return TaskRun::Finished;
                     };
                     let source = std::error::Error::source(&error).map(ToString::to_string);
                     tracing::error!(account = %account.id(), error = %error, source, "a platform stopped reading");
                     match error.kind() {
-                        ErrorKind::Fatal => {
+                        PlatformErrorKind::Fatal => {
                             account.lost().cancel();
-                            Run::Hopeless
+                            TaskRun::Hopeless
                         }
-                        ErrorKind::Retry { .. }
-                        | ErrorKind::Gone
-                        | ErrorKind::Rejected
-                        | ErrorKind::Unsupported => Run::Again,
+                        PlatformErrorKind::Retry { .. }
+                        | PlatformErrorKind::Gone
+                        | PlatformErrorKind::Rejected
+                        | PlatformErrorKind::Unsupported => TaskRun::Again,
                     }
                 })
                 .await
@@ -344,10 +349,10 @@ impl Gateway {
     }
 
     /// Waits until every platform has ended by itself and everything is answered and shown.
-    pub async fn finished(&mut self) -> store::Result<Ended> {
+    pub async fn finished(&mut self) -> store::Result<ExitReason> {
         let mut lost = 0;
         while let Some(ended) = self.reading.join_next().await {
-            lost += usize::from(!matches!(ended, Ok(tasks::Ended::Well)));
+            lost += usize::from(!matches!(ended, Ok(supervise::TaskEnd::Well)));
         }
         if self.serving.is_some() && (self.stays || self.accounts.is_empty()) {
             if lost > 0 {
@@ -361,13 +366,13 @@ impl Gateway {
             serving.stop_taking();
         }
         if lost == self.accounts.len() {
-            return Ok(Ended::NoPlatformLeft);
+            return Ok(ExitReason::NoPlatformLeft);
         }
         self.turns.idle().await;
         for account in &self.accounts {
             account.flushed().await?;
         }
-        Ok(Ended::Well)
+        Ok(ExitReason::Well)
     }
 
     /// Ends in order. What does not end in time is cut off: the next start goes on from the store.
@@ -383,7 +388,7 @@ impl Gateway {
             }
             self.turns.drain().await;
             if let Some(serving) = &self.serving {
-                serving.let_go();
+                serving.close_connections();
             }
             for account in &self.accounts {
                 if let Err(error) = account.flushed().await {
@@ -403,10 +408,10 @@ impl Gateway {
     }
 
     /// Runs until a signal or until there is nothing more to do, then drains.
-    async fn until_the_end(mut self, mut signals: Signals) -> Result<Ended, StartError> {
+    async fn until_the_end(mut self, mut signals: ExitSignals) -> Result<ExitReason, StartError> {
         let ended = tokio::select! {
             ended = self.finished() => ended?,
-            () = signals.next() => Ended::Well,
+            () = signals.next() => ExitReason::Well,
         };
         tracing::info!("ending");
         tokio::select! {
@@ -418,19 +423,19 @@ impl Gateway {
 }
 
 /// Says that a platform reads for as long as it runs, and afterwards what it does then: also after a panic.
-struct Reads<'a> {
-    account: &'a Account,
-    then: Reading,
+struct ReadingGuard<'a> {
+    account: &'a DeliveryAccount,
+    then: ReadingState,
 }
 
-impl<'a> Reads<'a> {
-    fn begin(account: &'a Account) -> Self {
-        account.set_reading(Reading::Reads);
-        Self { account, then: Reading::Pausing }
+impl<'a> ReadingGuard<'a> {
+    fn begin(account: &'a DeliveryAccount) -> Self {
+        account.set_reading(ReadingState::Reads);
+        Self { account, then: ReadingState::Pausing }
     }
 }
 
-impl Drop for Reads<'_> {
+impl Drop for ReadingGuard<'_> {
     fn drop(&mut self) {
         self.account.set_reading(self.then);
     }

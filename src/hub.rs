@@ -4,75 +4,82 @@
 //! turn, the effect of a command, or a notice that the room is told. There is no moment in which it is
 //! only in memory.
 
+mod accept;
 mod counted_notice;
 mod deletions;
-mod door;
-mod doubts;
 mod edits;
+mod enqueue;
 mod limits;
 mod loop_guard;
 pub mod pairing;
-mod prompts;
-mod strangers;
-mod taking;
+mod refusal_log;
+mod untrusted_notices;
+mod weak_inbox;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use talaria_platform::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError, Invite, Signal};
+use talaria_platform::{
+    BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal,
+};
 
-use crate::agent::Rewind;
-use crate::command::{self, After, Command, Parsed};
-use crate::delivery::Account;
-use crate::rules::Live;
+use crate::agent::RewindSupport;
+use crate::command::{self, ChatCommand, ParsedMessage, PostCommit};
+use crate::delivery::DeliveryAccount;
+use crate::rules::LiveRules;
 use crate::store::{Result, Store, StoreError};
 use crate::testing::failpoint;
 use crate::turns::Turns;
-use door::Door;
-pub use prompts::WAITING;
-use strangers::Strangers;
-use taking::Taking;
-pub use taking::{One, stop_turns_of};
+use accept::AcceptBatch;
+pub use accept::{EventContext, stop_turns_of};
+pub use enqueue::WAITING;
+use refusal_log::RefusalLog;
+use weak_inbox::WeakInbox;
 
 /// The inbox of one account.
 pub struct Hub {
-    account: Arc<Account>,
+    account: Arc<DeliveryAccount>,
     store: Store,
     turns: Arc<Turns>,
-    live: Arc<Live>,
+    live: Arc<LiveRules>,
     /// Strangers whom the log has named.
-    strangers: Arc<Mutex<Strangers>>,
+    strangers: Arc<Mutex<RefusalLog>>,
 }
 
 impl Hub {
     /// The hub of one account.
-    pub fn new(account: Arc<Account>, store: Store, turns: Arc<Turns>, live: Arc<Live>) -> Arc<Self> {
+    pub fn new(
+        account: Arc<DeliveryAccount>,
+        store: Store,
+        turns: Arc<Turns>,
+        live: Arc<LiveRules>,
+    ) -> Arc<Self> {
         Arc::new(Self { account, store, turns, live, strangers: Arc::default() })
     }
 
     /// The inbox that a platform is given: good for as long as the hub is there.
     pub fn inbox(self: &Arc<Self>) -> Arc<dyn Inbox> {
-        Arc::new(Door(Arc::downgrade(self)))
+        Arc::new(WeakInbox(Arc::downgrade(self)))
     }
 
     /// What a transaction needs to know.
-    fn taking(&self) -> Taking {
-        Taking {
+    fn acceptor(&self) -> AcceptBatch {
+        AcceptBatch {
             account: self.account.id().clone(),
             live: self.live.clone(),
-            agents: taking::Agents { main: self.turns.agent(), local: self.turns.local_agent() },
+            agents: accept::AgentInfos { main: self.turns.agent(), local: self.turns.local_agent() },
             about: *self.account.about(),
         }
     }
 
     /// Has the agent say what it can do, if that decides what becomes of an event. Everything else that the account
     /// brings waits meanwhile, so nobody may cause it who is not obeyed.
-    async fn learn_abilities(&self, batch: &Arc<Batch>) -> Result<()> {
-        if self.turns.agent().rewind != Rewind::Unknown || !batch.events.iter().any(may_rewind) {
+    async fn learn_abilities(&self, batch: &Arc<EventBatch>) -> Result<()> {
+        if self.turns.agent().rewind != RewindSupport::Unknown || !batch.events.iter().any(may_rewind) {
             return Ok(());
         }
-        let (taking, batch) = (self.taking(), batch.clone());
-        if self.store.read(move |tx| taking.needs_abilities(tx, &batch)).await? {
+        let (acceptor, batch) = (self.acceptor(), batch.clone());
+        if self.store.read(move |tx| acceptor.needs_abilities(tx, &batch)).await? {
             self.turns.learn_abilities().await;
         }
         Ok(())
@@ -80,30 +87,31 @@ impl Hub {
 
     /// On a task of its own: an adapter may be dropped while it waits, and what is committed must be acted
     /// on all the same.
-    async fn take(&self, batch: Batch) -> Result<()> {
+    async fn take(&self, batch: EventBatch) -> Result<()> {
         let batch = Arc::new(batch);
         self.learn_abilities(&batch).await?;
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
-        let (strangers, taking) = (self.strangers.clone(), self.taking());
+        let (strangers, acceptor) = (self.strangers.clone(), self.acceptor());
         let live = self.live.clone();
-        let taken = tokio::spawn(async move {
+        let accepted = tokio::spawn(async move {
             failpoint("accept.received");
             // The same moment, when something would be lost: an adapter's own store is ahead of ours.
             if !batch.events.is_empty() {
                 failpoint("sync.before_inbox");
             }
-            let taken = store.write(move |tx| taking.accept(tx, &batch)).await?;
+            let accepted = store.write(move |tx| acceptor.accept(tx, &batch)).await?;
             failpoint("accept.committed");
             // One for each place: it speaks for everything before it too.
             let mut read = HashMap::new();
-            for step in taken.after {
+            for step in accepted.after {
                 match step {
-                    After::Read(place, event) => drop(read.insert(place, event)),
-                    After::Run(session, turn) => turns.enqueue(&session, turn),
-                    After::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
-                    After::Answered(ask) => turns.answered(&ask),
-                    After::GiveCode(letter) => {
-                        let delivery = pairing::deliver(account.clone(), store.clone(), live.now(), *letter);
+                    PostCommit::Read(place, event) => drop(read.insert(place, event)),
+                    PostCommit::Run(session, turn) => turns.enqueue(&session, turn),
+                    PostCommit::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
+                    PostCommit::Answered(ask) => turns.answered(&ask),
+                    PostCommit::GiveCode(code_message) => {
+                        let delivery =
+                            pairing::deliver(account.clone(), store.clone(), live.now(), *code_message);
                         tokio::spawn(delivery);
                     }
                 }
@@ -111,13 +119,13 @@ impl Hub {
             for (place, event) in read {
                 account.signal(&place, Signal::Read(event));
             }
-            for stranger in taken.strangers {
+            for stranger in accepted.strangers {
                 strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
             }
             account.wake();
             Ok(())
         });
-        taken.await.unwrap_or(Err(StoreError::Panicked))
+        accepted.await.unwrap_or(Err(StoreError::Panicked))
     }
 }
 
@@ -127,15 +135,15 @@ impl Inbox for Hub {
         Box::pin(async move { self.store.read(move |tx| tx.cursor(&account)).await.map_err(inbox_error) })
     }
 
-    fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>> {
+    fn accept(&self, batch: EventBatch) -> BoxFuture<'_, Result<(), InboxError>> {
         Box::pin(async move { self.take(batch).await.map_err(inbox_error) })
     }
 
-    fn may_join(&self, invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>> {
-        let taking = self.taking();
+    fn may_join(&self, invite: RoomInvite) -> BoxFuture<'_, Result<bool, InboxError>> {
+        let acceptor = self.acceptor();
         Box::pin(async move {
             let (follow, stranger) =
-                self.store.write(move |tx| taking.invite(tx, &invite)).await.map_err(inbox_error)?;
+                self.store.write(move |tx| acceptor.invite(tx, &invite)).await.map_err(inbox_error)?;
             if let Some(stranger) = stranger {
                 self.strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
             }
@@ -162,17 +170,20 @@ impl Inbox for Hub {
 }
 
 /// Whether an event may take back something that an agent remembers, by its looks alone.
-fn may_rewind(event: &Event) -> bool {
+fn may_rewind(event: &RoomEvent) -> bool {
     match &event.kind {
-        EventKind::Message(message) => {
-            matches!(command::parse(&message.text), Parsed::Command(Command::Retry | Command::Undo, _))
+        RoomEventKind::Message(message) => {
+            matches!(
+                command::parse(&message.text),
+                ParsedMessage::Command(ChatCommand::Retry | ChatCommand::Undo, _)
+            )
         }
-        EventKind::Edited { .. } | EventKind::Deleted { .. } => true,
-        EventKind::Reacted { .. }
-        | EventKind::Left
-        | EventKind::Joined
-        | EventKind::Unreadable
-        | EventKind::Missed { .. } => false,
+        RoomEventKind::Edited { .. } | RoomEventKind::Deleted { .. } => true,
+        RoomEventKind::Reacted { .. }
+        | RoomEventKind::Left
+        | RoomEventKind::Joined
+        | RoomEventKind::Unreadable
+        | RoomEventKind::Missed { .. } => false,
     }
 }
 

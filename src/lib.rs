@@ -13,12 +13,12 @@
 //!    arrive until it has.
 //!
 //! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
-//! may change while we run, the [`server`] asks for the same turns over HTTP, [`words`] is the catalogue of all that
+//! may change while we run, the [`server`] asks for the same turns over HTTP, [`i18n`] is the catalogue of all that
 //! rooms are told and [`notice`] tells them, the [`store`] holds all that is durable and is the only place with SQL,
-//! [`session`] makes ids, [`media`] judges attached files, and the [`gateway`] builds, supervises ([`tasks`]) and drains
+//! [`ids`] makes ids, [`media`] judges attached files, and the [`gateway`] builds, supervises ([`supervise`]) and drains
 //! it all. The operator's commands reach a running process through [`control`]; programs that may ask have a [`token`],
-//! and what others watch from outside is in [`metrics`]. What waits for something that nearly never happens waits
-//! [`rarely`].
+//! and what others watch from outside is in [`metrics`]. What waits for something that nearly never happens is polled by
+//! [`poll_when_woken`].
 
 pub mod access;
 pub mod agent;
@@ -30,6 +30,8 @@ pub mod conversation;
 pub mod delivery;
 pub mod gateway;
 pub mod hub;
+pub mod i18n;
+pub mod ids;
 pub mod logging;
 pub mod media;
 pub mod metrics;
@@ -37,14 +39,12 @@ pub mod notice;
 pub mod openai;
 pub mod pace;
 pub mod platforms;
-pub mod rarely;
+pub mod poll_when_woken;
 pub mod reply;
 pub mod rules;
 pub mod server;
-pub mod session;
 pub mod store;
-pub mod tasks;
+pub mod supervise;
 pub mod testing;
 pub mod token;
 pub mod turns;
-pub mod words;

@@ -34,7 +34,7 @@ pub fn start(config: &Config, terminal: bool) {
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter(level)))
-        .with_writer(|| Redacting)
+        .with_writer(|| RedactingWriter)
         .with_ansi(ansi)
         .with_target(false)
         .init();
@@ -87,10 +87,9 @@ fn of_platform(platform: &PlatformConfig) -> Vec<String> {
         #[cfg(feature = "matrix")]
         PlatformConfig::Matrix(settings) => {
             let login = match &settings.login {
-                talaria_matrix::Login::Password(secret) | talaria_matrix::Login::Token(secret) => {
-                    Some(secret)
-                }
-                talaria_matrix::Login::Stored => None,
+                talaria_matrix::LoginMethod::Password(secret)
+                | talaria_matrix::LoginMethod::Token(secret) => Some(secret),
+                talaria_matrix::LoginMethod::Stored => None,
             };
             let given =
                 login.into_iter().chain(&settings.recovery_key).map(|secret| secret.expose().to_owned());
@@ -110,9 +109,9 @@ fn as_written(key: &[u8]) -> [String; 3] {
 }
 
 /// Writes one log line at a time, as the formatter hands it over.
-struct Redacting;
+struct RedactingWriter;
 
-impl Write for Redacting {
+impl Write for RedactingWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
         io::stderr().lock().write_all(&redact(line, &secrets))?;

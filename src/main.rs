@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use talaria::cli::{Cli, Command, EX_CONFIG, check, operate};
-use talaria::config::{Config, Sources, env};
-use talaria::platforms::Mode;
-use talaria::words::Words;
+use talaria::cli::{Cli, CliCommand, EX_CONFIG, check, operator};
+use talaria::config::{Config, ConfigSources, env};
+use talaria::i18n::TextCatalog;
+use talaria::platforms::RunMode;
 use talaria::{gateway, logging, platforms};
 
 /// What a large question or answer took is given back soon after. glibc's allocator keeps it for the next one, and each
@@ -15,22 +15,22 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_or_explain();
-    let serve = matches!(cli.command, Some(Command::Serve | Command::Check { serve: true }));
-    let sources = Sources { config: cli.config, serve, ..Sources::default() };
+    let serve = matches!(cli.command, Some(CliCommand::Serve | CliCommand::Check { serve: true }));
+    let sources = ConfigSources { config: cli.config, serve, ..ConfigSources::default() };
     match &cli.command {
-        Some(Command::Env) => return talaria::cli::print(&env::render()),
-        Some(Command::Words { language: Some(language) }) => {
-            return talaria::cli::print(&Words::of(language).unwrap_or_default().listing());
+        Some(CliCommand::Env) => return talaria::cli::print(&env::render()),
+        Some(CliCommand::Words { language: Some(language) }) => {
+            return talaria::cli::print(&TextCatalog::of(language).unwrap_or_default().listing());
         }
-        Some(Command::Operate(command)) => return operate::run(command, &sources),
+        Some(CliCommand::Operate(command)) => return operator::run(command, &sources),
         #[cfg(feature = "matrix")]
-        Some(Command::Matrix(args)) => return talaria::cli::matrix::run(args, &sources),
+        Some(CliCommand::Matrix(args)) => return talaria::cli::matrix::run(args, &sources),
         Some(
-            Command::Run
-            | Command::Chat
-            | Command::Serve
-            | Command::Check { .. }
-            | Command::Words { language: None },
+            CliCommand::Run
+            | CliCommand::Chat
+            | CliCommand::Serve
+            | CliCommand::Check { .. }
+            | CliCommand::Words { language: None },
         )
         | None => {}
     }
@@ -46,13 +46,13 @@ fn main() -> ExitCode {
         }
     };
     let mode = match cli.command {
-        Some(Command::Check { .. }) => return check::run(&config, &sources),
-        Some(Command::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
-        Some(Command::Chat) => Mode::Chat,
-        Some(Command::Serve) => Mode::Serve,
-        Some(Command::Run | Command::Env | Command::Operate(_)) | None => Mode::Run,
+        Some(CliCommand::Check { .. }) => return check::run(&config, &sources),
+        Some(CliCommand::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
+        Some(CliCommand::Chat) => RunMode::Chat,
+        Some(CliCommand::Serve) => RunMode::Serve,
+        Some(CliCommand::Run | CliCommand::Env | CliCommand::Operate(_)) | None => RunMode::Run,
         #[cfg(feature = "matrix")]
-        Some(Command::Matrix(_)) => Mode::Run,
+        Some(CliCommand::Matrix(_)) => RunMode::Run,
     };
     let platforms = match platforms::build(&config, mode) {
         Ok(platforms) => platforms,
@@ -63,18 +63,18 @@ fn main() -> ExitCode {
     };
     gateway::harden();
     logging::start(&config, platforms.terminal);
-    if mode == Mode::Chat && !platforms.deaf.is_empty() {
+    if mode == RunMode::Chat && !platforms.without_input.is_empty() {
         return talaria::cli::nobody_to_chat_with();
     }
-    if !platforms.deaf.is_empty() {
+    if !platforms.without_input.is_empty() {
         tracing::warn!(
             "standard input is closed, so nothing is read; run talaria in a terminal, or pipe prompts into it"
         );
     }
     match gateway::run(&config, &sources, platforms) {
-        Ok(gateway::Ended::Well) => ExitCode::SUCCESS,
-        Ok(gateway::Ended::Unanswered) => ExitCode::FAILURE,
-        Ok(gateway::Ended::NoPlatformLeft) => ExitCode::from(EX_CONFIG),
+        Ok(gateway::ExitReason::Well) => ExitCode::SUCCESS,
+        Ok(gateway::ExitReason::Unanswered) => ExitCode::FAILURE,
+        Ok(gateway::ExitReason::NoPlatformLeft) => ExitCode::from(EX_CONFIG),
         Err(error) => {
             talaria::cli::complain(&format!("{:#}", error.error), error.hint);
             ExitCode::FAILURE

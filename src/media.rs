@@ -7,10 +7,10 @@ pub mod kind;
 
 use std::time::Duration;
 
-use talaria_platform::{Error, ErrorKind, Media, MediaKind, Platform};
+use talaria_platform::{MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
 
-use self::kind::Kind;
-use crate::agent::{Attachment, Image};
+use self::kind::FileKind;
+use crate::agent::{Attachment, PromptImage};
 use crate::reply::{fenced, one_line};
 
 /// Pictures and files of one message that are forwarded, in bytes together.
@@ -38,9 +38,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of the files of one message.
 #[derive(Debug, Default)]
-pub struct Fetched {
+pub struct FetchedMedia {
     /// Pictures for the agent.
-    pub images: Vec<Image>,
+    pub images: Vec<PromptImage>,
     /// Other files for the agent.
     pub files: Vec<Attachment>,
     /// What is put after the person's own words: the text files, and a line for each file that is not forwarded.
@@ -50,16 +50,16 @@ pub struct Fetched {
 }
 
 /// What is left of the caps while the files of one message are gone through.
-struct Caps {
+struct RemainingCaps {
     forwarded: u64,
     text: u64,
 }
 
 /// Fetches the files of a message within the caps and notes what stays behind. `files`: the agent takes more than
 /// text and pictures.
-pub async fn fetch(platform: &dyn Platform, media: &[Media], files: bool) -> Fetched {
-    let mut fetched = Fetched::default();
-    let mut caps = Caps { forwarded: FORWARDED, text: TEXT };
+pub async fn fetch(platform: &dyn Platform, media: &[MediaInfo], files: bool) -> FetchedMedia {
+    let mut fetched = FetchedMedia::default();
+    let mut caps = RemainingCaps { forwarded: FORWARDED, text: TEXT };
     for (index, file) in media.iter().enumerate() {
         let name = name(file);
         let outcome = match () {
@@ -84,13 +84,13 @@ pub async fn fetch(platform: &dyn Platform, media: &[Media], files: bool) -> Fet
 }
 
 /// Bytes that files will take, as far as their senders say.
-pub fn announced(media: &[Media]) -> usize {
+pub fn announced(media: &[MediaInfo]) -> usize {
     let bytes = media.iter().filter_map(|file| file.size).fold(0, u64::saturating_add);
     usize::try_from(bytes.min(FORWARDED)).unwrap_or_default()
 }
 
 /// What is remembered of files when nothing is known but their names.
-pub fn named(media: &[Media]) -> String {
+pub fn named(media: &[MediaInfo]) -> String {
     media.iter().map(|file| line(&name(file))).collect()
 }
 
@@ -100,7 +100,7 @@ fn line(name: &str) -> String {
 }
 
 /// A name that fits into the quotes around it.
-fn name(file: &Media) -> String {
+fn name(file: &MediaInfo) -> String {
     let name = one_line(&file.name, NAME).replace(['"', '/', '\\'], "_");
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
@@ -108,9 +108,9 @@ fn name(file: &Media) -> String {
 /// The content of one file, if it can be of any use.
 async fn one(
     platform: &dyn Platform,
-    file: &Media,
+    file: &MediaInfo,
     files: bool,
-    caps: &Caps,
+    caps: &RemainingCaps,
 ) -> Result<Vec<u8>, &'static str> {
     // Many clients send a picture as a file: what it is, is seen when it is here, so it may be as large as one.
     let limit = match file.kind {
@@ -120,21 +120,23 @@ async fn one(
     };
     match tokio::time::timeout(FETCH, insist(platform, file, limit)).await {
         Ok(Ok(content)) => Ok(content),
-        Ok(Err(error)) if error.kind() == ErrorKind::Rejected => Err("it is too large, or was refused"),
+        Ok(Err(error)) if error.kind() == PlatformErrorKind::Rejected => {
+            Err("it is too large, or was refused")
+        }
         Ok(Err(_)) => Err("it could not be fetched"),
         Err(_) => Err("it could not be fetched in time"),
     }
 }
 
 /// Tries until there is a content, or never will be. Whoever calls it ends it.
-async fn insist(platform: &dyn Platform, file: &Media, limit: u64) -> Result<Vec<u8>, Error> {
+async fn insist(platform: &dyn Platform, file: &MediaInfo, limit: u64) -> Result<Vec<u8>, PlatformError> {
     let mut pause = PAUSE;
     loop {
         let error = match platform.fetch(&file.id, limit).await {
             Ok(content) => return Ok(content),
             Err(error) => error,
         };
-        let ErrorKind::Retry { after } = error.kind() else { return Err(error) };
+        let PlatformErrorKind::Retry { after } = error.kind() else { return Err(error) };
         tokio::time::sleep(after.unwrap_or(pause)).await;
         pause *= 2;
     }
@@ -142,34 +144,36 @@ async fn insist(platform: &dyn Platform, file: &Media, limit: u64) -> Result<Vec
 
 /// Puts a file where it belongs. `Some` is a text file as it is put into the prompt.
 fn take(
-    fetched: &mut Fetched,
-    caps: &mut Caps,
+    fetched: &mut FetchedMedia,
+    caps: &mut RemainingCaps,
     name: &str,
     content: Vec<u8>,
     files: bool,
 ) -> Result<Option<String>, &'static str> {
     let size = content.len() as u64;
-    match Kind::of(&content) {
-        Kind::Picture(mime) => {
+    match FileKind::of(&content) {
+        FileKind::Picture(mime) => {
             caps.forwarded = caps.forwarded.saturating_sub(size);
-            fetched.images.push(Image { mime, content });
+            fetched.images.push(PromptImage { mime, content });
         }
-        Kind::Text if size <= caps.text => {
+        FileKind::Text if size <= caps.text => {
             caps.text -= size;
             let text = String::from_utf8(content).map_err(|_| "it is no text")?;
             let text = text.trim_start_matches('\u{feff}');
             return Ok(Some(format!("\n[attached file \"{name}\", as it reads:]\n{}", fenced(text))));
         }
-        Kind::Text if !files => {
+        FileKind::Text if !files => {
             return Err("its text is too long: up to 256 KB are forwarded in one message");
         }
-        Kind::Empty => return Err("it is empty"),
+        FileKind::Empty => return Err("it is empty"),
         kind if files => {
             caps.forwarded = caps.forwarded.saturating_sub(size);
             fetched.files.push(Attachment { name: name.to_owned(), mime: kind.mime(), content });
         }
-        Kind::Sound(_) => return Err("a voice message or other sound, which is not forwarded"),
-        Kind::Text | Kind::Film(_) | Kind::Other(_) => return Err("this kind of file is not forwarded"),
+        FileKind::Sound(_) => return Err("a voice message or other sound, which is not forwarded"),
+        FileKind::Text | FileKind::Film(_) | FileKind::Other(_) => {
+            return Err("this kind of file is not forwarded");
+        }
     }
     Ok(None)
 }

@@ -15,16 +15,16 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::reply::Outcome;
+use crate::reply::TurnOutcome;
 use crate::store::Store;
 
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
     /// Turns of rooms.
-    pub rooms: Surface,
+    pub rooms: SurfaceMetrics,
     /// Turns of programs.
-    pub http: Surface,
+    pub http: SurfaceMetrics,
     /// Turns whose agent answers now.
     pub streams: Gauge,
     /// Programs that read a turn now.
@@ -36,14 +36,14 @@ pub struct Metrics {
     /// Tries to deliver the same message after the first.
     pub delivery_retries: Counter,
     /// Set when somebody looks.
-    queues: Family<Queue, Gauge>,
+    queues: Family<QueueLabel, Gauge>,
     memory: Gauge,
     files: Gauge,
 }
 
 /// What is counted of the turns of one kind of place.
-pub struct Surface {
-    ended: Family<Ended, Counter>,
+pub struct SurfaceMetrics {
+    ended: Family<OutcomeLabels, Counter>,
     name: &'static str,
     /// From when a turn is taken up to the first text of its answer.
     pub first_delta: Histogram,
@@ -51,7 +51,7 @@ pub struct Surface {
 
 /// What waits at this moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting {
+pub struct WaitingCounts {
     /// Turns behind another of their session.
     pub turns: usize,
     /// Messages that have not arrived yet.
@@ -61,27 +61,27 @@ pub struct Waiting {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct OutcomeLabels {
     surface: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct On {
+struct SurfaceLabel {
     surface: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct OfLabel {
     of: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
+struct QueueLabel {
     queue: &'static str,
 }
 
-/// Every [`Outcome`] by its name, so that a counter is there before the first of them.
+/// Every [`TurnOutcome`] by its name, so that a counter is there before the first of them.
 const OUTCOMES: [&str; 9] =
     ["done", "stopped", "limit", "cut_short", "failed", "unavailable", "interrupted", "unknown", "cancelled"];
 
@@ -96,36 +96,36 @@ impl Metrics {
         let registry = all.sub_registry_with_prefix("talaria");
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "The program that runs", Info::new(version));
-        let ended = Family::<Ended, Counter>::default();
+        let ended = Family::<OutcomeLabels, Counter>::default();
         registry.register(
             "turns",
             "Turns that ended, by where they were asked and how they ended",
             ended.clone(),
         );
-        let first = Family::<On, Histogram, fn() -> Histogram>::new_with_constructor(waits);
+        let first = Family::<SurfaceLabel, Histogram, fn() -> Histogram>::new_with_constructor(waits);
         let about = "From when a turn is taken up to the first text of its answer";
         registry.register_with_unit("first_delta", about, Unit::Seconds, first.clone());
         let surface = |name| {
             for outcome in OUTCOMES {
-                let _ = ended.get_or_create(&Ended { surface: name, outcome });
+                let _ = ended.get_or_create(&OutcomeLabels { surface: name, outcome });
             }
-            let first_delta = first.get_or_create_owned(&On { surface: name });
-            Surface { ended: ended.clone(), name, first_delta }
+            let first_delta = first.get_or_create_owned(&SurfaceLabel { surface: name });
+            SurfaceMetrics { ended: ended.clone(), name, first_delta }
         };
         let (rooms, http) = (surface("room"), surface("http"));
         let (streams, readers, edits) = (Gauge::default(), Gauge::default(), Counter::default());
         registry.register("streams_open", "Turns whose agent answers now", streams.clone());
         registry.register("readers_open", "Programs that read a turn now", readers.clone());
         registry.register("edits_sent", "Edits that platforms were asked for", edits.clone());
-        let retries = Family::<Of, Counter>::default();
+        let retries = Family::<OfLabel, Counter>::default();
         registry.register("retries", "Tries after the first, of turns and of messages", retries.clone());
-        let retried = |of| retries.get_or_create_owned(&Of { of });
+        let retried = |of| retries.get_or_create_owned(&OfLabel { of });
         let (agent_retries, delivery_retries) = (retried("agent"), retried("delivery"));
         let about = "From when something is asked of the store to its answer; a write is then on disk";
         for (name, histogram) in store.timings() {
             registry.register_with_unit(format!("store_{name}"), about, Unit::Seconds, histogram);
         }
-        let queues = Family::<Queue, Gauge>::default();
+        let queues = Family::<QueueLabel, Gauge>::default();
         registry.register("queue_length", "What waits, by where", queues.clone());
         Self {
             registry: all,
@@ -143,7 +143,7 @@ impl Metrics {
     }
 
     /// Everything as text, as of now.
-    pub fn text(&self, store: &Store, waiting: Waiting) -> String {
+    pub fn text(&self, store: &Store, waiting: WaitingCounts) -> String {
         let (reads, writes) = store.waiting();
         let queues = [
             ("turns", waiting.turns),
@@ -153,7 +153,7 @@ impl Metrics {
             ("store_writes", writes),
         ];
         for (queue, length) in queues {
-            self.queues.get_or_create(&Queue { queue }).set(i64::try_from(length).unwrap_or(i64::MAX));
+            self.queues.get_or_create(&QueueLabel { queue }).set(i64::try_from(length).unwrap_or(i64::MAX));
         }
         self.memory.set(resident().unwrap_or_default());
         self.files.set(open_files().unwrap_or_default());
@@ -165,18 +165,18 @@ impl Metrics {
     }
 }
 
-impl Surface {
+impl SurfaceMetrics {
     /// A turn has ended.
-    pub fn ended(&self, outcome: &Outcome) {
+    pub fn ended(&self, outcome: &TurnOutcome) {
         let (outcome, _) = outcome.for_the_log();
-        self.ended.get_or_create(&Ended { surface: self.name, outcome }).inc();
+        self.ended.get_or_create(&OutcomeLabels { surface: self.name, outcome }).inc();
     }
 }
 
 /// One more for as long as it lives.
-pub struct Open(Gauge);
+pub struct GaugeGuard(Gauge);
 
-impl Open {
+impl GaugeGuard {
     /// One more.
     pub fn new(gauge: &Gauge) -> Self {
         gauge.inc();
@@ -184,7 +184,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -217,17 +217,17 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_counter_from_the_start() {
-        let words = || crate::words::Phrase::from("");
+        let words = || crate::i18n::LocalizedText::from("");
         for outcome in [
-            Outcome::Done,
-            Outcome::Stopped,
-            Outcome::Limit,
-            Outcome::CutShort { words: words() },
-            Outcome::Failed { words: words() },
-            Outcome::Unavailable { words: words(), rate_limited: true, retry_after: 1 },
-            Outcome::Interrupted,
-            Outcome::Unknown { words: words() },
-            Outcome::Cancelled { words: words() },
+            TurnOutcome::Done,
+            TurnOutcome::Stopped,
+            TurnOutcome::Limit,
+            TurnOutcome::CutShort { words: words() },
+            TurnOutcome::Failed { words: words() },
+            TurnOutcome::Unavailable { words: words(), rate_limited: true, retry_after: 1 },
+            TurnOutcome::Interrupted,
+            TurnOutcome::Unknown { words: words() },
+            TurnOutcome::Cancelled { words: words() },
         ] {
             assert!(OUTCOMES.contains(&outcome.for_the_log().0));
         }

@@ -3,11 +3,11 @@
 //! Pure but for [`Notice::tell`]. A notice belongs to no turn: it must neither wait for the end of a growing answer
 //! nor take the place of the message that shows one.
 
-use talaria_platform::{AccountId, Body, BodyKind, EventId, Place, SendKey};
+use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, SendKey};
 
+use crate::i18n::{LocalizedText, TextCatalog};
 use crate::reply;
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
-use crate::words::{Phrase, Words};
 
 /// Where something is said, and how often.
 pub struct Notice<'a> {
@@ -25,12 +25,12 @@ pub struct Notice<'a> {
 
 impl Notice<'_> {
     /// Says it in the transaction that makes it true.
-    pub fn tell(&self, tx: &Tx<'_>, words: &Words, phrase: &Phrase) -> Result<()> {
+    pub fn tell(&self, tx: &Tx<'_>, words: &TextCatalog, phrase: &LocalizedText) -> Result<()> {
         self.rows(words, phrase).iter().try_for_each(|row| tx.add_outbox(row))
     }
 
     /// Says that what `reply_to` asks is not done.
-    pub fn refuse(&self, tx: &Tx<'_>, words: &Words, phrase: &Phrase) -> Result<()> {
+    pub fn refuse(&self, tx: &Tx<'_>, words: &TextCatalog, phrase: &LocalizedText) -> Result<()> {
         let mut rows = self.rows(words, phrase);
         rows.iter_mut().for_each(|row| row.body.failed = true);
         rows.iter().try_for_each(|row| tx.add_outbox(row))
@@ -41,8 +41,8 @@ impl Notice<'_> {
     pub fn change(
         &self,
         tx: &Tx<'_>,
-        words: &Words,
-        phrase: &Phrase,
+        words: &TextCatalog,
+        phrase: &LocalizedText,
         revision: usize,
         not_before: i64,
     ) -> Result<()> {
@@ -53,7 +53,7 @@ impl Notice<'_> {
     }
 
     /// The messages; none if the operator silenced it.
-    pub fn rows(&self, words: &Words, phrase: &Phrase) -> Vec<OutboxRow> {
+    pub fn rows(&self, words: &TextCatalog, phrase: &LocalizedText) -> Vec<OutboxRow> {
         let text = words.say(phrase);
         if text.trim().is_empty() {
             return Vec::new();
@@ -74,7 +74,10 @@ impl Notice<'_> {
             turn: None,
             kind: OutboxKind::Notice,
             part,
-            body: Body { reply_to: self.reply_to.cloned(), ..Body::new(BodyKind::Notice, text) },
+            body: MessageBody {
+                reply_to: self.reply_to.cloned(),
+                ..MessageBody::new(BodyKind::Notice, text)
+            },
             not_before: 0,
         }
     }
@@ -89,10 +92,10 @@ mod tests {
         let (account, place) = (AccountId::from("test"), Place::room("!all"));
         let key = SendKey::new("n.1".to_owned());
         let notice = Notice { key, account: &account, place: &place, reply_to: None, max_text: 400 };
-        let rows = notice.rows(&Words::default(), &Phrase::Said("word ".repeat(200)));
+        let rows = notice.rows(&TextCatalog::default(), &LocalizedText::Said("word ".repeat(200)));
         let keys: Vec<_> = rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(keys, ["n.1", "n.1.1", "n.1.2"]);
         assert!(rows.iter().all(|row| row.body.markdown.len() <= 400), "{rows:?}");
-        assert!(notice.rows(&Words::default(), &Phrase::Said(" \n".to_owned())).is_empty());
+        assert!(notice.rows(&TextCatalog::default(), &LocalizedText::Said(" \n".to_owned())).is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! The chat-completions protocol: how its streams are framed and what its messages look like.
 //!
 //! Used from both ends: the proxy and the local agent read what a server sends, and our own server
-//! speaks the same words. [`sse`] and [`wire`] are pure; [`client`] and [`read`] do the I/O, and [`fault`]
+//! speaks the same words. [`sse`] and [`wire`] are pure; [`client`] and [`stream_reader`] do the I/O, and [`error`]
 //! says what a failure means.
 
 pub mod client;
-pub mod fault;
-pub mod read;
+pub mod error;
 pub mod sse;
+pub mod stream_reader;
 pub mod wire;

@@ -3,32 +3,32 @@
 //! Pure: nothing here waits, sends or reads a clock; the caller passes the time in. Two questions,
 //! two types:
 //!
-//! - [`Governor`], one per account: may the account make another request? It believes in a token
+//! - [`RateLimiter`], one per account: may the account make another request? It believes in a token
 //!   bucket, obeys what the network says, learns from it, and keeps tokens back for finished answers.
 //! - [`EditPace`], one per growing message: is this a good moment for the next edit? It spreads what
-//!   the governor can spare over the expected rest of the message, and a bounded number of edits over
+//!   the rate limiter can spare over the expected rest of the message, and a bounded number of edits over
 //!   hours.
 //!
 //! The other end is delivery. For a growing message it asks [`EditPace::next`], which asks the
-//! governor too; for everything else [`Governor::next`]. Each request is announced with `started`
+//! rate limiter too; for everything else [`RateLimiter::next`]. Each request is announced with `started`
 //! *before* it is awaited, so that two streams never spend the same token, and its outcome is told
-//! with [`Governor::succeeded`] or [`Governor::limited`].
+//! with [`RateLimiter::succeeded`] or [`RateLimiter::limited`].
 
 mod budget;
 mod edits;
-mod governor;
+mod rate_limiter;
 #[cfg(test)]
 mod tests;
 
 use std::time::Instant;
 
 pub use budget::EDITS;
-pub use edits::{EditPace, Unshown};
-pub use governor::{Governor, Share, Ticket};
+pub use edits::{EditPace, UnshownText};
+pub use rate_limiter::{RateLimiter, RequestTicket, StreamShare};
 
 /// What a request is for; decides how deep it may reach into the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum RequestClass {
     /// A finished answer. May take the last token.
     Final,
     /// Something a person must read: an ask, an error, the answer to a command.
@@ -44,7 +44,7 @@ pub enum Class {
 /// When to make a request. An answer holds for the state it was asked in: ask again when text has
 /// come, when a request has ended, and at the time that was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRequest {
     /// At once.
     Now,
     /// Not before this time.
@@ -53,7 +53,7 @@ pub enum Next {
     Never,
 }
 
-impl Next {
+impl NextRequest {
     fn at(due: Instant, now: Instant) -> Self {
         if due <= now { Self::Now } else { Self::At(due) }
     }

@@ -4,15 +4,17 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use talaria_console::{Console, Input, LONGEST_LINE, Output, StdinKind, Wording, stdin_kind};
+use talaria_console::{
+    Console, ConsoleInput, ConsoleOutput, ConsoleTexts, LONGEST_LINE, StdinKind, stdin_kind,
+};
 use talaria_platform::{AccountId, Platform};
 
 use crate::config::{Config, PlatformConfig, ServerConfig};
-use crate::words::{Text, Words};
+use crate::i18n::{TextCatalog, TextKey};
 
 /// What was asked for on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RunMode {
     /// Whatever is configured.
     Run,
     /// A chat in the terminal, and nothing else.
@@ -23,7 +25,7 @@ pub enum Mode {
 
 /// How the agent server is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Serve {
+pub struct ServeMode {
     /// Somebody asked for it, or it is all there is: if it cannot listen, that is a failure to start. Otherwise the
     /// chat goes on without it.
     pub needed: bool,
@@ -41,20 +43,20 @@ pub struct Platforms {
     /// Those that belong to whoever started the process.
     pub owned: Vec<AccountId>,
     /// Consoles that have nothing to read.
-    pub deaf: Vec<AccountId>,
+    pub without_input: Vec<AccountId>,
     /// The console that prompts are piped into, if there is one.
     pub pipe: Option<Arc<Console>>,
     /// The console that somebody types into, if there is one.
     pub screen: Option<Arc<Console>>,
     /// Whether the agent server is served, as [`Config::server`] says; `None` if it is not.
-    pub serve: Option<Serve>,
+    pub serve: Option<ServeMode>,
     /// The Matrix accounts among them once more, for what only their operator does.
     #[cfg(feature = "matrix")]
     pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
 /// Builds what is configured; the console if nothing is and somebody might type, or if it is asked for alone.
-pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
+pub fn build(config: &Config, mode: RunMode) -> anyhow::Result<Platforms> {
     let plan = plan_of(config, mode);
     let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
     if plan.console {
@@ -74,7 +76,7 @@ pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
             }
             #[cfg(feature = "testing")]
             PlatformConfig::Test(test) => {
-                let network = crate::testing::network::Network::new(test.clone());
+                let network = crate::testing::network::TestNetwork::new(test.clone());
                 platforms.accounts.push((name.clone(), Arc::new(network)));
             }
         }
@@ -83,64 +85,64 @@ pub fn build(config: &Config, mode: Mode) -> anyhow::Result<Platforms> {
 }
 
 /// Whether the agent server would be served in this mode, and how.
-pub fn serves(config: &Config, mode: Mode) -> Option<Serve> {
+pub fn serves(config: &Config, mode: RunMode) -> Option<ServeMode> {
     plan_of(config, mode).serve
 }
 
-fn plan_of(config: &Config, mode: Mode) -> Plan {
+fn plan_of(config: &Config, mode: RunMode) -> PlatformPlan {
     plan(mode, config.server.as_ref(), !config.platforms.is_empty(), stdin_kind())
 }
 
 /// What of it all is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct PlatformPlan {
     /// What is configured.
     platforms: bool,
     /// The console that nobody configured.
     console: bool,
-    serve: Option<Serve>,
+    serve: Option<ServeMode>,
 }
 
 /// Decides what is there. A pipe has one prompt per line and then ends; a port that nobody asked for would only be in
 /// its way. Where nothing can be typed, a server is all there is.
-fn plan(mode: Mode, server: Option<&ServerConfig>, configured: bool, stdin: StdinKind) -> Plan {
-    let all = Some(Serve { needed: true, stays: true });
+fn plan(mode: RunMode, server: Option<&ServerConfig>, configured: bool, stdin: StdinKind) -> PlatformPlan {
+    let all = Some(ServeMode { needed: true, stays: true });
     let explicit = server.is_some_and(|server| server.explicit);
     match (mode, stdin) {
-        (Mode::Serve, _) => Plan { platforms: false, console: false, serve: all },
-        (Mode::Chat, _) => Plan { platforms: false, console: true, serve: None },
-        (Mode::Run, _) if configured => {
-            Plan { platforms: true, console: false, serve: all.filter(|_| server.is_some()) }
+        (RunMode::Serve, _) => PlatformPlan { platforms: false, console: false, serve: all },
+        (RunMode::Chat, _) => PlatformPlan { platforms: false, console: true, serve: None },
+        (RunMode::Run, _) if configured => {
+            PlatformPlan { platforms: true, console: false, serve: all.filter(|_| server.is_some()) }
         }
-        (Mode::Run, StdinKind::Terminal) => {
-            let beside = server.map(|_| Serve { needed: explicit, stays: false });
-            Plan { platforms: false, console: true, serve: beside }
+        (RunMode::Run, StdinKind::Terminal) => {
+            let beside = server.map(|_| ServeMode { needed: explicit, stays: false });
+            PlatformPlan { platforms: false, console: true, serve: beside }
         }
-        (Mode::Run, StdinKind::Lines) => {
-            Plan { platforms: false, console: true, serve: all.filter(|_| explicit) }
+        (RunMode::Run, StdinKind::Lines) => {
+            PlatformPlan { platforms: false, console: true, serve: all.filter(|_| explicit) }
         }
-        (Mode::Run, StdinKind::Nothing) => {
+        (RunMode::Run, StdinKind::Nothing) => {
             let serve = all.filter(|_| server.is_some());
-            Plan { platforms: false, console: serve.is_none(), serve }
+            PlatformPlan { platforms: false, console: serve.is_none(), serve }
         }
     }
 }
 
 impl Platforms {
-    fn add_console(&mut self, name: AccountId, words: &Words) -> anyhow::Result<()> {
+    fn add_console(&mut self, name: AccountId, words: &TextCatalog) -> anyhow::Result<()> {
         self.terminal = stdin_kind() == StdinKind::Terminal;
         if stdin_kind() == StdinKind::Nothing {
-            self.deaf.push(name.clone());
+            self.without_input.push(name.clone());
         }
-        let wording = Wording {
-            greeting: words.say(&Text::ConsoleGreeting.into()),
-            leaving: words.say(&Text::ConsoleLeaving.into()),
-            quit: words.say(&Text::ConsoleQuit.into()),
-            replaced: words.say(&Text::ConsoleReplaced.into()),
-            interrupted: words.say(&Text::NoRetryInterrupted.into()),
-            too_long: words.say(&Text::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
+        let wording = ConsoleTexts {
+            greeting: words.say(&TextKey::ConsoleGreeting.into()),
+            leaving: words.say(&TextKey::ConsoleLeaving.into()),
+            quit: words.say(&TextKey::ConsoleQuit.into()),
+            replaced: words.say(&TextKey::ConsoleReplaced.into()),
+            interrupted: words.say(&TextKey::NoRetryInterrupted.into()),
+            too_long: words.say(&TextKey::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
         };
-        let console = Console::new(Input::stdin(), Output::stdio(), wording)
+        let console = Console::new(ConsoleInput::stdin(), ConsoleOutput::stdio(), wording)
             .context("the console could not be opened")?;
         let console = Arc::new(console);
         match stdin_kind() {
@@ -160,10 +162,10 @@ mod tests {
 
     /// What is there: the configured platforms, the console, and the server if it is served (`!` if it must be, `+` if
     /// it goes on when nothing is left to read).
-    fn there(mode: Mode, server: Option<bool>, configured: bool, stdin: StdinKind) -> String {
+    fn there(mode: RunMode, server: Option<bool>, configured: bool, stdin: StdinKind) -> String {
         let server = server.map(|explicit| ServerConfig { explicit, ..ServerConfig::default() });
-        let Plan { platforms, console, serve } = plan(mode, server.as_ref(), configured, stdin);
-        let serve = serve.map(|Serve { needed, stays }| {
+        let PlatformPlan { platforms, console, serve } = plan(mode, server.as_ref(), configured, stdin);
+        let serve = serve.map(|ServeMode { needed, stays }| {
             format!("server{}{}", if needed { "!" } else { "" }, if stays { "+" } else { "" })
         });
         let parts = [platforms.then(|| "platforms".to_owned()), console.then(|| "console".to_owned()), serve];
@@ -184,14 +186,14 @@ mod tests {
             (Some(true), Nothing, "server!+"),
             (None, Nothing, "console"),
         ] {
-            assert_eq!(there(Mode::Run, server, false, stdin), is_there, "{server:?} {stdin:?}");
+            assert_eq!(there(RunMode::Run, server, false, stdin), is_there, "{server:?} {stdin:?}");
         }
         for stdin in [Terminal, Lines, Nothing] {
-            assert_eq!(there(Mode::Run, None, true, stdin), "platforms");
-            assert_eq!(there(Mode::Run, Some(true), true, stdin), "platforms server!+");
+            assert_eq!(there(RunMode::Run, None, true, stdin), "platforms");
+            assert_eq!(there(RunMode::Run, Some(true), true, stdin), "platforms server!+");
             for configured in [true, false] {
-                assert_eq!(there(Mode::Serve, Some(true), configured, stdin), "server!+");
-                assert_eq!(there(Mode::Chat, Some(true), configured, stdin), "console");
+                assert_eq!(there(RunMode::Serve, Some(true), configured, stdin), "server!+");
+                assert_eq!(there(RunMode::Chat, Some(true), configured, stdin), "console");
             }
         }
     }

@@ -4,29 +4,29 @@
 //! whenever delivery may show something. A snapshot is always the whole text, never a delta.
 //! [`finished`] makes the words that stay. Pure: no time, no platform.
 //!
-//! Neither thoughts nor files come here: the turn engine takes them out with a [`ThinkFilter`] and a [`FileFilter`]
+//! Neither thoughts nor files come here: the turn engine takes them out with a [`ReasoningFilter`] and a [`FileFilter`]
 //! first.
 
+mod escape;
 mod fence;
-mod files;
-mod line;
+mod file_filter;
+mod one_line;
 mod outcome;
+mod reasoning_filter;
 mod split;
-mod think;
-mod verbatim;
 
 use std::borrow::Cow;
 
 use crate::agent::{Step, StepState};
 
-use self::fence::{Fence, FenceTracker};
-pub use self::files::{Enclosed, FILE as LARGEST_FILE, FileFilter, Piece, Trouble};
-use self::line::clip;
-pub use self::line::one_line;
-pub use self::outcome::{Outcome, bare, finished};
+pub use self::escape::{code_block, code_span, fenced};
+use self::fence::{CodeFence, FenceTracker};
+pub use self::file_filter::{EnclosedFile, FILE as LARGEST_FILE, FileFilter, FileTrouble, TextOrFile};
+use self::one_line::clip;
+pub use self::one_line::one_line;
+pub use self::outcome::{TurnOutcome, bare, finished};
+pub use self::reasoning_filter::{ReasoningFilter, TextOrReasoning};
 pub use self::split::{into_parts, split};
-pub use self::think::{Part, ThinkFilter};
-pub use self::verbatim::{code_block, code_span, fenced};
 
 /// Tools that are looked at as running at once; more could not be shown anyway.
 const STEPS: usize = 16;
@@ -38,9 +38,9 @@ const BLANK_LINE: &str = "\n\n";
 /// One turn as far as it has come.
 #[derive(Debug, Default)]
 pub struct Reply {
-    answer: Answer,
+    answer: GrowingText,
     /// What people could read before a crash; they are never shown less while the turn runs again.
-    floor: Answer,
+    already_shown: GrowingText,
     /// Ids and cleaned names of the tools that run, in the order they began.
     running: Vec<(String, String)>,
     notice: Option<String>,
@@ -48,7 +48,7 @@ pub struct Reply {
 
 /// How a platform shows a growing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum ShowStyle {
     /// By replacing the text: it may be mended, and may end with a line that goes away again.
     Edit {
         /// The longest text in bytes, at least 200.
@@ -59,11 +59,11 @@ pub enum Style {
 }
 
 impl Reply {
-    /// A turn that begins. `floor` is the text that was visible when an earlier run of it was
+    /// A turn that begins. `already_shown` is the text that was visible when an earlier run of it was
     /// lost; empty for a new turn.
-    pub fn new(floor: String) -> Self {
+    pub fn new(already_shown: String) -> Self {
         let mut reply = Self::default();
-        reply.floor.push(&floor);
+        reply.already_shown.push(&already_shown);
         reply
     }
 
@@ -104,21 +104,25 @@ impl Reply {
             true => snapshot.len(),
             false => text.bytes().zip(snapshot.bytes()).take_while(|(a, b)| a == b).count(),
         };
-        same(&self.answer.text).max(same(&self.floor.text))
+        same(&self.answer.text).max(same(&self.already_shown.text))
     }
 
     /// The whole text that should be visible now; empty if there is nothing to show yet.
     /// Costs what is visible, not what has come.
-    pub fn snapshot(&self, style: Style) -> Cow<'_, str> {
+    pub fn snapshot(&self, style: ShowStyle) -> Cow<'_, str> {
         match style {
-            Style::Edit { max } => self.edited(max),
-            Style::Append => Cow::Borrowed(self.appended()),
+            ShowStyle::Edit { max } => self.edited(max),
+            ShowStyle::Append => Cow::Borrowed(self.appended()),
         }
     }
 
     /// The longer of floor and answer, its fence closed, and the line below it.
     fn edited(&self, max: usize) -> Cow<'_, str> {
-        let longer = if self.floor.text.len() > self.answer.text.len() { &self.floor } else { &self.answer };
+        let longer = if self.already_shown.text.len() > self.answer.text.len() {
+            &self.already_shown
+        } else {
+            &self.answer
+        };
         let text = longer.text.trim_end();
         let line = self.line(max / 2);
         if text.is_empty() {
@@ -139,8 +143,8 @@ impl Reply {
     /// differently, the floor stays: what has been printed cannot be taken back.
     fn appended(&self) -> &str {
         // White space at the end is not there in the finished text either.
-        let (answer, floor) = (self.answer.text.trim_end(), self.floor.text.trim_end());
-        if answer.starts_with(floor) { answer } else { floor }
+        let (answer, already_shown) = (self.answer.text.trim_end(), self.already_shown.text.trim_end());
+        if answer.starts_with(already_shown) { answer } else { already_shown }
     }
 
     /// The one line below the answer, at most `max` bytes. A notice is rarer than a tool call and
@@ -164,12 +168,12 @@ impl Reply {
 
 /// A text that grows, and the fence that is open at its end.
 #[derive(Debug, Default)]
-struct Answer {
+struct GrowingText {
     text: String,
     fences: FenceTracker,
 }
 
-impl Answer {
+impl GrowingText {
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.fences.push(text);
@@ -177,7 +181,7 @@ impl Answer {
 }
 
 /// The text with its open fence closed.
-fn closed<'a>(text: &'a str, open: Option<&Fence>) -> Cow<'a, str> {
+fn closed<'a>(text: &'a str, open: Option<&CodeFence>) -> Cow<'a, str> {
     match open {
         Some(fence) => Cow::Owned(format!("{text}\n{}", fence.closing())),
         None => Cow::Borrowed(text),

@@ -1,6 +1,6 @@
 //! What an operator may change while the gateway runs: who may do what, how places behave, the words.
 //!
-//! Everybody asks [`Live`] anew for each thing they decide, so a reload holds from the next event on.
+//! Everybody asks [`LiveRules`] anew for each thing they decide, so a reload holds from the next event on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use talaria_platform::{AccountId, RoomId};
 
-use crate::access::{Lists, Policy};
-use crate::words::Words;
+use crate::access::{AccessLists, AccessPolicy};
+use crate::i18n::TextCatalog;
 
 /// The rules of this moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// What rooms are told.
-    pub words: Words,
+    pub words: TextCatalog,
     /// Per account. One that is missing here lets nobody in.
     pub accounts: HashMap<AccountId, Arc<AccountRules>>,
 }
@@ -24,24 +24,24 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountRules {
     /// Who may do what.
-    pub access: Policy,
+    pub access: AccessPolicy,
     /// What belongs to one session, and when another one begins.
     pub session: SessionRules,
     /// What a prompt does that comes while an answer runs.
-    pub busy: Busy,
+    pub busy: BusyPolicy,
     /// Rooms where something is different.
     pub places: HashMap<RoomId, PlaceRules>,
     /// How much one person may ask; `None` for an account that belongs to one person.
-    pub limits: Option<Limits>,
+    pub limits: Option<PersonLimits>,
 }
 
 /// What is different in one room; `None` is as everywhere.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlaceRules {
     /// What a prompt does that comes while an answer runs.
-    pub busy: Option<Busy>,
+    pub busy: Option<BusyPolicy>,
     /// Who may do what.
-    pub access: Option<Policy>,
+    pub access: Option<AccessPolicy>,
     /// Who answers.
     pub agent: Option<AgentName>,
 }
@@ -63,12 +63,12 @@ pub struct SessionRules {
     /// Each person of a shared room has a session of their own.
     pub people: bool,
     /// When another one begins by itself.
-    pub reset: Reset,
+    pub reset: SessionReset,
 }
 
 /// When another session begins by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reset {
+pub enum SessionReset {
     /// Never.
     #[default]
     None,
@@ -86,7 +86,7 @@ pub enum Reset {
 
 /// What a prompt does that comes while an answer runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Busy {
+pub enum BusyPolicy {
     /// It waits in line.
     #[default]
     Queue,
@@ -96,7 +96,7 @@ pub enum Busy {
 
 /// How much one person may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PersonLimits {
     /// Messages in a minute.
     pub per_minute: usize,
     /// Messages in an hour.
@@ -105,7 +105,7 @@ pub struct Limits {
     pub loop_guard: bool,
 }
 
-impl Default for Limits {
+impl Default for PersonLimits {
     fn default() -> Self {
         Self { per_minute: 30, per_hour: 300, loop_guard: true }
     }
@@ -126,7 +126,7 @@ impl AgentName {
     }
 }
 
-impl Reset {
+impl SessionReset {
     /// Whether a session that was last used at one time is over at another, both in seconds since 1970. A clock
     /// that was set back ends nothing: what was used later than now was used just now.
     pub fn is_due(self, used: i64, now: i64) -> bool {
@@ -147,21 +147,21 @@ impl AccountRules {
     /// An account that belongs to whoever reaches it, such as a terminal.
     pub fn owner() -> Self {
         Self {
-            access: Policy::Owner,
+            access: AccessPolicy::Owner,
             session: SessionRules::default(),
-            busy: Busy::default(),
+            busy: BusyPolicy::default(),
             places: HashMap::new(),
             limits: None,
         }
     }
 
     /// An account with lists, everything else at its default.
-    pub fn listed(lists: Lists) -> Self {
-        Self { access: Policy::Listed(lists), limits: Some(Limits::default()), ..Self::owner() }
+    pub fn listed(lists: AccessLists) -> Self {
+        Self { access: AccessPolicy::Listed(lists), limits: Some(PersonLimits::default()), ..Self::owner() }
     }
 
     /// What a prompt does in this room while an answer runs.
-    pub fn busy_in(&self, room: &RoomId) -> Busy {
+    pub fn busy_in(&self, room: &RoomId) -> BusyPolicy {
         self.places.get(room).and_then(|place| place.busy).unwrap_or(self.busy)
     }
 
@@ -171,7 +171,7 @@ impl AccountRules {
     }
 
     /// Who may do what in this room.
-    pub fn access_in(&self, room: &RoomId) -> &Policy {
+    pub fn access_in(&self, room: &RoomId) -> &AccessPolicy {
         self.places.get(room).and_then(|place| place.access.as_ref()).unwrap_or(&self.access)
     }
 }
@@ -179,7 +179,10 @@ impl AccountRules {
 impl Rules {
     /// The rules of an account; one that nobody configured lets nobody in.
     pub fn account(&self, id: &AccountId) -> Arc<AccountRules> {
-        self.accounts.get(id).cloned().unwrap_or_else(|| Arc::new(AccountRules::listed(Lists::default())))
+        self.accounts
+            .get(id)
+            .cloned()
+            .unwrap_or_else(|| Arc::new(AccountRules::listed(AccessLists::default())))
     }
 
     /// Leaves an account as it is by these other rules.
@@ -193,18 +196,18 @@ impl Rules {
 
 /// The rules as they are now; shared by everything that decides.
 #[derive(Debug, Default)]
-pub struct Live {
+pub struct LiveRules {
     /// Accounts that belong to whoever reaches them. Settled at the start: whether an account is a terminal of this
     /// process is nothing that a file can change, and a mistake here would make every stranger an owner.
     owned: BTreeSet<AccountId>,
     now: RwLock<Arc<Rules>>,
 }
 
-impl Live {
+impl LiveRules {
     /// Begins with these. Only they can give an account an owner.
     pub fn new(rules: Rules) -> Arc<Self> {
         let owned = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
-            (rules.access == Policy::Owner).then(|| id.clone())
+            (rules.access == AccessPolicy::Owner).then(|| id.clone())
         };
         let owned = rules.accounts.iter().filter_map(owned).collect();
         Arc::new(Self { owned, now: RwLock::new(Arc::new(rules)) })
@@ -219,7 +222,7 @@ impl Live {
     pub fn permissible(&self, mut rules: Rules) -> Rules {
         let now = self.now();
         let claims = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
-            (rules.access == Policy::Owner).then(|| id.clone())
+            (rules.access == AccessPolicy::Owner).then(|| id.clone())
         };
         let claimed: Vec<AccountId> = rules.accounts.iter().filter_map(claims).collect();
         for id in claimed.iter().chain(&self.owned) {
@@ -245,20 +248,22 @@ mod tests {
             accounts: accounts.map(|(id, rules)| (AccountId::from(id), Arc::new(rules))).into(),
             ..Rules::default()
         };
-        let listed = || AccountRules::listed(Lists::default());
+        let listed = || AccountRules::listed(AccessLists::default());
         let began = rules([("desk", AccountRules::owner()), ("chat", listed()), ("other", listed())]);
-        let live = Live::new(began.clone());
+        let live = LiveRules::new(began.clone());
         live.replace(rules([
             ("desk", listed()),
             ("chat", AccountRules::owner()),
             ("new", AccountRules::owner()),
         ]));
         let now = live.now();
-        for (id, access) in [("desk", Policy::Owner), ("chat", listed().access), ("new", listed().access)] {
+        for (id, access) in
+            [("desk", AccessPolicy::Owner), ("chat", listed().access), ("new", listed().access)]
+        {
             assert_eq!(now.account(&id.into()).access, access, "{id}");
         }
         live.replace(Rules::default());
-        assert_eq!(live.now().account(&"desk".into()).access, Policy::Owner);
+        assert_eq!(live.now().account(&"desk".into()).access, AccessPolicy::Owner);
     }
 
     const HOUR: i64 = 60 * 60;
@@ -268,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_daily_reset_is_due_once_its_time_of_the_day_has_passed() {
-        let daily = |hours: u64| Reset::Daily { at: Duration::from_secs(hours * 60 * 60) };
+        let daily = |hours: u64| SessionReset::Daily { at: Duration::from_secs(hours * 60 * 60) };
         let at = |hour: i64| MIDNIGHT + hour * HOUR;
         for (reset, used, now, due) in [
             (daily(4), at(3), at(4) - 1, false),
@@ -288,7 +293,7 @@ mod tests {
             (daily(4), at(5), at(4), false),
             (daily(4), at(5), at(3), false),
             (daily(4), at(5), 10, false),
-            (Reset::None, at(1), at(50 * 24), false),
+            (SessionReset::None, at(1), at(50 * 24), false),
         ] {
             assert_eq!(reset.is_due(used, now), due, "{reset:?}, used {used}, now {now}");
         }
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_idle_reset_is_due_after_a_pause() {
-        let idle = Reset::Idle { after: Duration::from_secs(60 * 60) };
+        let idle = SessionReset::Idle { after: Duration::from_secs(60 * 60) };
         for (used, now, due) in [
             (MIDNIGHT, MIDNIGHT, false),
             (MIDNIGHT, MIDNIGHT + HOUR - 1, false),

@@ -1,78 +1,78 @@
 //! The agent server: the same turns, asked for over HTTP.
 //!
-//! A request comes in through [`listen`] (over a `wire` that keeps the time), passes the `guard` (who is asked, from
+//! A request comes in through [`listen`] (over a `connection` that keeps the time), passes the `origin_guard` (who is asked, from
 //! where) and `caller` (who asks), and a handler of the table in `routes` answers it. What runs a turn goes through
-//! `begin`, which makes it durable and idempotent, and reads it through `follow`; each surface is a
-//! `follow::Shape` that makes its own events of what happens. Errors are [`Problem`]s, whatever went wrong. What can be
+//! `submit`, which makes it durable and idempotent, and reads it through `turn_stream`; each surface is a
+//! `turn_stream::StreamFormat` that makes its own events of what happens. Errors are [`ApiError`]s, whatever went wrong. What can be
 //! asked and what comes of it is told to programs by `openapi`, from the same table.
 
-mod about;
+mod api_error;
+mod app_tokens;
 mod approvals;
-mod apps;
-mod begin;
+mod auth_throttle;
 mod body;
 mod caller;
-mod canned;
 mod chat;
+mod connection;
+mod connection_limit;
 mod content;
 mod cors;
-mod ended;
-mod events;
-mod follow;
-mod frames;
-mod guard;
-mod heads;
+mod discovery;
+mod headers;
 mod health;
-mod held;
 mod host;
-mod keys;
 mod limits;
 pub mod listen;
 mod metrics;
 mod notices;
 mod openapi;
+mod origin_guard;
+mod owner_key;
 mod parameters;
-mod path;
-mod problem;
-mod refusals;
+mod path_params;
+mod raw_errors;
+mod rejection_log;
 mod responses;
+mod revocable_body;
 mod route;
 mod routes;
+mod run_events;
 mod runs;
-mod seats;
 mod sessions;
+mod sse;
+mod submit;
 mod text_budget;
-mod wire;
-mod wrong_keys;
+mod turn_result;
+mod turn_stream;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-pub use apps::Apps;
+pub use api_error::ApiError;
+pub use app_tokens::AppTokens;
 pub use caller::Caller;
-pub use keys::Keys;
-pub use limits::Limits;
-pub use problem::Problem;
+pub use limits::TurnLimits;
+pub use owner_key::OwnerKey;
 pub use route::Route;
 pub use routes::{all as routes, router};
 
 use self::text_budget::TextBudget;
-use crate::config::{Host, Origin, Secret};
-use crate::rules::Live;
+use crate::config::{Secret, UrlHost, WebOrigin};
+use crate::rules::LiveRules;
 use crate::store::Store;
 use crate::turns::Turns;
 
 /// What the server is told about itself.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Who may ask everything at first, see [`Keys`]; `None` for a server without a key, which only this machine reaches.
+pub struct ServerSettings {
+    /// Who may ask everything at first, see [`OwnerKey`]; `None` for a server without a key, which only this machine reaches.
     pub key: Option<Secret>,
     /// Names by which it may be called, besides those of this machine.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<UrlHost>,
     /// Pages that may ask from a browser.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<WebOrigin>,
     /// What `/v1/models` names.
     pub model: String,
     /// Turns at once, and turns of one app at once.
@@ -86,19 +86,19 @@ pub struct Server {
     /// Who runs turns.
     pub turns: Arc<Turns>,
     /// The words for people.
-    pub live: Arc<Live>,
+    pub live: Arc<LiveRules>,
     /// What it was told.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Who may ask.
-    pub keys: Keys,
+    pub keys: OwnerKey,
     /// The apps that are asking now.
-    pub apps: Apps,
+    pub apps: AppTokens,
     /// Who was turned away, as far as it was told.
-    refusals: refusals::Refusals,
+    refusals: rejection_log::RejectionLog,
     /// Who guesses keys.
-    wrong_keys: wrong_keys::WrongKeys,
+    wrong_keys: auth_throttle::AuthThrottle,
     /// How much may go on at once.
-    pub limits: Limits,
+    pub limits: TurnLimits,
     /// Long texts in memory until they are read.
     texts: TextBudget,
     /// Fired when the process is about to end: nothing new is taken.
@@ -109,13 +109,13 @@ pub struct Server {
 
 impl Server {
     /// A server of these turns.
-    pub fn new(store: Store, turns: Arc<Turns>, live: Arc<Live>, settings: Settings) -> Arc<Self> {
+    pub fn new(store: Store, turns: Arc<Turns>, live: Arc<LiveRules>, settings: ServerSettings) -> Arc<Self> {
         Arc::new(Self {
-            keys: Keys::new(settings.key.as_ref()),
-            apps: Apps::default(),
-            refusals: refusals::Refusals::default(),
-            wrong_keys: wrong_keys::WrongKeys::default(),
-            limits: Limits::new(settings.runs),
+            keys: OwnerKey::new(settings.key.as_ref()),
+            apps: AppTokens::default(),
+            refusals: rejection_log::RejectionLog::default(),
+            wrong_keys: auth_throttle::AuthThrottle::default(),
+            limits: TurnLimits::new(settings.runs),
             texts: TextBudget::default(),
             draining: CancellationToken::new(),
             since: SystemTime::now(),

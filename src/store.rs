@@ -7,21 +7,21 @@
 //! bundled SQLite.
 
 mod actors;
-mod anchors;
 mod asks;
 mod audit;
 mod ephemeral;
 mod grants;
 mod http_sessions;
+mod idempotency;
 mod inbox;
-mod look;
+mod live_messages;
 mod maintenance;
+mod membership;
 mod open;
 mod outbox;
 mod overview;
 mod pairing;
-mod people;
-mod programs;
+mod read_only;
 mod responses;
 mod retention;
 mod runs;
@@ -45,28 +45,30 @@ use tokio::sync::{mpsc, oneshot};
 use crate::metrics::disk_waits;
 use crate::testing::with_lead;
 use write_health::{WriteHealth, disk_trouble};
-use writer::{Command, RanJob, Writer};
+use writer::{RanJob, StoreWriter, WriterCommand};
 
-pub use anchors::Anchor;
 pub use asks::{AskRow, AskState, OpenAsk};
-pub use audit::{AuditFilter, AuditRow, GATEWAY, Heard, OPERATOR, Operated, Refused, room_hash};
+pub use audit::{
+    AuditFilter, AuditRow, GATEWAY, LimitCount, OPERATOR, OperatorAction, RefusedRow, room_hash,
+};
 pub use ephemeral::ephemeral_expiry;
 pub use grants::{GRANT_DAYS, GrantRow};
-pub use http_sessions::{Change, Page, SeenSession, SessionPage, Whose};
-pub use look::look;
+pub use http_sessions::{SeenSession, SessionChange, SessionOwner, SessionPage, TranscriptPage};
+pub use idempotency::{KeyLookup, NewSession, TranscriptRow};
+pub use live_messages::LiveMessageRow;
+pub use membership::RecentTurn;
 pub use open::OpenError;
 pub use outbox::{OutboxKind, OutboxRow};
 pub use overview::{SessionOverview, TurnOverview};
-pub use pairing::{HashedCode, Lapse, Others, Pairing};
-pub use people::RecentTurn;
-pub use programs::{Known, NewSession, Transcribed};
-pub use responses::{KeptResponse, Onward};
+pub use pairing::{HashedCode, Pairing, StrangerCounts, StrangerExpiry};
+pub use read_only::look;
+pub use responses::{ContinuationPoint, StoredResponse};
 pub use retention::Retention;
 pub use runs::{AskRecord, RunRecord};
-pub use sessions::{ListedSession, Session};
-pub use tokens::{App, TokenRecord};
-pub use turns::{Finish, OpenTurn, Person, State, TurnRow};
-pub use usage::Used;
+pub use sessions::{ListedSession, SessionRow};
+pub use tokens::{AppInfo, TokenRecord};
+pub use turns::{FinishedTurn, OpenTurn, PersonInfo, TurnRow, TurnState};
+pub use usage::UsageTotals;
 pub use write_health::WriteFailure;
 
 /// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.
@@ -75,7 +77,7 @@ const QUEUE: usize = 1024;
 /// The store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    writer: mpsc::Sender<Command>,
+    writer: mpsc::Sender<WriterCommand>,
     reader: mpsc::Sender<ReadJob>,
     /// How long whoever reads waits, and whoever writes.
     timings: (Histogram, Histogram),
@@ -84,7 +86,7 @@ pub struct Store {
 }
 
 /// What is left to do for a job once its transaction is committed, or not.
-type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type JobReply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Given no connection, a job only hands the error on.
 type WriteJob = Box<dyn FnOnce(Result<&Connection>) -> RanJob + Send>;
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
@@ -135,7 +137,7 @@ impl Store {
         let (reader, reads) = mpsc::channel(QUEUE);
         let (timer, spans) = std::sync::mpsc::channel();
         let health = WriteHealth::default();
-        let own = Writer {
+        let own = StoreWriter {
             conn: writing,
             commands,
             reader: reader.downgrade(),
@@ -143,7 +145,7 @@ impl Store {
             health: health.clone(),
             retention,
             timer,
-            wal: Writer::wal_of(path),
+            wal: StoreWriter::wal_of(path),
             is_armed: false,
             is_parking: false,
             postponed: None,
@@ -184,7 +186,7 @@ impl Store {
             });
             RanJob { reply, trouble }
         });
-        done_by(&self.writer, Command::Write(job), result, &self.timings.1).await
+        done_by(&self.writer, WriterCommand::Write(job), result, &self.timings.1).await
     }
 
     /// Runs `job` on a connection that cannot write; sees everything that was committed before.

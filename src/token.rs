@@ -7,7 +7,7 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::session::hex;
+use crate::ids::hex;
 
 /// How every token begins, so that people and the log recognise one.
 pub const PREFIX: &str = "tlr_";
@@ -23,14 +23,14 @@ const LONGEST_NAME: usize = 40;
 
 /// What of a token may be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct TokenDigest {
     /// Which one it is; no secret.
     pub id: String,
     /// SHA-256 of the whole token. Compare it in constant time.
     pub digest: [u8; 32],
 }
 
-impl Kept {
+impl TokenDigest {
     /// What is kept of a token; `None` if it is none.
     pub fn of(token: &str) -> Option<Self> {
         Some(Self { id: id(token)?.to_owned(), digest: digest(token.as_bytes()) })
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn a_token_says_which_one_it_is_and_nothing_of_its_secret_is_kept() {
         let (one, other) = (make().unwrap(), make().unwrap());
-        let kept = Kept::of(&one).unwrap();
+        let kept = TokenDigest::of(&one).unwrap();
         assert_eq!((one.len(), &one[4..12]), (77, kept.id.as_str()));
         assert_eq!(kept.digest, <[u8; 32]>::from(Sha256::digest(&one)));
-        assert_ne!(Kept::of(&other).unwrap().digest, kept.digest);
-        assert_ne!(Kept::of(&other).unwrap().id, kept.id);
+        assert_ne!(TokenDigest::of(&other).unwrap().digest, kept.digest);
+        assert_ne!(TokenDigest::of(&other).unwrap().id, kept.id);
         let secret = &one[13..];
         assert!(!format!("{kept:?}").contains(&secret[..8]));
     }
@@ -110,7 +110,7 @@ mod tests {
             &format!("tlr_{id}_{secret}_"),
             &format!("xyz_{id}_{secret}"),
         ] {
-            assert_eq!(Kept::of(text), None, "{text}");
+            assert_eq!(TokenDigest::of(text), None, "{text}");
         }
     }
 

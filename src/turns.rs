@@ -7,58 +7,58 @@
 //! that may have started is repeated only with the same stored bytes and key, and only where the
 //! upstream said that this does not run it twice.
 
+mod agent_failures;
 mod agent_probe;
+mod answer_files;
+mod app_request;
 mod asks;
 mod attempt;
-mod brought;
-mod changeover;
-mod enclosed;
-mod ending;
-mod input;
+mod authorization;
+mod checkpoint;
+mod fallback_notices;
+mod finish;
 mod input_budget;
-mod judge;
-mod keeping;
+mod input_slot;
 pub mod log;
-mod permitted;
-mod recovering;
+mod prompt_text;
+mod readers;
+mod recover;
+mod retry;
+mod retry_policy;
 mod run;
 mod sink;
-mod told;
-mod trouble;
-mod trying;
-mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use talaria_platform::Lasts;
+use talaria_platform::PlaceLifetime;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{Prepared, Rewind, SharedAgent};
-use crate::delivery::{Account, Delivery};
-use crate::metrics::{Metrics, Surface};
-use crate::reply::Outcome;
-use crate::rules::{AgentName, Live};
-use crate::session::{AskId, SessionId, TurnId};
-use crate::store::{self, Finish, State, Store, StoreError, TurnRow};
-use crate::words::{Phrase, Text};
+use crate::agent::{PreparedTurn, RewindSupport, SharedAgent};
+use crate::delivery::{Delivery, DeliveryAccount};
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::{AskId, SessionId, TurnId};
+use crate::metrics::{Metrics, SurfaceMetrics};
+use crate::reply::TurnOutcome;
+use crate::rules::{AgentName, LiveRules};
+use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
+use agent_failures::AgentFailures;
 pub use agent_probe::AgentHealth;
 use agent_probe::AgentProbe;
+pub use app_request::{AppRequest, WhenAway, WhenUnread};
 use asks::Asks;
-pub use asks::{Answer, PER_TURN, RESTART, choice};
-pub use brought::{Brought, Patience, WhenAway};
-use input::InputSlot;
-pub use input_budget::{InputBudget, InputLimits, InputPermit, Payer};
-pub(crate) use permitted::permitted;
-use run::Before;
-use trouble::Trouble;
-use watch::Logs;
-pub use watch::{TooLate, Watch};
+pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
+pub(crate) use authorization::permitted;
+pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
+use input_slot::InputSlot;
+use readers::TurnLogs;
+pub use readers::{TooLate, TurnWatch};
+use run::PriorProgress;
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -72,11 +72,11 @@ const ABILITIES_PAUSE: Duration = Duration::from_secs(30);
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
     store: Store,
-    agents: Agents,
+    agents: TurnAgents,
     delivery: Arc<Delivery>,
-    settings: Settings,
-    live: Arc<Live>,
-    lines: Mutex<HashMap<SessionId, Line>>,
+    settings: TurnSettings,
+    live: Arc<LiveRules>,
+    lines: Mutex<HashMap<SessionId, SessionQueue>>,
     /// Told whenever a line ends, for [`Turns::idle`].
     ended: Notify,
     /// Fired once, when the process is about to end.
@@ -86,13 +86,13 @@ pub struct Turns {
     /// What agents ask people.
     asks: Arc<Asks>,
     /// What is known of the agent's failures.
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<AgentFailures>,
     /// Whether it would answer now.
     probe: AgentProbe,
     /// When the agent last did not say what it can do.
     abilities_unanswered: Mutex<Option<Instant>>,
     /// What happens in the turns of this process, for whoever reads.
-    logs: Arc<Logs>,
+    logs: Arc<TurnLogs>,
     /// Counts turns, tries and readers.
     metrics: Arc<Metrics>,
     /// Bounds what is held of questions, here and where programs ask them.
@@ -103,7 +103,7 @@ pub struct Turns {
 
 /// Those who answer.
 #[derive(Clone)]
-pub struct Agents {
+pub struct TurnAgents {
     /// Everywhere.
     pub main: SharedAgent,
     /// The model, in rooms that want it although another agent answers everywhere else.
@@ -112,7 +112,7 @@ pub struct Agents {
 
 /// What an operator may set about turns.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct TurnSettings {
     /// What the operator says in the system message of every turn; empty for nothing.
     pub context: String,
     /// Whether the agent is told there where it is and with whom.
@@ -137,14 +137,14 @@ pub struct Settings {
 
 /// What one session has to do.
 #[derive(Default)]
-struct Line {
+struct SessionQueue {
     waiting: VecDeque<TurnId>,
     /// Set for as long as the session's task works on a turn.
-    running: Option<Running>,
+    running: Option<RunningTurn>,
 }
 
 #[derive(Clone)]
-struct Running {
+struct RunningTurn {
     id: TurnId,
     /// Fired when a person asks to stop the turn.
     stop: CancellationToken,
@@ -156,14 +156,14 @@ impl Turns {
     /// An engine with nothing to do.
     pub fn new(
         store: Store,
-        agents: Agents,
+        agents: TurnAgents,
         delivery: Arc<Delivery>,
-        settings: Settings,
-        live: Arc<Live>,
+        settings: TurnSettings,
+        live: Arc<LiveRules>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let logs = Arc::<Logs>::default();
+        let logs = Arc::<TurnLogs>::default();
         let asks = Asks {
             store: store.clone(),
             delivery: delivery.clone(),
@@ -202,7 +202,7 @@ impl Turns {
         // Before anything runs: what nobody can ask for again must not begin.
         let programs = self.store.write(|tx| {
             let programs = tx.open_turns_of_programs()?;
-            programs.iter().filter(|row| row.is_fleeting()).try_for_each(|row| tx.ask_to_stop(&row.id))?;
+            programs.iter().filter(|row| row.is_ephemeral()).try_for_each(|row| tx.ask_to_stop(&row.id))?;
             Ok(programs)
         });
         for row in programs.await? {
@@ -223,7 +223,7 @@ impl Turns {
             line.waiting.push_back(turn);
             return;
         }
-        lines.insert(session.clone(), Line { waiting: VecDeque::from([turn]), running: None });
+        lines.insert(session.clone(), SessionQueue { waiting: VecDeque::from([turn]), running: None });
         drop(lines);
         let (turns, session) = (self.clone(), session.clone());
         self.tasks.spawn(async move { turns.work(session).await });
@@ -252,7 +252,7 @@ impl Turns {
     /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
     /// known or if the agent did not say it a short while ago.
     pub async fn learn_abilities(&self) {
-        let is_known = || self.agent().rewind != Rewind::Unknown;
+        let is_known = || self.agent().rewind != RewindSupport::Unknown;
         let unanswered = || self.abilities_unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         let was_asked = unanswered().is_some_and(|at| at.elapsed() < ABILITIES_PAUSE);
         if is_known() || was_asked {
@@ -281,20 +281,20 @@ impl Turns {
 
     /// The request that was made for a turn, unless whoever it was made for is no longer there: nobody else may be
     /// given it.
-    fn prepared_of(&self, row: &TurnRow) -> Option<Prepared> {
+    fn prepared_of(&self, row: &TurnRow) -> Option<PreparedTurn> {
         let gone =
             row.agent == Some(AgentName::Local) && self.agents.local.is_none() && !self.agent().is_model();
         row.prepared.clone().filter(|_| !gone)
     }
 
     /// How long the place of a turn lasts. A program comes back to its own over any connection.
-    fn lasts(&self, row: &TurnRow) -> Lasts {
-        let account = self.delivery.account(&row.account).filter(|_| row.brought.is_none());
-        account.map_or(Lasts::Always, |account| account.platform().lasts(&row.place))
+    fn lasts(&self, row: &TurnRow) -> PlaceLifetime {
+        let account = self.delivery.account(&row.account).filter(|_| row.app_request.is_none());
+        account.map_or(PlaceLifetime::Always, |account| account.platform().lasts(&row.place))
     }
 
     /// How often in a row the agent failed of late and why the last time, if it is known to fail.
-    fn failing(&self) -> Option<(usize, Phrase)> {
+    fn failing(&self) -> Option<(usize, LocalizedText)> {
         self.trouble().known(Instant::now())
     }
 
@@ -309,12 +309,12 @@ impl Turns {
     }
 
     /// Where the turns of such a place are counted.
-    fn surface(&self, row: &TurnRow) -> &Surface {
-        if row.brought.is_some() { &self.metrics.http } else { &self.metrics.rooms }
+    fn surface(&self, row: &TurnRow) -> &SurfaceMetrics {
+        if row.app_request.is_some() { &self.metrics.http } else { &self.metrics.rooms }
     }
 
     /// The accounts that turns are shown on.
-    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<DeliveryAccount>> {
         self.delivery.accounts()
     }
 
@@ -326,7 +326,7 @@ impl Turns {
     }
 
     /// How a turn ended, if it has.
-    pub async fn finished(&self, id: &TurnId) -> store::Result<Option<(State, Finish)>> {
+    pub async fn finished(&self, id: &TurnId) -> store::Result<Option<(TurnState, FinishedTurn)>> {
         let id = id.clone();
         self.store.read(move |tx| tx.finished(&id)).await
     }
@@ -342,7 +342,7 @@ impl Turns {
     }
 
     /// Waits until this is so. Lines that begin tell nobody.
-    async fn lines_are(&self, so: impl Fn(&HashMap<SessionId, Line>) -> bool) {
+    async fn lines_are(&self, so: impl Fn(&HashMap<SessionId, SessionQueue>) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
@@ -406,7 +406,7 @@ impl Turns {
     }
 
     /// The next turn of a line, now running; `None` takes the line away.
-    fn next_turn(&self, session: &SessionId) -> Option<Running> {
+    fn next_turn(&self, session: &SessionId) -> Option<RunningTurn> {
         let mut lines = self.lines();
         let line = lines.get_mut(session)?;
         line.running = None;
@@ -415,7 +415,7 @@ impl Turns {
             lines.remove(session);
             return None;
         };
-        let running = Running { id, stop: CancellationToken::new(), input: InputSlot::default() };
+        let running = RunningTurn { id, stop: CancellationToken::new(), input: InputSlot::default() };
         line.running = Some(running.clone());
         Some(running)
     }
@@ -426,16 +426,16 @@ impl Turns {
         let kept = self.store.read(move |tx| {
             Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?, tx.anchor(&wanted)?.is_some()))
         });
-        let Ok((Some(turn), floor, anchored)) = kept.await else { return };
+        let Ok((Some(turn), already_shown, anchored)) = kept.await else { return };
         let edited = anchored;
         let turn = Arc::new(turn);
-        if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
+        if !matches!(turn.state, TurnState::Queued | TurnState::Dispatched | TurnState::Streaming) {
             return;
         }
-        let words = Text::TurnBroken.with("turn", id.short());
+        let words = TextKey::TurnBroken.with("turn", id.short());
         let log = self.logs.open(&turn, self.settings.turn_bytes);
-        let before = Before { floor, anchored, edited, history: 0, permitted: true };
-        if let Err(error) = self.finish(&turn, &log, before, Outcome::Failed { words }).await {
+        let before = PriorProgress { already_shown, anchored, edited, history: 0, permitted: true };
+        if let Err(error) = self.finish(&turn, &log, before, TurnOutcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
         self.logs.end(id, &log);
@@ -444,11 +444,11 @@ impl Turns {
         }
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+    fn trouble(&self) -> MutexGuard<'_, AgentFailures> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, Line>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, SessionQueue>> {
         // Every change under this lock is complete in itself.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,8 +15,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_se
 
 /// What is known of one agent.
 #[derive(Debug)]
-pub struct Breaker {
-    state: State,
+pub struct CircuitBreaker {
+    state: BreakerState,
     /// Failures since the last turn that went well.
     failures: u32,
     /// How long it stays open the next time.
@@ -24,7 +24,7 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     /// The agent is asked.
     Closed,
     /// It is not, before this time.
@@ -35,7 +35,7 @@ enum State {
 
 /// Where a turn goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum BreakerRoute {
     /// To the agent.
     Agent,
     /// To the agent, if it answers a cheap question first.
@@ -44,21 +44,23 @@ pub enum Route {
     Around,
 }
 
-impl Default for Breaker {
+impl Default for CircuitBreaker {
     fn default() -> Self {
-        Self { state: State::Closed, failures: 0, pause: PAUSES.0 }
+        Self { state: BreakerState::Closed, failures: 0, pause: PAUSES.0 }
     }
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Where the next turn goes. Of those that come after the pause one probes.
-    pub fn route(&mut self, now: Instant) -> Route {
+    pub fn route(&mut self, now: Instant) -> BreakerRoute {
         match self.state {
-            State::Closed => Route::Agent,
-            State::Open { until } | State::Probing { until } if now < until => Route::Around,
-            State::Open { .. } | State::Probing { .. } => {
-                self.state = State::Probing { until: now + self.pause };
-                Route::Probe
+            BreakerState::Closed => BreakerRoute::Agent,
+            BreakerState::Open { until } | BreakerState::Probing { until } if now < until => {
+                BreakerRoute::Around
+            }
+            BreakerState::Open { .. } | BreakerState::Probing { .. } => {
+                self.state = BreakerState::Probing { until: now + self.pause };
+                BreakerRoute::Probe
             }
         }
     }
@@ -67,12 +69,12 @@ impl Breaker {
     pub fn failed(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
-            State::Closed if self.failures < FAILURES => false,
+            BreakerState::Closed if self.failures < FAILURES => false,
             // A turn that began before it opened; it says nothing new.
-            State::Open { .. } => false,
-            State::Closed | State::Probing { .. } => {
-                let opened = self.state == State::Closed;
-                self.state = State::Open { until: now + self.pause };
+            BreakerState::Open { .. } => false,
+            BreakerState::Closed | BreakerState::Probing { .. } => {
+                let opened = self.state == BreakerState::Closed;
+                self.state = BreakerState::Open { until: now + self.pause };
                 self.pause = (self.pause * 2).min(PAUSES.1);
                 opened
             }
@@ -83,9 +85,9 @@ impl Breaker {
     /// one more failure opens it again. Whether that closed it.
     pub fn answered(&mut self) -> bool {
         match self.state {
-            State::Closed => false,
-            State::Open { .. } | State::Probing { .. } => {
-                self.state = State::Closed;
+            BreakerState::Closed => false,
+            BreakerState::Open { .. } | BreakerState::Probing { .. } => {
+                self.state = BreakerState::Closed;
                 self.failures = FAILURES - 1;
                 true
             }
@@ -101,7 +103,7 @@ impl Breaker {
 
     /// Whether turns go around the agent, but for one that may probe.
     pub fn is_open(&self) -> bool {
-        self.state != State::Closed
+        self.state != BreakerState::Closed
     }
 }
 
@@ -113,17 +115,17 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// A turn comes, and goes there.
-        Turn(Route),
+        Turn(BreakerRoute),
         Fails,
         Answers,
         Succeeds,
     }
-    use Route::{Agent, Around, Probe};
+    use BreakerRoute::{Agent, Around, Probe};
     use Step::{Answers, Fails, Succeeds, Turn};
 
     #[track_caller]
     fn plays(steps: &[(u64, Step)]) {
-        let (start, mut breaker) = (Instant::now(), Breaker::default());
+        let (start, mut breaker) = (Instant::now(), CircuitBreaker::default());
         for (number, (second, step)) in steps.iter().enumerate() {
             let now = start + Duration::from_secs(*second);
             match step {
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn opening_and_closing_are_told_once() {
-        let (now, mut breaker) = (Instant::now(), Breaker::default());
+        let (now, mut breaker) = (Instant::now(), CircuitBreaker::default());
         assert!(!breaker.failed(now) && !breaker.is_open());
         assert!(breaker.failed(now) && breaker.is_open());
         assert!(!breaker.failed(now));

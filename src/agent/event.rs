@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Choice, Message};
-use crate::session::AskId;
-use crate::words::Phrase;
+use super::{Ask, AskChoice, SessionMessage};
+use crate::i18n::LocalizedText;
+use crate::ids::AskId;
 
 /// What happens during a turn. Borrowed, because most of it is copied straight into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,30 +17,30 @@ pub enum TurnEvent<'a> {
     Step(Step),
     /// Something people should know now, such as "trying again until 14:05". Replaces the notice
     /// before; `None` takes it away.
-    Notice(Option<Phrase>),
+    Notice(Option<LocalizedText>),
     /// What the turn cost.
-    Usage(Usage),
+    Usage(TokenUsage),
     /// A message is complete that belongs into the transcript. An agent that tells its messages tells all of them.
-    Record(Record),
+    Record(TranscriptRecord),
     /// A person is asked. Told by the engine, never by an agent.
-    Asked(Asked),
+    Asked(AskOpened),
     /// A question is over. Told by the engine, never by an agent.
-    Answered(Answered),
+    Answered(AskResolved),
 }
 
 /// A message of a turn's transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct TranscriptRecord {
     /// Who said what.
-    pub message: Message,
+    pub message: SessionMessage,
     /// What it calls, or what it is the result of.
-    pub tools: Option<Tools>,
+    pub tools: Option<ToolActivity>,
 }
 
 /// What a message has to do with tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Tools {
+pub enum ToolActivity {
     /// The agent calls these.
     Calls {
         /// As the chat-completions protocol has them.
@@ -57,7 +57,7 @@ pub enum Tools {
 
 /// What a person is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskOpened {
     /// Which question.
     pub id: AskId,
     /// All of it.
@@ -70,11 +70,11 @@ pub struct Asked {
 
 /// How a question came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct AskResolved {
     /// Which question.
     pub id: AskId,
     /// What the agent is told.
-    pub choice: Choice,
+    pub choice: AskChoice,
     /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
     pub rule: &'static str,
 }
@@ -82,22 +82,22 @@ pub struct Answered {
 /// Where in its turn a question stands, or how it came out. Kept, so that the next process can tell it in the same
 /// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
+pub struct AskPosition {
     /// How much had been told: bytes of text and of reasoning, and each news of a step once.
-    pub told: usize,
+    pub emitted: usize,
     /// How many questions and answers came before it in the turn, whichever process told them.
     pub nth: usize,
 }
 
 /// What an earlier process asked, or how that came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// How much had been told; see [`Spot`].
-    pub told: usize,
+pub struct PriorAsk {
+    /// How much had been told; see [`AskPosition`].
+    pub emitted: usize,
     /// Which question.
     pub id: AskId,
     /// How it came out; `None` where it was asked.
-    pub answered: Option<Answered>,
+    pub answered: Option<AskResolved>,
 }
 
 /// A tool call.
@@ -124,7 +124,7 @@ pub enum StepState {
 
 /// Tokens that a turn used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens of the prompt.
     pub input: u64,
     /// Tokens of the answer.

@@ -1,7 +1,7 @@
 //! Two agents as one: a second one stands in while the first is away.
 //!
 //! Only a turn of which it is proven that nothing ran goes over, and what was made ready for one of them is
-//! never given to the other: [`Prepared::stand_in`] says whose it is, also after a crash. A [`Breaker`]
+//! never given to the other: [`PreparedTurn::stand_in`] says whose it is, also after a crash. A [`CircuitBreaker`]
 //! spares people the wait for an agent that is away, and finds out when it is back.
 
 use std::fmt;
@@ -11,39 +11,39 @@ use std::time::{Duration, Instant};
 
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::breaker::{Breaker, Route};
+use super::breaker::{BreakerRoute, CircuitBreaker};
 use super::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attempt, Choice, Lost, Out, Prepared, Reached,
-    RecoveredAnswer, SharedAgent, StandIn, Turn, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, Ask, AskChoice,
+    AttemptKind, FallbackInfo, LostTurn, PreparedTurn, RecoveredAnswer, SharedAgent, TurnEnd, TurnEvent,
 };
 
 /// An agent that names a longer wait than this is as good as away; for any other it is waited.
 const LONG: Duration = Duration::from_secs(10);
 
 /// The agent around two agents.
-pub struct Fallback {
+pub struct FallbackAgent {
     first: SharedAgent,
     second: SharedAgent,
     /// About the first; the second has nobody behind it.
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<CircuitBreaker>,
 }
 
-impl Fallback {
+impl FallbackAgent {
     /// `second` stands in for `first`.
     pub fn new(first: SharedAgent, second: SharedAgent) -> Self {
         Self { first, second, breaker: Mutex::default() }
     }
 
     /// Makes a turn ready for the first agent, unless that is away.
-    async fn prepare_first(&self, turn: &Turn) -> Option<Result<Prepared, AgentError>> {
+    async fn prepare_first(&self, turn: &AgentTurn) -> Option<Result<PreparedTurn, AgentError>> {
         if turn.elsewhere {
             return None;
         }
         // Not in the `match`, which would hold the lock over the question.
         let route = self.breaker().route(now());
         match route {
-            Route::Around => return None,
-            Route::Probe => {
+            BreakerRoute::Around => return None,
+            BreakerRoute::Probe => {
                 if let Err(error) = self.first.reachable().await
                     && error.kind != AgentErrorKind::Refused
                 {
@@ -51,7 +51,7 @@ impl Fallback {
                     return None;
                 }
             }
-            Route::Agent => {}
+            BreakerRoute::Agent => {}
         }
         match self.first.prepare(turn).await {
             Err(error) if is_away(&error) => {
@@ -65,24 +65,24 @@ impl Fallback {
     /// Runs a turn at the first agent and learns from how it goes.
     async fn run_first(
         &self,
-        turn: &Turn,
-        prepared: Prepared,
-        out: &dyn Out,
+        turn: &AgentTurn,
+        prepared: PreparedTurn,
+        out: &dyn AgentOutput,
         stop: CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let out = Listening { out, agent: self, heard: AtomicBool::new(false) };
+        let out = ListeningOutput { out, agent: self, heard: AtomicBool::new(false) };
         let end = self.first.run_turn(turn, prepared, &out, stop).await;
         match &end {
-            Ok(TurnEnd::Done | TurnEnd::Limit) => self.closed(Breaker::succeeded),
+            Ok(TurnEnd::Done | TurnEnd::Limit) => self.closed(CircuitBreaker::succeeded),
             // Whoever stopped it did not say anything about the agent.
             Ok(TurnEnd::Stopped) => {}
             Err(error) => match error.kind {
                 // It is there: only busy, or it does not like this turn.
                 AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } if !is_away(error) => {
-                    self.closed(Breaker::answered)
+                    self.closed(CircuitBreaker::answered)
                 }
                 AgentErrorKind::Refused | AgentErrorKind::Unfit | AgentErrorKind::CutShort => {
-                    self.closed(Breaker::answered)
+                    self.closed(CircuitBreaker::answered)
                 }
                 // Not connected, lost before the first byte, or lost in the middle.
                 AgentErrorKind::NothingRan { .. }
@@ -92,9 +92,9 @@ impl Fallback {
             },
         }
         end.map_err(|error| match turn.attempt {
-            Attempt::First if is_away(&error) => AgentError { kind: AgentErrorKind::Elsewhere, ..error },
+            AttemptKind::First if is_away(&error) => AgentError { kind: AgentErrorKind::Elsewhere, ..error },
             // An earlier try may have run, so only the same agent may be asked again.
-            Attempt::First | Attempt::Resume => error,
+            AttemptKind::First | AttemptKind::Resume => error,
         })
     }
 
@@ -109,39 +109,39 @@ impl Fallback {
     }
 
     /// The agent is there, as `news` tells the breaker.
-    fn closed(&self, news: impl FnOnce(&mut Breaker) -> bool) {
+    fn closed(&self, news: impl FnOnce(&mut CircuitBreaker) -> bool) {
         if news(&mut self.breaker()) {
             tracing::info!(agent = %self.first.about().name, "the agent is back");
         }
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
         // Every change under this lock is complete in itself.
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Agent for Fallback {
+impl Agent for FallbackAgent {
     fn about(&self) -> AgentInfo {
-        let stand_in = StandIn { name: self.second.about().name, answers: self.breaker().is_open() };
+        let stand_in = FallbackInfo { name: self.second.about().name, answers: self.breaker().is_open() };
         AgentInfo { stand_in: Some(stand_in), ..self.first.about() }
     }
 
-    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             if let Some(made) = self.prepare_first(turn).await {
                 return made;
             }
             tracing::info!(agent = %self.second.about().name, "the stand-in answers this turn");
-            Ok(Prepared { stand_in: true, ..self.second.prepare(turn).await? })
+            Ok(PreparedTurn { stand_in: true, ..self.second.prepare(turn).await? })
         })
     }
 
     fn run_turn<'a>(
         &'a self,
-        turn: &'a Turn,
-        prepared: Prepared,
-        out: &'a dyn Out,
+        turn: &'a AgentTurn,
+        prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         match prepared.stand_in {
@@ -150,18 +150,18 @@ impl Agent for Fallback {
         }
     }
 
-    fn let_go(&self, turn: &Turn) {
+    fn abandon(&self, turn: &AgentTurn) {
         // Whoever stands in keeps nothing that runs alone.
-        self.first.let_go(turn);
+        self.first.abandon(turn);
     }
 
-    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+    fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         Box::pin(async move {
             match self.first.reachable().await {
                 Err(error)
                     if error.kind != AgentErrorKind::Refused && self.second.reachable().await.is_ok() =>
                 {
-                    Ok(Reached::StandIn)
+                    Ok(AnsweringAgent::StandIn)
                 }
                 reached => reached,
             }
@@ -176,7 +176,11 @@ impl Agent for Fallback {
         self.first.may_recover()
     }
 
-    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
+    fn recover<'a>(
+        &'a self,
+        lost: LostTurn<'a>,
+        out: &'a dyn AgentOutput,
+    ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         match lost.prepared.stand_in {
             true => self.second.recover(lost, out),
             false => self.first.recover(lost, out),
@@ -203,34 +207,34 @@ fn now() -> Instant {
 }
 
 /// Hands everything on, and notices the first sign of life.
-struct Listening<'a> {
-    out: &'a dyn Out,
-    agent: &'a Fallback,
+struct ListeningOutput<'a> {
+    out: &'a dyn AgentOutput,
+    agent: &'a FallbackAgent,
     heard: AtomicBool,
 }
 
-impl Listening<'_> {
+impl ListeningOutput<'_> {
     fn hear(&self) {
         // Looked at first, because every few characters of every answer come through here.
         if !self.heard.load(Ordering::Relaxed) && !self.heard.swap(true, Ordering::Relaxed) {
-            self.agent.closed(Breaker::answered);
+            self.agent.closed(CircuitBreaker::answered);
         }
     }
 }
 
-impl Out for Listening<'_> {
+impl AgentOutput for ListeningOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
         self.hear();
         self.out.emit(event);
     }
 
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice> {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
         self.hear();
         self.out.ask(ask)
     }
 
-    fn whole(&self, text: &str) {
-        self.out.whole(text);
+    fn replace_text(&self, text: &str) {
+        self.out.replace_text(text);
     }
 
     fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
@@ -243,26 +247,26 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{Origin, Rewind};
-    use crate::session::{SessionId, TurnId};
+    use crate::agent::{RewindSupport, TurnOrigin};
+    use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
     struct Fails(AgentErrorKind);
 
     impl Agent for Fails {
         fn about(&self) -> AgentInfo {
-            AgentInfo { name: "fails".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
+            AgentInfo { name: "fails".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
         }
 
-        fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-            Box::pin(async { Ok(Prepared::default()) })
+        fn prepare<'a>(&'a self, _turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+            Box::pin(async { Ok(PreparedTurn::default()) })
         }
 
         fn run_turn<'a>(
             &'a self,
-            _turn: &'a Turn,
-            _prepared: Prepared,
-            _out: &'a dyn Out,
+            _turn: &'a AgentTurn,
+            _prepared: PreparedTurn,
+            _out: &'a dyn AgentOutput,
             _stop: CancellationToken,
         ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
             Box::pin(async { Err(AgentError::new(self.0, "no")) })
@@ -271,18 +275,18 @@ mod tests {
 
     struct Nowhere;
 
-    impl Out for Nowhere {
+    impl AgentOutput for Nowhere {
         fn emit(&self, _event: TurnEvent<'_>) {}
 
-        fn ask(&self, _ask: Ask) -> BoxFuture<'static, Choice> {
-            Box::pin(async { Choice::Deny })
+        fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
+            Box::pin(async { AskChoice::Deny })
         }
     }
 
     /// What the engine is told of a turn that fails like this.
-    async fn told(kind: AgentErrorKind, attempt: Attempt, stand_in: bool) -> Option<AgentErrorKind> {
-        let fallback = Fallback::new(Arc::new(Fails(kind)), Arc::new(Fails(kind)));
-        let turn = Turn {
+    async fn told(kind: AgentErrorKind, attempt: AttemptKind, stand_in: bool) -> Option<AgentErrorKind> {
+        let fallback = FallbackAgent::new(Arc::new(Fails(kind)), Arc::new(Fails(kind)));
+        let turn = AgentTurn {
             id: TurnId("0".into()),
             session: SessionId("s".into()),
             context: String::new(),
@@ -292,15 +296,15 @@ mod tests {
             images: Vec::new(),
             files: Vec::new(),
             key: "k".into(),
-            origin: Origin::default(),
+            origin: TurnOrigin::default(),
             attempt,
             elsewhere: false,
             params: crate::agent::ModelParams::default(),
             memory: None,
             hops: 0,
-            kept: crate::agent::Kept::default(),
+            scratch: crate::agent::AgentScratch::default(),
         };
-        let prepared = Prepared { stand_in, ..Prepared::default() };
+        let prepared = PreparedTurn { stand_in, ..PreparedTurn::default() };
         let end = fallback.run_turn(&turn, prepared.clone(), &Nowhere, CancellationToken::new()).await;
         end.err().map(|error| error.kind)
     }
@@ -314,18 +318,18 @@ mod tests {
         let busy_for_long = busy_for(Some(LONG + Duration::from_secs(1)));
         let unknown = AgentErrorKind::Unknown { after: None };
         for kind in [nothing, busy_for_long] {
-            assert_eq!(told(kind, Attempt::First, false).await, Some(AgentErrorKind::Elsewhere));
+            assert_eq!(told(kind, AttemptKind::First, false).await, Some(AgentErrorKind::Elsewhere));
         }
         for (kind, attempt, stand_in) in [
-            (nothing, Attempt::Resume, false),
-            (nothing, Attempt::First, true),
-            (soon_back, Attempt::First, false),
-            (busy, Attempt::First, false),
-            (busy_a_while, Attempt::First, false),
-            (unknown, Attempt::First, false),
-            (AgentErrorKind::Refused, Attempt::First, false),
-            (AgentErrorKind::Unfit, Attempt::First, false),
-            (AgentErrorKind::CutShort, Attempt::First, false),
+            (nothing, AttemptKind::Resume, false),
+            (nothing, AttemptKind::First, true),
+            (soon_back, AttemptKind::First, false),
+            (busy, AttemptKind::First, false),
+            (busy_a_while, AttemptKind::First, false),
+            (unknown, AttemptKind::First, false),
+            (AgentErrorKind::Refused, AttemptKind::First, false),
+            (AgentErrorKind::Unfit, AttemptKind::First, false),
+            (AgentErrorKind::CutShort, AttemptKind::First, false),
         ] {
             assert_eq!(told(kind, attempt, stand_in).await, Some(kind), "{attempt:?} {stand_in}");
         }

@@ -8,9 +8,11 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
-use crate::rules::Live;
-use crate::words::{Text, Words};
+use super::{
+    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+};
+use crate::i18n::{TextCatalog, TextKey};
+use crate::rules::LiveRules;
 
 /// Where Ollama usually listens.
 const OLLAMA: &str = "127.0.0.1:11434";
@@ -26,32 +28,37 @@ const WORD: Duration = Duration::from_millis(8);
 
 /// The built-in guide.
 #[derive(Debug)]
-pub struct Guide {
+pub struct GuideAgent {
     /// In whose words it speaks.
-    live: Arc<Live>,
+    live: Arc<LiveRules>,
 }
 
-impl Guide {
+impl GuideAgent {
     /// A guide that speaks in the words that hold when it is asked.
-    pub fn new(live: Arc<Live>) -> Self {
+    pub fn new(live: Arc<LiveRules>) -> Self {
         Self { live }
     }
 }
 
-impl Agent for Guide {
+impl Agent for GuideAgent {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentGuide.into(), rewind: Rewind::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            name: TextKey::AgentGuide.into(),
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
-    fn prepare<'a>(&'a self, _turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        Box::pin(async { Ok(Prepared::default()) })
+    fn prepare<'a>(&'a self, _turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::default()) })
     }
 
     fn run_turn<'a>(
         &'a self,
-        _turn: &'a Turn,
-        _prepared: Prepared,
-        out: &'a dyn Out,
+        _turn: &'a AgentTurn,
+        _prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
@@ -70,9 +77,9 @@ impl Agent for Guide {
 }
 
 /// The guide's text, in paragraphs; `model` is one that an Ollama on this machine has.
-fn guide(words: &Words, model: Option<&str>) -> String {
-    let ollama = model.map(|model| Text::GuideOllama.with("address", OLLAMA).with("model", model));
-    let paragraphs = [Some(Text::GuideArrived.into()), ollama, Some(Text::GuideSettings.into())];
+fn guide(words: &TextCatalog, model: Option<&str>) -> String {
+    let ollama = model.map(|model| TextKey::GuideOllama.with("address", OLLAMA).with("model", model));
+    let paragraphs = [Some(TextKey::GuideArrived.into()), ollama, Some(TextKey::GuideSettings.into())];
     let said: Vec<String> = paragraphs.iter().flatten().map(|phrase| words.say(phrase)).collect();
     said.join("\n\n")
 }
@@ -80,11 +87,11 @@ fn guide(words: &Words, model: Option<&str>) -> String {
 /// A model of the Ollama at this address, if there is one.
 async fn ollama_model(address: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Tags {
-        models: Vec<Model>,
+    struct OllamaTags {
+        models: Vec<OllamaModel>,
     }
     #[derive(Deserialize)]
-    struct Model {
+    struct OllamaModel {
         name: String,
     }
     // One plain request to one fixed address: an HTTP client would be built for nothing else.
@@ -94,7 +101,7 @@ async fn ollama_model(address: &str) -> Option<String> {
     stream.take(ANSWER).read_to_end(&mut answer).await.ok()?;
     let answer = String::from_utf8(answer).ok()?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
-    let tags: Tags = serde_json::from_str(body).ok()?;
+    let tags: OllamaTags = serde_json::from_str(body).ok()?;
     let name = tags.models.into_iter().next()?.name;
     // It goes into a line that people copy to a shell.
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)).then_some(name)
@@ -132,13 +139,13 @@ mod tests {
 
     #[test]
     fn the_guide_names_the_variables_and_an_ollama_it_sees() {
-        let plain = guide(&Words::default(), None);
+        let plain = guide(&TextCatalog::default(), None);
         for name in
             ["GATEWAY_PROXY_URL", "GATEWAY_PROXY_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "talaria check"]
         {
             assert!(plain.contains(name), "{name}");
         }
         assert!(!plain.contains("Ollama"));
-        assert!(guide(&Words::default(), Some("llama3:8b")).contains("OPENAI_MODEL=llama3:8b"));
+        assert!(guide(&TextCatalog::default(), Some("llama3:8b")).contains("OPENAI_MODEL=llama3:8b"));
     }
 }

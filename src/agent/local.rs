@@ -5,25 +5,28 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{Agent, AgentError, AgentInfo, Out, Prepared, Reached, Rewind, Turn, TurnEnd};
+use super::{
+    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn, RewindSupport,
+    TurnEnd,
+};
 use crate::config::LocalConfig;
-use crate::openai::read::Reader;
-use crate::openai::{client, fault, wire};
-use crate::words::Text;
+use crate::i18n::TextKey;
+use crate::openai::stream_reader::StreamReader;
+use crate::openai::{client, error, wire};
 
 /// How people know it.
-const WHO: Text = Text::WhoModel;
+const WHO: TextKey = TextKey::WhoModel;
 
 /// How long the question whether it is there may take.
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The local agent.
-pub struct Local {
+pub struct LocalAgent {
     config: LocalConfig,
     client: reqwest::Client,
 }
 
-impl Local {
+impl LocalAgent {
     /// A client for the configured model server. Nothing is sent yet.
     pub fn new(config: LocalConfig) -> Result<Self, reqwest::Error> {
         let client =
@@ -32,25 +35,27 @@ impl Local {
     }
 }
 
-impl Agent for Local {
+impl Agent for LocalAgent {
     fn about(&self) -> AgentInfo {
-        let name = Text::AgentModel.with("model", self.config.model.as_str());
-        AgentInfo { name, rewind: Rewind::Possible, resume: false, stand_in: None }
+        let name = TextKey::AgentModel.with("model", self.config.model.as_str());
+        AgentInfo { name, rewind: RewindSupport::Possible, resume: false, stand_in: None }
     }
 
-    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         let request = {
-            let question = wire::Question { params: Some(&turn.params), ..turn.into() };
+            let question = wire::CompletionRequest { params: Some(&turn.params), ..turn.into() };
             wire::chat_request(&self.config.model, &question, true)
         };
-        Box::pin(async move { Ok(Prepared { request: request.into(), resumable: false, stand_in: false }) })
+        Box::pin(
+            async move { Ok(PreparedTurn { request: request.into(), resumable: false, stand_in: false }) },
+        )
     }
 
     fn run_turn<'a>(
         &'a self,
-        _turn: &'a Turn,
-        prepared: Prepared,
-        out: &'a dyn Out,
+        _turn: &'a AgentTurn,
+        prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
@@ -69,28 +74,28 @@ impl Agent for Local {
             };
             let response = match sent {
                 Ok(Ok(response)) => response,
-                Ok(Err(error)) => return Err(fault::request(WHO, &error.without_url())),
-                Err(_) => return Err(fault::broken(Text::BrokeModelSilent)),
+                Ok(Err(error)) => return Err(error::request(WHO, &error.without_url())),
+                Err(_) => return Err(error::broken(TextKey::BrokeModelSilent)),
             };
             let reader =
-                Reader { who: WHO, timeouts: &self.config.timeouts, numbered: false, asides: &|_| {} };
+                StreamReader { who: WHO, timeouts: &self.config.timeouts, numbered: false, asides: &|_| {} };
             reader.read(response, out, &stop).await
         })
     }
 
-    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+    fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         let mut question = self.client.get(format!("{}/models", self.config.url.as_str())).timeout(REACHABLE);
         if let Some(bearer) = self.config.key.as_ref().and_then(client::bearer) {
             question = question.header(AUTHORIZATION, bearer);
         }
         Box::pin(async move {
-            let answer = question.send().await.map_err(|error| fault::request(WHO, &error.without_url()))?;
+            let answer = question.send().await.map_err(|error| error::request(WHO, &error.without_url()))?;
             match answer.status() {
                 // Not every server knows the question, and a key may be good for answers only (403).
                 status if status.as_u16() == 401 || status.is_server_error() => {
-                    Err(fault::status(WHO, status, answer.headers(), ""))
+                    Err(error::status(WHO, status, answer.headers(), ""))
                 }
-                _ => Ok(Reached::Agent),
+                _ => Ok(AnsweringAgent::Agent),
             }
         })
     }

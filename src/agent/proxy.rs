@@ -4,10 +4,10 @@
 //! is asked once and again after each lost connection, never guessed. Only an upstream that announces
 //! idempotency has its turns repeated.
 
-mod abilities;
-mod desk;
-mod lost;
+mod approvals;
+mod capabilities;
 mod process_start;
+mod recover;
 mod runs;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,22 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Attempt, Lost, Out, Prepared, Reached, RecoveredAnswer,
-    Rewind, Turn, TurnEnd,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, AttemptKind,
+    LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
-use crate::config::{ProxyConfig, Upstream};
-use crate::openai::read::Reader;
-use crate::openai::wire::Approval;
-use crate::openai::{client, fault, wire};
-use crate::rarely::rarely;
+use crate::config::{ProxyConfig, UpstreamSetting};
+use crate::i18n::TextKey;
+use crate::openai::stream_reader::StreamReader;
+use crate::openai::wire::ApprovalEvent;
+use crate::openai::{client, error, wire};
+use crate::poll_when_woken::poll_when_woken;
 use crate::testing::failpoint;
-use crate::words::Text;
-use abilities::Known;
-use desk::Desk;
-use runs::{Run, Runs};
+use approvals::PendingApprovals;
+use capabilities::KnownCapabilities;
+use runs::{UpstreamRunId, UpstreamRuns};
 
 /// How people know it.
-const WHO: Text = Text::WhoProxy;
+const WHO: TextKey = TextKey::WhoProxy;
 
 /// Counts the relays that a request has come through, so that a circle of them ends.
 const HOPS: &str = "x-talaria-hops";
@@ -46,13 +46,13 @@ const QUESTION: Duration = Duration::from_secs(10);
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The proxy agent.
-pub struct Proxy {
+pub struct ProxyAgent {
     config: ProxyConfig,
     client: reqwest::Client,
-    known: Mutex<Known>,
+    known: Mutex<KnownCapabilities>,
 }
 
-impl Proxy {
+impl ProxyAgent {
     /// A client for the configured upstream. Nothing is sent yet.
     pub fn new(config: ProxyConfig) -> Result<Self, reqwest::Error> {
         let client =
@@ -60,7 +60,7 @@ impl Proxy {
         Ok(Self { config, client, known: Mutex::default() })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownCapabilities> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,12 +76,12 @@ impl Proxy {
         headers
     }
 
-    fn headers(&self, turn: &Turn) -> HeaderMap {
+    fn headers(&self, turn: &AgentTurn) -> HeaderMap {
         let mut headers = self.key();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         client::label(&mut headers, "x-hermes-session-id", Some(&turn.session.0));
         let key = match crate::testing::broken("key") {
-            true => crate::session::random_hex(16),
+            true => crate::ids::random_hex(16),
             false => turn.key.clone(),
         };
         client::label(&mut headers, "idempotency-key", Some(&key));
@@ -125,19 +125,19 @@ impl Proxy {
 
     async fn run(
         &self,
-        turn: &Turn,
-        prepared: Prepared,
-        out: &dyn Out,
+        turn: &AgentTurn,
+        prepared: PreparedTurn,
+        out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let Prepared { request, resumable, stand_in: _ } = prepared;
-        if turn.attempt == Attempt::Resume && !Box::pin(self.abilities()).await?.idempotent {
+        let PreparedTurn { request, resumable, stand_in: _ } = prepared;
+        if turn.attempt == AttemptKind::Resume && !Box::pin(self.abilities()).await?.idempotent {
             // Whoever does not let us in has not said that it cannot; somebody may be mending that.
-            let kind = match self.config.upstream == Upstream::Auto && self.known().current.is_none() {
+            let kind = match self.config.upstream == UpstreamSetting::Auto && self.known().current.is_none() {
                 true => AgentErrorKind::NothingRan { after: None },
                 false => AgentErrorKind::Refused,
             };
-            return Err(AgentError::new(kind, Text::CannotResume));
+            return Err(AgentError::new(kind, TextKey::CannotResume));
         }
         let request =
             self.client.post(self.url("/v1/chat/completions")).headers(self.headers(turn)).body(request);
@@ -156,9 +156,9 @@ impl Proxy {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 tracing::warn!(error = %error.to_string(), "the upstream was not reached");
-                return Err(fault::request(WHO, &error.without_url()));
+                return Err(error::request(WHO, &error.without_url()));
             }
-            Err(_) => return Err(fault::broken(Text::BrokeServerSilent)),
+            Err(_) => return Err(error::broken(TextKey::BrokeServerSilent)),
         };
         failpoint("proxy.answered");
         self.read(response, turn, resumable, out, stop).await
@@ -168,61 +168,63 @@ impl Proxy {
     async fn read(
         &self,
         response: Response,
-        turn: &Turn,
+        turn: &AgentTurn,
         resumable: bool,
-        out: &dyn Out,
+        out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let desk = turn.kept.get_or(Desk::default);
-        desk.begun(Run::of(&response));
-        let asides = |approval: Approval<'_>| desk.hear(approval, turn.attempt, &self.runs(), out);
+        let approvals = turn.scratch.get_or(PendingApprovals::default);
+        approvals.begun(UpstreamRunId::of(&response));
+        let asides = |approval: ApprovalEvent<'_>| approvals.hear(approval, turn.attempt, &self.runs(), out);
         let reader =
-            Reader { who: WHO, timeouts: &self.config.timeouts, numbered: resumable, asides: &asides };
+            StreamReader { who: WHO, timeouts: &self.config.timeouts, numbered: resumable, asides: &asides };
         // Most turns ask nothing, so this must cost nothing.
-        let mut attending = rarely(desk.attend(out));
+        let mut attending = poll_when_woken(approvals.attend(out));
         let end = tokio::select! {
             biased;
             end = reader.read(response, out, stop) => end,
             never = &mut attending => match never {},
         };
         match &end {
-            Ok(TurnEnd::Stopped) if resumable => self.let_go(turn),
-            Ok(_) => desk.ended(),
+            Ok(TurnEnd::Stopped) if resumable => self.abandon(turn),
+            Ok(_) => approvals.ended(),
             Err(_) => {}
         }
         end
     }
 
-    fn runs(&self) -> Runs {
-        Runs { client: self.client.clone(), url: self.url(""), key: self.key() }
+    fn runs(&self) -> UpstreamRuns {
+        UpstreamRuns { client: self.client.clone(), url: self.url(""), key: self.key() }
     }
 }
 
-impl Agent for Proxy {
+impl Agent for ProxyAgent {
     fn about(&self) -> AgentInfo {
         let rewind = match (self.config.upstream, self.known().last) {
-            (Upstream::Plain | Upstream::Talaria, _) => Rewind::Possible,
-            (Upstream::Auto, None) => Rewind::Unknown,
+            (UpstreamSetting::Plain | UpstreamSetting::Talaria, _) => RewindSupport::Possible,
+            (UpstreamSetting::Auto, None) => RewindSupport::Unknown,
             // One that keeps sessions but is not ours remembers what we would like it to forget.
-            (Upstream::Auto, Some(known)) if known.sessions && !known.idempotent => Rewind::Impossible,
-            (Upstream::Auto, Some(_)) => Rewind::Possible,
+            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent => {
+                RewindSupport::Impossible
+            }
+            (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
         };
-        AgentInfo { name: Text::AgentRemote.into(), rewind, resume: true, stand_in: None }
+        AgentInfo { name: TextKey::AgentRemote.into(), rewind, resume: true, stand_in: None }
     }
 
-    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             let abilities = self.abilities().await?;
             let request = wire::chat_request(&self.config.model, &turn.into(), abilities.answered);
-            Ok(Prepared { request: request.into(), resumable: abilities.idempotent, stand_in: false })
+            Ok(PreparedTurn { request: request.into(), resumable: abilities.idempotent, stand_in: false })
         })
     }
 
     fn run_turn<'a>(
         &'a self,
-        turn: &'a Turn,
-        prepared: Prepared,
-        out: &'a dyn Out,
+        turn: &'a AgentTurn,
+        prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
@@ -234,11 +236,11 @@ impl Agent for Proxy {
         })
     }
 
-    fn let_go(&self, turn: &Turn) {
-        if let Some(desk) = turn.kept.get::<Desk>()
-            && let Some(run) = desk.run()
+    fn abandon(&self, turn: &AgentTurn) {
+        if let Some(approvals) = turn.scratch.get::<PendingApprovals>()
+            && let Some(run) = approvals.run()
         {
-            desk.ended();
+            approvals.ended();
             self.runs().stop(&run);
         }
     }
@@ -247,13 +249,17 @@ impl Agent for Proxy {
         self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
     }
 
-    fn recover<'a>(&'a self, lost: Lost<'a>, out: &'a dyn Out) -> BoxFuture<'a, Option<RecoveredAnswer>> {
+    fn recover<'a>(
+        &'a self,
+        lost: LostTurn<'a>,
+        out: &'a dyn AgentOutput,
+    ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(self.look_for(lost, out))
     }
 
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if self.about().rewind == Rewind::Unknown
+            if self.about().rewind == RewindSupport::Unknown
                 && let Err(error) = self.abilities().await
             {
                 tracing::debug!(%error, "the upstream did not say what it can do");
@@ -261,20 +267,20 @@ impl Agent for Proxy {
         })
     }
 
-    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+    fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         let path = match self.config.upstream {
-            Upstream::Plain => "/v1/models",
-            Upstream::Auto | Upstream::Talaria => "/v1/capabilities",
+            UpstreamSetting::Plain => "/v1/models",
+            UpstreamSetting::Auto | UpstreamSetting::Talaria => "/v1/capabilities",
         };
         let question = self.client.get(self.url(path)).headers(self.key()).timeout(REACHABLE);
         Box::pin(async move {
-            let answer = question.send().await.map_err(|error| fault::request(WHO, &error.without_url()))?;
+            let answer = question.send().await.map_err(|error| error::request(WHO, &error.without_url()))?;
             match answer.status() {
                 // One that does not know the question is there; a failure may be of something in front of it.
                 status if matches!(status.as_u16(), 401 | 403) || status.is_server_error() => {
-                    Err(fault::status(WHO, status, answer.headers(), ""))
+                    Err(error::status(WHO, status, answer.headers(), ""))
                 }
-                _ => Ok(Reached::Agent),
+                _ => Ok(AnsweringAgent::Agent),
             }
         })
     }

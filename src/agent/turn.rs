@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Kept, ModelParams};
-use crate::session::{SessionId, TurnId};
+use super::{AgentScratch, ModelParams};
+use crate::ids::{SessionId, TurnId};
 
 /// One turn as an agent sees it.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct AgentTurn {
     /// Unique; short enough to be quoted to people.
     pub id: TurnId,
     /// The session it belongs to, by the name the upstream knows it.
@@ -16,21 +16,21 @@ pub struct Turn {
     /// Text for the system message; empty for none.
     pub context: String,
     /// What was said before, oldest first, already filtered and capped.
-    pub history: Vec<Message>,
+    pub history: Vec<SessionMessage>,
     /// What the person wrote.
     pub prompt: String,
     /// The same in parts, if a program brought pictures with it: then these are what is sent.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PromptPart>,
     /// Pictures that go with it.
-    pub images: Vec<Image>,
+    pub images: Vec<PromptImage>,
     /// Other files that go with it.
     pub files: Vec<Attachment>,
     /// The same for every repeat of this turn, another one for `/retry`.
     pub key: String,
     /// Who asks and where, for upstreams that are told.
-    pub origin: Origin,
+    pub origin: TurnOrigin,
     /// Whether this turn may have run before.
-    pub attempt: Attempt,
+    pub attempt: AttemptKind,
     /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
     pub elsewhere: bool,
     /// Sampling and output format that a program asked for. Empty unless the main agent is a model.
@@ -40,13 +40,13 @@ pub struct Turn {
     /// How many relays it has come through.
     pub hops: u32,
     /// What the agent keeps between two tries.
-    pub kept: Kept,
+    pub scratch: AgentScratch,
 }
 
 /// A part of what a program asks, in the form of the chat-completions protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum PromptPart {
     /// Words.
     Text {
         /// All of them.
@@ -68,7 +68,7 @@ pub struct ImageUrl {
 
 /// A picture, checked and within the caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct PromptImage {
     /// Found by looking at the content.
     pub mime: &'static str,
     /// The file.
@@ -89,7 +89,7 @@ pub struct Attachment {
 /// Who asks and where; labels, never authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Origin {
+pub struct TurnOrigin {
     /// The immutable id of the person.
     pub user_id: Option<String>,
     /// The display name.
@@ -106,7 +106,7 @@ pub struct Origin {
 
 /// Whether a turn may have run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AttemptKind {
     /// Nothing was sent yet.
     First,
     /// The process died, or the connection broke, after it may have been sent.
@@ -115,7 +115,7 @@ pub enum Attempt {
 
 /// What is stored before a turn is dispatched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedTurn {
     /// The bytes of the request.
     pub request: Bytes,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
@@ -127,9 +127,9 @@ pub struct Prepared {
 
 /// One message of a session, as models know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct SessionMessage {
     /// Who said it.
-    pub role: Role,
+    pub role: MessageRole,
     /// What was said.
     pub content: String,
 }
@@ -137,7 +137,7 @@ pub struct Message {
 /// Who said something in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// A person.
     User,
     /// The agent.

@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::table::{csv, exact, moment, now, span, table};
-use crate::control::Problem;
-use crate::control::api::{AuditAsked, Audited};
-use crate::control::desk::Desk;
+use crate::control::CommandError;
+use crate::control::api::{AuditReport, AuditRequest};
+use crate::control::client::ControlClient;
 use crate::store::{AuditFilter, AuditRow};
 
 /// Decisions that are shown unless somebody asks for more.
@@ -42,7 +42,7 @@ pub struct AuditArgs {
 
 impl AuditArgs {
     /// All decisions that fit, page by page, oldest first.
-    pub(super) async fn ask(&self, desk: &Desk) -> Result<Vec<AuditRow>, Problem> {
+    pub(super) async fn ask(&self, client: &ControlClient) -> Result<Vec<AuditRow>, CommandError> {
         let all = if self.json || self.csv { i64::MAX } else { SHOWN };
         let mut left = self.limit.unwrap_or(all);
         let mut filter = AuditFilter {
@@ -55,8 +55,8 @@ impl AuditArgs {
         let mut newest_first = Vec::new();
         while left > 0 {
             filter.limit = Some(left);
-            let asked = AuditAsked { filter: filter.clone(), room: self.room.clone() };
-            let Audited { decisions } = desk.post("/audit", &asked).await?;
+            let asked = AuditRequest { filter: filter.clone(), room: self.room.clone() };
+            let AuditReport { decisions } = client.post("/audit", &asked).await?;
             let Some(oldest) = decisions.first() else { break };
             filter.before = Some(oldest.seq);
             left = left.saturating_sub(i64::try_from(decisions.len()).unwrap_or(i64::MAX));
@@ -66,11 +66,11 @@ impl AuditArgs {
         Ok(newest_first)
     }
 
-    pub(super) fn show(&self, decisions: &[AuditRow]) -> Result<String, Problem> {
+    pub(super) fn show(&self, decisions: &[AuditRow]) -> Result<String, CommandError> {
         if self.json {
             let line = |row| serde_json::to_string(row).map(|line| line + "\n");
             let lines = decisions.iter().map(line).collect::<Result<String, _>>();
-            return lines.map_err(|error| Problem::wrong(error.to_string(), "leave --json out"));
+            return lines.map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"));
         }
         let word = |row: &AuditRow| if row.allowed { "allowed" } else { "denied" };
         if self.csv {

@@ -11,23 +11,23 @@ use std::process::ExitCode;
 use rustix::fs::Access;
 use talaria_platform::{AccountId, UserId};
 
-use self::upstream::Finding;
+use self::upstream::UpstreamFinding;
 use super::table::{length, moment};
 use super::{complain_of, print};
-use crate::access::{Action, Actor, Where};
+use crate::access::{AccessAction, Actor, PlaceKind};
 #[cfg(feature = "matrix")]
 use crate::config::PlatformConfig;
-use crate::config::{AgentChoice, Config, Sources};
-use crate::control::api::{RefusedList, Status};
-use crate::control::desk::{Desk, Need};
-use crate::control::{Problem, refused_list};
-use crate::gateway::Home;
-use crate::platforms::{self, Mode};
-use crate::store::{Refused, look};
+use crate::config::{AgentChoice, Config, ConfigSources};
+use crate::control::api::{GatewayStatus, RefusedList};
+use crate::control::client::{CommandNeed, ControlClient};
+use crate::control::{CommandError, refused_list};
+use crate::gateway::StateDir;
+use crate::platforms::{self, RunMode};
+use crate::store::{RefusedRow, look};
 
 /// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read. Fails
 /// if it would not start, or would leave every message unanswered.
-pub fn run(config: &Config, sources: &Sources) -> ExitCode {
+pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
     #[cfg(feature = "matrix")]
@@ -54,7 +54,7 @@ pub fn run(config: &Config, sources: &Sources) -> ExitCode {
 }
 
 /// What is wrong, and what to do about it.
-type Wrong = (String, &'static str);
+type CheckFailure = (String, &'static str);
 
 /// Whether the remote agent server is there, and whether our own could be served. What would certainly fail is returned,
 /// what may be otherwise by then is only said.
@@ -65,19 +65,21 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
     runtime.block_on(async {
         if let AgentChoice::Proxy(proxy, _) = &config.agent {
             match upstream::look(proxy).await {
-                Finding::Well(words) => _ = write!(text, "\nremote agent server: {words}\n"),
-                Finding::Trouble(words) => _ = write!(text, "\nwarning: remote agent server: {words}\n"),
-                Finding::Refused { message, hint } => {
+                UpstreamFinding::Well(words) => _ = write!(text, "\nremote agent server: {words}\n"),
+                UpstreamFinding::Trouble(words) => {
+                    _ = write!(text, "\nwarning: remote agent server: {words}\n")
+                }
+                UpstreamFinding::Refused { message, hint } => {
                     wrong.push((format!("remote agent server: {message}"), hint));
                 }
             }
         }
         // What runs has its port already.
         if let Some(server) = &config.server
-            && Home::holder(&config.home).is_none()
+            && StateDir::holder(&config.home).is_none()
         {
             // A chat in the terminal goes on without the server that nobody asked for.
-            let mode = if serve { Mode::Serve } else { Mode::Run };
+            let mode = if serve { RunMode::Serve } else { RunMode::Run };
             let needed = platforms::serves(config, mode).is_some_and(|serve| serve.needed);
             for (message, hint) in serving::troubles(server, &config.home).await {
                 match needed {
@@ -96,7 +98,7 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
 #[cfg(feature = "matrix")]
 fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String, String)> {
     let PlatformConfig::Matrix(settings) = platform else { return None };
-    let stored = matches!(settings.login, talaria_matrix::Login::Stored);
+    let stored = matches!(settings.login, talaria_matrix::LoginMethod::Stored);
     (stored && !talaria_matrix::has_session(settings)).then(|| {
         let folder = settings.folder.display();
         (
@@ -107,7 +109,7 @@ fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String,
 }
 
 /// Whether the state folder can be used, and what is worth knowing about it.
-fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {
+fn look_at_home(home: &Path) -> Result<Option<String>, CheckFailure> {
     let Ok(metadata) = std::fs::metadata(home) else {
         if !can_be_made(home) {
             return Err((
@@ -140,10 +142,10 @@ fn look_at_home(home: &Path) -> Result<Option<String>, Wrong> {
 
 /// Who was turned away, or why that is not known: from a process that runs, or else from its database. One that would
 /// first have to be brought up to date is left alone.
-fn look_for_people(config: &Config, sources: &Sources) -> Result<Result<String, String>, Wrong> {
+fn look_for_people(config: &Config, sources: &ConfigSources) -> Result<Result<String, String>, CheckFailure> {
     // The file belongs to the process that runs; nobody else may open it. Without one none begins while we read.
-    let Ok(_lock) = Home::look_at(&config.home) else { return Ok(ask(config, sources)) };
-    let database = Home::database_of(&config.home);
+    let Ok(_lock) = StateDir::look_at(&config.home) else { return Ok(ask(config, sources)) };
+    let database = StateDir::database_of(&config.home);
     if !database.exists() {
         return Ok(Ok(String::new()));
     }
@@ -156,17 +158,17 @@ fn look_for_people(config: &Config, sources: &Sources) -> Result<Result<String, 
 }
 
 /// Asks what runs about people who were turned away.
-fn ask(config: &Config, sources: &Sources) -> Result<String, String> {
+fn ask(config: &Config, sources: &ConfigSources) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let asked = runtime.block_on(async {
-        let desk = Desk::open(&config.home, sources, Need::Running).await?;
-        Ok((desk.get::<Status>("/status").await?, desk.get::<RefusedList>("/refused").await?))
+        let client = ControlClient::open(&config.home, sources, CommandNeed::Running).await?;
+        Ok((client.get::<GatewayStatus>("/status").await?, client.get::<RefusedList>("/refused").await?))
     });
-    let (status, refused) = asked.map_err(|problem: Problem| {
+    let (status, refused) = asked.map_err(|problem: CommandError| {
         problem.complaints.first().map(|complaint| complaint.message.clone()).unwrap_or_default()
     })?;
-    let Status { pid, uptime_seconds, .. } = status;
+    let GatewayStatus { pid, uptime_seconds, .. } = status;
     let mut text = format!("\nrunning        process {pid}, for {}\n", length(uptime_seconds));
     text.push_str(&describe_refused(config, &refused));
     Ok(text)
@@ -205,15 +207,15 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
 }
 
 /// Whether somebody would be refused by this configuration, for no other reason than that no list names them.
-fn is_refused(config: &Config, list: &RefusedList, one: &Refused) -> bool {
+fn is_refused(config: &Config, list: &RefusedList, one: &RefusedRow) -> bool {
     let account = AccountId::from(one.account.as_str());
     // A terminal has no lists, and neither has what is no longer configured.
     let Some(rules) = config.rules.accounts.get(&account) else { return false };
     let person = UserId::from(one.actor.as_str());
     let paired = list.paired.iter().any(|(account, actor)| *account == one.account && *actor == one.actor);
     let actor = Actor { paired, ..Actor::known(&person) };
-    let place = Where::from(one.place == "direct");
-    !rules.access.authorize(actor, place, Action::Message).allowed
+    let place = PlaceKind::from(one.place == "direct");
+    !rules.access.authorize(actor, place, AccessAction::Message).allowed
 }
 
 /// Whether what is there already lets us make this folder. What is missing above it is made too.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::ids::UtcTime;
 use crate::reply::one_line;
-use crate::session::Utc;
 
 /// Characters of one cell. Ids and names are anything that somebody typed.
 const CELL: usize = 80;
@@ -28,7 +28,7 @@ pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> S
 
 /// `2026-11-16 04:12:33`, in UTC.
 pub(super) fn moment(at: i64) -> String {
-    let Utc { year, month, day, hour, minute, second } = utc(at);
+    let UtcTime { year, month, day, hour, minute, second } = utc(at);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
@@ -37,8 +37,8 @@ pub(super) fn exact(at: i64) -> String {
     format!("{}Z", moment(at).replace(' ', "T"))
 }
 
-fn utc(at: i64) -> Utc {
-    Utc::from(UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default()))
+fn utc(at: i64) -> UtcTime {
+    UtcTime::from(UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default()))
 }
 
 /// Seconds since 1970, by the clock on the wall.

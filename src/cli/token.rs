@@ -2,11 +2,11 @@
 
 use clap::Subcommand;
 
-use super::operate::Output;
+use super::operator::OutputFormat;
 use super::table::{moment, table};
-use crate::control::Problem;
-use crate::control::desk::{Desk, Need};
-use crate::control::tokens::{AddTokenAsked, AddedToken, Apps, RevokeTokenAsked, RevokedToken};
+use crate::control::CommandError;
+use crate::control::client::{CommandNeed, ControlClient};
+use crate::control::tokens::{AddTokenRequest, AddedToken, AppList, RevokeTokenRequest, RevokedToken};
 
 /// About tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -30,11 +30,11 @@ pub enum TokenCommand {
         instructions: bool,
         /// How it is printed
         #[command(flatten)]
-        output: Output,
+        output: OutputFormat,
     },
     /// List the apps, without their tokens
     #[command(after_help = "Examples:\n  talaria token list\n  talaria token list --json")]
-    List(Output),
+    List(OutputFormat),
     /// End a token, at once; what the app asked and what has not ended is stopped
     #[command(after_help = "Examples:\n  talaria token revoke phone")]
     Revoke {
@@ -43,34 +43,34 @@ pub enum TokenCommand {
         app: String,
         /// How it is printed
         #[command(flatten)]
-        output: Output,
+        output: OutputFormat,
     },
 }
 
 impl TokenCommand {
-    pub(super) fn needs(&self) -> Need {
+    pub(super) fn needs(&self) -> CommandNeed {
         match self {
             // Before the first start too: whoever sets a machine up does everything in one go.
-            Self::Add { .. } => Need::NewStore,
-            Self::List(_) | Self::Revoke { .. } => Need::Store,
+            Self::Add { .. } => CommandNeed::NewStore,
+            Self::List(_) | Self::Revoke { .. } => CommandNeed::Store,
         }
     }
 
-    pub(super) async fn carry_out(&self, desk: &Desk) -> Result<String, Problem> {
+    pub(super) async fn carry_out(&self, client: &ControlClient) -> Result<String, CommandError> {
         match self {
             Self::Add { app, again, no_instructions, instructions, output } => {
                 let instructions = (*instructions || *no_instructions).then_some(*instructions);
-                let asked = AddTokenAsked { app: app.clone(), again: *again, instructions };
-                let added: AddedToken = desk.post("/tokens/add", &asked).await?;
+                let asked = AddTokenRequest { app: app.clone(), again: *again, instructions };
+                let added: AddedToken = client.post("/tokens/add", &asked).await?;
                 output.show(&added, show_added)
             }
             Self::List(output) => {
-                let apps: Apps = desk.get("/tokens").await?;
+                let apps: AppList = client.get("/tokens").await?;
                 output.show(&apps, show_apps)
             }
             Self::Revoke { app, output } => {
-                let asked = RevokeTokenAsked { app: app.clone() };
-                let revoked: RevokedToken = desk.post("/tokens/revoke", &asked).await?;
+                let asked = RevokeTokenRequest { app: app.clone() };
+                let revoked: RevokedToken = client.post("/tokens/revoke", &asked).await?;
                 output.show(&revoked, show_revoked)
             }
         }
@@ -87,7 +87,7 @@ fn show_added(added: &AddedToken) -> String {
     )
 }
 
-fn show_apps(apps: &Apps) -> String {
+fn show_apps(apps: &AppList) -> String {
     if apps.apps.is_empty() {
         return "No app has a token.".to_owned();
     }

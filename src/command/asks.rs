@@ -2,14 +2,14 @@
 //!
 //! Who may is decided before; here it is found out what is meant. Whatever is not clear decides nothing.
 
-use talaria_platform::{EventKind, MessageId};
+use talaria_platform::{MessageId, RoomEventKind};
 
-use super::{After, Command, Desk, Done, say};
-use crate::access::{Action, Grant};
-use crate::hub::One;
-use crate::session::CODE_ALPHABET;
+use super::{ChatCommand, CommandContext, CommandOutcome, PostCommit, say};
+use crate::access::{AccessAction, GrantScope};
+use crate::hub::EventContext;
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::CODE_ALPHABET;
 use crate::store::{AskRow, GRANT_DAYS, OpenAsk, Result, unix_now};
-use crate::words::{Phrase, Text};
 
 /// Seconds in which nobody has read a new question: an approval without a code that comes so soon after the end
 /// of another one may well be meant for that one.
@@ -19,138 +19,138 @@ const CROSSING: i64 = 3;
 const NO: &str = "❌";
 
 /// How far an approval with these words behind it would reach.
-pub fn wanted(behind: &str) -> Grant {
+pub fn wanted(behind: &str) -> GrantScope {
     // The furthest of those named: that is what must be permitted.
-    behind.split_whitespace().filter_map(grant).max().unwrap_or(Grant::Once)
+    behind.split_whitespace().filter_map(grant).max().unwrap_or(GrantScope::Once)
 }
 
-pub(super) fn approve(desk: &Desk<'_>, behind: &str) -> Result<Done> {
-    let Some((code, grant)) = read_words(behind) else { return say(Text::ApproveWords) };
-    let ask = match find(desk, Command::Approve, code.as_deref())? {
-        Found::One(ask) => ask,
-        Found::Unclear(phrase) => return say(phrase),
+pub(super) fn approve(context: &CommandContext<'_>, behind: &str) -> Result<CommandOutcome> {
+    let Some((code, grant)) = read_words(behind) else { return say(TextKey::ApproveWords) };
+    let ask = match find(context, ChatCommand::Approve, code.as_deref())? {
+        AskMatch::One(ask) => ask,
+        AskMatch::Unclear(phrase) => return say(phrase),
     };
-    let grant = grant.unwrap_or(Grant::Once);
-    if !desk.tx.approve_ask(&ask.id, desk.event.author.id.as_str(), grant)? {
-        return say(Text::AskNone);
+    let grant = grant.unwrap_or(GrantScope::Once);
+    if !context.tx.approve_ask(&ask.id, context.event.author.id.as_str(), grant)? {
+        return say(TextKey::AskNone);
     }
     let text = match grant {
-        Grant::Once => Text::AskApprovedOnce.with("title", ask.title),
-        Grant::Session => Text::AskApprovedSession.with("title", ask.title),
-        Grant::Always => Text::AskApprovedAlways.with("title", ask.title).with("days", GRANT_DAYS),
+        GrantScope::Once => TextKey::AskApprovedOnce.with("title", ask.title),
+        GrantScope::Session => TextKey::AskApprovedSession.with("title", ask.title),
+        GrantScope::Always => TextKey::AskApprovedAlways.with("title", ask.title).with("days", GRANT_DAYS),
     };
-    Ok((vec![After::Answered(ask.id)], Some(text)))
+    Ok((vec![PostCommit::Answered(ask.id)], Some(text)))
 }
 
-pub(super) fn deny(desk: &Desk<'_>, behind: &str) -> Result<Done> {
-    let Some((code, None)) = read_words(behind) else { return say(Text::DenyWords) };
-    let ask = match find(desk, Command::Deny, code.as_deref())? {
-        Found::One(ask) => ask,
-        Found::Unclear(phrase) => return say(phrase),
+pub(super) fn deny(context: &CommandContext<'_>, behind: &str) -> Result<CommandOutcome> {
+    let Some((code, None)) = read_words(behind) else { return say(TextKey::DenyWords) };
+    let ask = match find(context, ChatCommand::Deny, code.as_deref())? {
+        AskMatch::One(ask) => ask,
+        AskMatch::Unclear(phrase) => return say(phrase),
     };
-    match refuse(desk, &ask)? {
-        Some(after) => Ok((vec![after], Some(Text::AskDenied.with("title", ask.title)))),
-        None => say(Text::AskNone),
+    match refuse(context, &ask)? {
+        Some(after) => Ok((vec![after], Some(TextKey::AskDenied.with("title", ask.title)))),
+        None => say(TextKey::AskNone),
     }
 }
 
 /// A mark on a message of ours: it may deny what the message asks, never more.
-pub fn reaction(one: &One<'_>, to: &MessageId, mark: &str) -> Result<Vec<After>> {
+pub fn reaction(one: &EventContext<'_>, to: &MessageId, mark: &str) -> Result<Vec<PostCommit>> {
     let Some(ask) = one.tx.ask_shown_by(one.account(), &one.event.place, to)? else { return Ok(Vec::new()) };
-    if !one.authorize(Action::Reaction)?.allowed || mark.trim_end_matches('\u{fe0f}') != NO {
+    if !one.authorize(AccessAction::Reaction)?.allowed || mark.trim_end_matches('\u{fe0f}') != NO {
         return Ok(Vec::new());
     }
-    let decision = one.authorize(Action::Deny)?;
+    let decision = one.authorize(AccessAction::Deny)?;
     if !decision.allowed {
         return Ok(Vec::new());
     }
-    let Some(after) = refuse(&one.desk(decision), &ask)? else { return Ok(Vec::new()) };
-    one.notice(&Text::AskDenied.with("title", ask.title))?;
+    let Some(after) = refuse(&one.context(decision), &ask)? else { return Ok(Vec::new()) };
+    one.notice(&TextKey::AskDenied.with("title", ask.title))?;
     Ok(vec![after])
 }
 
-/// Denies, by the person at the desk. `None`: too late.
-fn refuse(desk: &Desk<'_>, ask: &AskRow) -> Result<Option<After>> {
-    let (tx, by) = (desk.tx, desk.event.author.id.as_str());
+/// Denies, by the person who sent it. `None`: too late.
+fn refuse(context: &CommandContext<'_>, ask: &AskRow) -> Result<Option<PostCommit>> {
+    let (tx, by) = (context.tx, context.event.author.id.as_str());
     if !tx.deny_ask(&ask.id, by, "denied")? {
         return Ok(None);
     }
     if let Some(turn) = tx.turn(&ask.turn)? {
         tx.audit_ask(&turn, &ask.digest, by, None, "denied")?;
     }
-    Ok(Some(After::Answered(ask.id.clone())))
+    Ok(Some(PostCommit::Answered(ask.id.clone())))
 }
 
 /// Which question is meant.
-enum Found {
+enum AskMatch {
     One(AskRow),
     /// None, or it cannot be told; with what to say.
-    Unclear(Phrase),
+    Unclear(LocalizedText),
 }
 
 /// Finds what is meant among what is open in this place. A code of another place is as good as none.
-fn find(desk: &Desk<'_>, command: Command, code: Option<&str>) -> Result<Found> {
-    let (tx, account, place) = (desk.tx, desk.account, &desk.event.place);
+fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) -> Result<AskMatch> {
+    let (tx, account, place) = (context.tx, context.account, &context.event.place);
     // Who answers a question's message means that question, and no other if it is over.
     if code.is_none()
-        && let Some(to) = answered(desk)
+        && let Some(to) = answered(context)
     {
         match tx.ask_shown_by(account, place, &to)? {
-            Some(ask) => return Ok(Found::One(ask)),
-            None if tx.is_ask(account, place, &to)? => return Ok(Found::Unclear(Text::AskOver.into())),
+            Some(ask) => return Ok(AskMatch::One(ask)),
+            None if tx.is_ask(account, place, &to)? => return Ok(AskMatch::Unclear(TextKey::AskOver.into())),
             None => {}
         }
     }
     let mut open = tx.open_asks(account, place)?;
     if let Some(code) = code {
         return Ok(match open.into_iter().find(|open| open.ask.code == code) {
-            Some(open) => Found::One(open.ask),
-            None => Found::Unclear(Text::AskUnknown.with("code", code)),
+            Some(open) => AskMatch::One(open.ask),
+            None => AskMatch::Unclear(TextKey::AskUnknown.with("code", code)),
         });
     }
     // What nobody can have read cannot be meant, unless to be rid of it.
-    let crossing = command == Command::Approve
+    let crossing = command == ChatCommand::Approve
         && (open.iter().any(|open| !open.shown)
             || tx.ask_ended_since(account, place, unix_now() - CROSSING)?);
     match (open.pop(), open.is_empty()) {
-        (None, _) => Ok(Found::Unclear(Text::AskNone.into())),
-        (Some(only), true) if !crossing => Ok(Found::One(only.ask)),
+        (None, _) => Ok(AskMatch::Unclear(TextKey::AskNone.into())),
+        (Some(only), true) if !crossing => Ok(AskMatch::One(only.ask)),
         (Some(last), _) => {
             open.push(last);
-            Ok(Found::Unclear(which(desk, command, &open)))
+            Ok(AskMatch::Unclear(which(context, command, &open)))
         }
     }
 }
 
 /// The message that the command answers, where the network has replies.
-fn answered(desk: &Desk<'_>) -> Option<MessageId> {
-    match &desk.event.kind {
-        EventKind::Message(message) => message.reply_to.as_ref().map(|to| MessageId::new(to.as_str())),
-        EventKind::Edited { .. }
-        | EventKind::Deleted { .. }
-        | EventKind::Reacted { .. }
-        | EventKind::Left
-        | EventKind::Joined
-        | EventKind::Unreadable
-        | EventKind::Missed { .. } => None,
+fn answered(context: &CommandContext<'_>) -> Option<MessageId> {
+    match &context.event.kind {
+        RoomEventKind::Message(message) => message.reply_to.as_ref().map(|to| MessageId::new(to.as_str())),
+        RoomEventKind::Edited { .. }
+        | RoomEventKind::Deleted { .. }
+        | RoomEventKind::Reacted { .. }
+        | RoomEventKind::Left
+        | RoomEventKind::Joined
+        | RoomEventKind::Unreadable
+        | RoomEventKind::Missed { .. } => None,
     }
 }
 
 /// The question back: which one? Only those are named that the room shows, because a code is to be read there.
-fn which(desk: &Desk<'_>, command: Command, open: &[OpenAsk]) -> Phrase {
+fn which(context: &CommandContext<'_>, command: ChatCommand, open: &[OpenAsk]) -> LocalizedText {
     let item = |open: &OpenAsk| {
         let title = open.ask.title.as_str();
-        desk.words.say(&Text::AskWhichItem.with("code", open.ask.code.as_str()).with("title", title))
+        context.words.say(&TextKey::AskWhichItem.with("code", open.ask.code.as_str()).with("title", title))
     };
     let list: Vec<String> = open.iter().filter(|open| open.shown).map(item).collect();
     match list.is_empty() {
-        true => Text::AskNameIt.with("command", command.name()),
-        false => Text::AskWhich.with("command", command.name()).with("list", list.join("\n")),
+        true => TextKey::AskNameIt.with("command", command.name()),
+        false => TextKey::AskWhich.with("command", command.name()).with("list", list.join("\n")),
     }
 }
 
 /// A code and how far, each at most once and nothing else; `None` if the words are others.
-fn read_words(behind: &str) -> Option<(Option<String>, Option<Grant>)> {
+fn read_words(behind: &str) -> Option<(Option<String>, Option<GrantScope>)> {
     let (mut code, mut reach) = (None, None);
     for word in behind.split_whitespace() {
         match grant(word) {
@@ -162,8 +162,8 @@ fn read_words(behind: &str) -> Option<(Option<String>, Option<Grant>)> {
     Some((code, reach))
 }
 
-fn grant(word: &str) -> Option<Grant> {
-    Grant::ALL.into_iter().find(|grant| word.eq_ignore_ascii_case(grant.name()))
+fn grant(word: &str) -> Option<GrantScope> {
+    GrantScope::ALL.into_iter().find(|grant| word.eq_ignore_ascii_case(grant.name()))
 }
 
 /// Whether a word could be a code. That there is none of it is another answer.
@@ -181,9 +181,9 @@ mod tests {
         for (behind, read) in [
             ("", Some((None, None))),
             ("b7kq", Some((code("B7KQ"), None))),
-            ("B7KQ ALWAYS", Some((code("B7KQ"), Some(Grant::Always)))),
-            ("session b7kq", Some((code("B7KQ"), Some(Grant::Session)))),
-            ("once", Some((None, Some(Grant::Once)))),
+            ("B7KQ ALWAYS", Some((code("B7KQ"), Some(GrantScope::Always)))),
+            ("session b7kq", Some((code("B7KQ"), Some(GrantScope::Session)))),
+            ("once", Some((None, Some(GrantScope::Once)))),
             ("once always", None),
             ("b7kq b7kr", None),
             ("yes", None),
@@ -197,15 +197,17 @@ mod tests {
 
     #[test]
     fn what_must_be_permitted_is_the_furthest_that_is_named() {
-        for (behind, grant) in
-            [("", Grant::Once), ("x once always y", Grant::Always), ("SESSION", Grant::Session)]
-        {
+        for (behind, grant) in [
+            ("", GrantScope::Once),
+            ("x once always y", GrantScope::Always),
+            ("SESSION", GrantScope::Session),
+        ] {
             assert_eq!(wanted(behind), grant, "{behind:?}");
         }
     }
 
     #[test]
     fn no_code_is_a_word_of_ours() {
-        assert!(Grant::ALL.iter().all(|grant| !is_code(grant.name())));
+        assert!(GrantScope::ALL.iter().all(|grant| !is_code(grant.name())));
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::env;
 use super::file;
-use super::keys::KeySetting;
-use super::resolve::{Given, Resolver, Setting, filled};
-use super::secret::Form;
-use super::value::Span;
-use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, ProxyConfig, Secret, Timeouts};
+use super::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
+use super::secret::SecretForm;
+use super::secret_sources::KeySetting;
+use super::value::TimeSpan;
+use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, ProxyConfig, Secret, UpstreamTimeouts};
 use crate::rules::{AgentName, Rules};
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -17,11 +17,11 @@ const DEFAULT_PROXY_MODEL: &str = "hermes-agent";
 
 /// What is said of a model server.
 pub(super) struct ModelServer {
-    base_url: Option<Given>,
+    base_url: Option<GivenValue>,
     key: Option<Secret>,
-    model: Option<Given>,
+    model: Option<GivenValue>,
     allow_cleartext: bool,
-    timeouts: Timeouts,
+    timeouts: UpstreamTimeouts,
 }
 
 impl ModelServer {
@@ -31,49 +31,52 @@ impl ModelServer {
     }
 }
 
-impl Resolver<'_> {
+impl ConfigResolver<'_> {
     /// Decides who answers. On errors the result is a stand-in that nobody sees.
-    pub(super) fn agent(&mut self, gateway: file::Gateway, agent: file::Agent) -> AgentChoice {
-        let timeouts = Timeouts {
+    pub(super) fn agent(&mut self, gateway: file::GatewaySection, agent: file::AgentSection) -> AgentChoice {
+        let timeouts = UpstreamTimeouts {
             connect: seconds(gateway.connect_timeout, 10),
             first_byte: seconds(gateway.first_byte_timeout, 300),
             idle: seconds(gateway.idle_timeout, 300),
             keepalive_idle: seconds(gateway.keepalive_idle_timeout, 60),
         };
         let allow_cleartext = gateway.allow_cleartext.unwrap_or(false);
-        let proxy_url = self
-            .text(Setting { var: Some(&env::PROXY_URL), path: &["gateway", "proxy_url"] }, gateway.proxy_url);
+        let proxy_url = self.text(
+            SettingSource { var: Some(&env::PROXY_URL), path: &["gateway", "proxy_url"] },
+            gateway.proxy_url,
+        );
         let proxy_key = self.key(
             KeySetting {
                 vars: Some((&env::PROXY_KEY, &env::PROXY_KEY_FILE)),
                 path: &["gateway", "proxy_key"],
-                form: Form::Key,
+                form: SecretForm::Key,
             },
             gateway.proxy_key,
             None,
         );
-        let base_url =
-            self.text(Setting { var: Some(&env::BASE_URL), path: &["agent", "base_url"] }, agent.base_url);
+        let base_url = self
+            .text(SettingSource { var: Some(&env::BASE_URL), path: &["agent", "base_url"] }, agent.base_url);
         let api_key = self.key(
             KeySetting {
                 vars: Some((&env::API_KEY, &env::API_KEY_FILE)),
                 path: &["agent", "api_key"],
-                form: Form::Key,
+                form: SecretForm::Key,
             },
             agent.api_key,
             None,
         );
-        let model = self.text(Setting { var: Some(&env::MODEL), path: &["agent", "model"] }, agent.model);
+        let model =
+            self.text(SettingSource { var: Some(&env::MODEL), path: &["agent", "model"] }, agent.model);
 
         let model_server = ModelServer { base_url, key: api_key, model, allow_cleartext, timeouts };
         let fallback = gateway.fallback.unwrap_or_default();
         if let Some(given) = proxy_url {
             let stand_in = match fallback {
-                file::Fallback::None => {
+                file::FallbackSetting::None => {
                     self.spare = Some(model_server).filter(ModelServer::is_asked_for);
                     None
                 }
-                file::Fallback::Local => self.stand_in(model_server).map(Box::new),
+                file::FallbackSetting::Local => self.stand_in(model_server).map(Box::new),
             };
             // People copy the address of a model server, and there is only one thing it can mean.
             let Some(url) = self.url(&given).map(BaseUrl::without_version) else { return AgentChoice::Guide };
@@ -89,7 +92,7 @@ impl Resolver<'_> {
             };
             return AgentChoice::Proxy(proxy, stand_in);
         }
-        if fallback == file::Fallback::Local {
+        if fallback == file::FallbackSetting::Local {
             self.warnings.push(
                 "`gateway.fallback` has no effect without a remote agent server; set `GATEWAY_PROXY_URL` or \
                  `gateway.proxy_url`"
@@ -184,7 +187,7 @@ impl Resolver<'_> {
     /// The model server as it is asked for. `None` only with an error.
     fn local(&mut self, server: ModelServer) -> Option<LocalConfig> {
         let ModelServer { base_url, key, model, allow_cleartext, timeouts } = server;
-        let given = base_url.unwrap_or_else(|| Given {
+        let given = base_url.unwrap_or_else(|| GivenValue {
             value: DEFAULT_BASE_URL.to_owned(),
             name: "`agent.base_url`".to_owned(),
             place: String::new(),
@@ -208,11 +211,11 @@ impl Resolver<'_> {
     }
 
     /// Refuses to send a key in the clear over a public network.
-    fn guard_key(&mut self, url: &BaseUrl, key: Option<&Secret>, allowed: bool, given: &Given) {
+    fn guard_key(&mut self, url: &BaseUrl, key: Option<&Secret>, allowed: bool, given: &GivenValue) {
         if url.is_encrypted() || url.is_near() {
             return;
         }
-        let Given { name, place, .. } = given;
+        let GivenValue { name, place, .. } = given;
         if key.is_none() {
             self.warnings.push(format!(
                 "{name} is a public `http://` address, so everybody on the way can read what is said; use `https://`"
@@ -237,7 +240,7 @@ impl Resolver<'_> {
     }
 }
 
-fn seconds(written: Option<Span<1>>, default: u64) -> Duration {
+fn seconds(written: Option<TimeSpan<1>>, default: u64) -> Duration {
     written.map_or(Duration::from_secs(default), |span| span.0)
 }
 

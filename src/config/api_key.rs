@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::secret::Form;
+use super::secret::SecretForm;
 use super::{ConfigError, Secret};
 use crate::token;
 
@@ -90,7 +90,7 @@ pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
     }
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
-    match Secret::parse(&text, Form::Key) {
+    match Secret::parse(&text, SecretForm::Key) {
         Ok(Some(key)) if key.expose().len() >= SHORTEST => Ok(Some(key)),
         Ok(Some(_)) => Err(KeyError {
             message: format!("the key in {shown} has fewer than {SHORTEST} characters"),

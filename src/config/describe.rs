@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{AgentChoice, Config, LocalConfig, Secret, ServerConfig, api_key};
-use crate::words::DEFAULT_LANGUAGE;
+use crate::i18n::DEFAULT_LANGUAGE;
 
 impl Config {
     /// A few aligned lines, then the warnings. Holds no key, only whether there is one.

@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::ConfigError;
-use super::explain::{explain, position};
-use super::file::File;
-use super::walk::{self, Keys};
+use super::file::ConfigFile;
+use super::yaml_error::{explain, position};
+use super::yaml_lines::{self, KeyedMapping};
 
 /// The largest file that is read. Ours are a few kilobytes; anything near this is another file.
 const LARGEST: u64 = 1024 * 1024;
 
 /// A configuration file that was read.
-pub(super) struct Document {
+pub(super) struct ConfigDocument {
     path: PathBuf,
     /// What people call it.
     name: String,
     text: String,
-    access: Access,
+    access: FileAccess,
 }
 
 /// Who besides us could have read or written the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum FileAccess {
     /// Nobody: it is ours, and closed to group and others.
     Private,
     /// It is ours, but group or others have rights.
@@ -34,7 +34,7 @@ pub(super) enum Access {
     Foreign,
 }
 
-impl Document {
+impl ConfigDocument {
     /// Reads the file; `None` when there is none.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let name = path.strip_prefix(".").unwrap_or(path).display().to_string();
@@ -48,7 +48,7 @@ impl Document {
             Err(error) => return Err(unreadable(error)),
         };
         // Asked of the open file, so that nobody can put another one there in between.
-        let access = handle.metadata().map(|metadata| Access::of(&metadata)).map_err(unreadable)?;
+        let access = handle.metadata().map(|metadata| FileAccess::of(&metadata)).map_err(unreadable)?;
         let mut bytes = Vec::new();
         handle.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > LARGEST {
@@ -74,7 +74,7 @@ impl Document {
             path: PathBuf::new(),
             name: "no configuration file".to_owned(),
             text: String::new(),
-            access: Access::Private,
+            access: FileAccess::Private,
         }
     }
 
@@ -86,19 +86,19 @@ impl Document {
         &self.name
     }
 
-    pub(super) fn access(&self) -> Access {
+    pub(super) fn access(&self) -> FileAccess {
         self.access
     }
 
     /// The whole file; an empty one is the same as none.
-    pub(super) fn parse(&self) -> Result<File, ConfigError> {
-        walk::check(&self.text).map_err(|error| self.explain(&error))?;
+    pub(super) fn parse(&self) -> Result<ConfigFile, ConfigError> {
+        yaml_lines::check(&self.text).map_err(|error| self.explain(&error))?;
         self.parse_at(&[])
     }
 
     /// The part at `path`; the default when it is absent or blank.
     pub(super) fn parse_at<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ConfigError> {
-        match walk::read_at::<Keys<T>>(&self.text, path) {
+        match yaml_lines::read_at::<KeyedMapping<T>>(&self.text, path) {
             Ok(found) => Ok(found.unwrap_or_default().0),
             Err(error) => Err(self.explain(&error)),
         }
@@ -106,12 +106,12 @@ impl Document {
 
     /// Where the value at `path` stands, as it follows a message: `(talaria.yaml, line 7)`.
     pub(super) fn place(&self, path: &[&str]) -> String {
-        position(&self.name, self.line(walk::line_of(&self.text, path)))
+        position(&self.name, self.line(yaml_lines::line_of(&self.text, path)))
     }
 
     /// The same for the key at the end of `path`: where a whole entry is at fault, and not a value in it.
     pub(super) fn place_of_key(&self, path: &[&str]) -> String {
-        position(&self.name, self.line(walk::line_of_key(&self.text, path)))
+        position(&self.name, self.line(yaml_lines::line_of_key(&self.text, path)))
     }
 
     /// A file that is not there has no lines.
@@ -124,7 +124,7 @@ impl Document {
     }
 }
 
-impl Access {
+impl FileAccess {
     #[cfg(unix)]
     fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
@@ -170,15 +170,15 @@ mod tests {
     #[test]
     fn a_file_is_private_if_it_is_ours_and_closed() {
         for (owner, mode, access) in [
-            (7, 0o100600, Access::Private),
-            (7, 0o100400, Access::Private),
-            (7, 0o100640, Access::Shared),
-            (7, 0o100604, Access::Shared),
-            (7, 0o100620, Access::Shared),
-            (0, 0o100600, Access::Foreign),
-            (8, 0o100644, Access::Foreign),
+            (7, 0o100600, FileAccess::Private),
+            (7, 0o100400, FileAccess::Private),
+            (7, 0o100640, FileAccess::Shared),
+            (7, 0o100604, FileAccess::Shared),
+            (7, 0o100620, FileAccess::Shared),
+            (0, 0o100600, FileAccess::Foreign),
+            (8, 0o100644, FileAccess::Foreign),
         ] {
-            assert_eq!(Access::judge(owner, 7, mode), access, "{owner} {mode:o}");
+            assert_eq!(FileAccess::judge(owner, 7, mode), access, "{owner} {mode:o}");
         }
     }
 }

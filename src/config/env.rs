@@ -2,15 +2,15 @@
 //!
 //! Nothing that is missing in the table is ever read, so `talaria env` tells the whole truth.
 
-use super::hint::closest;
+use super::suggest::closest;
 
 /// A variable that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Var {
+pub struct EnvVar {
     /// Its name.
     pub name: &'static str,
     /// What it belongs to.
-    pub category: Category,
+    pub category: VarCategory,
     /// One line for people.
     pub meaning: &'static str,
     /// What holds when it is unset, for people; empty when nothing does.
@@ -21,7 +21,7 @@ pub struct Var {
 
 /// What a variable belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
+pub enum VarCategory {
     /// The relay to a remote agent server.
     Messaging,
     /// The model behind the local agent.
@@ -34,7 +34,7 @@ pub enum Category {
     Log,
 }
 
-impl Category {
+impl VarCategory {
     /// The word in the table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Category {
 }
 
 /// Every variable that is read, in the order in which people look for them.
-pub fn table() -> impl Iterator<Item = &'static Var> {
+pub fn table() -> impl Iterator<Item = &'static EnvVar> {
     AGENT.iter().chain(API_SERVER).chain(MATRIX).chain(AROUND)
 }
 
@@ -93,17 +93,17 @@ pub fn process(name: &str) -> Option<String> {
 
 /// Reads variables of the table.
 #[derive(Clone, Copy)]
-pub(super) struct Env<'a> {
+pub(super) struct EnvReader<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl<'a> Env<'a> {
+impl<'a> EnvReader<'a> {
     pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self { lookup }
     }
 
     /// The value without white space around it; blank counts as unset.
-    pub(super) fn get(self, var: &Var) -> Option<String> {
+    pub(super) fn get(self, var: &EnvVar) -> Option<String> {
         let value = (self.lookup)(var.name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
@@ -111,69 +111,69 @@ impl<'a> Env<'a> {
 }
 
 /// Who answers.
-const AGENT: &[Var] = &[PROXY_URL, PROXY_KEY, PROXY_KEY_FILE, BASE_URL, API_KEY, API_KEY_FILE, MODEL];
+const AGENT: &[EnvVar] = &[PROXY_URL, PROXY_KEY, PROXY_KEY_FILE, BASE_URL, API_KEY, API_KEY_FILE, MODEL];
 
 /// Where things are kept, and what is logged.
-const AROUND: &[Var] = &[TALARIA_HOME, TALARIA_CONFIG, XDG_STATE_HOME, HOME, TALARIA_LOG];
+const AROUND: &[EnvVar] = &[TALARIA_HOME, TALARIA_CONFIG, XDG_STATE_HOME, HOME, TALARIA_LOG];
 
-pub(super) const PROXY_URL: Var = Var {
+pub(super) const PROXY_URL: EnvVar = EnvVar {
     name: "GATEWAY_PROXY_URL",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "address of the remote agent server, without /v1",
     default: "gateway.proxy_url",
     secret: false,
 };
 
-pub(super) const PROXY_KEY: Var = Var {
+pub(super) const PROXY_KEY: EnvVar = EnvVar {
     name: "GATEWAY_PROXY_KEY",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "bearer key for it (there: API_SERVER_KEY)",
     default: "gateway.proxy_key",
     secret: true,
 };
 
-pub(super) const PROXY_KEY_FILE: Var = Var {
+pub(super) const PROXY_KEY_FILE: EnvVar = EnvVar {
     name: "GATEWAY_PROXY_KEY_FILE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "a file that holds GATEWAY_PROXY_KEY, such as a Docker secret",
     default: "",
     secret: false,
 };
 
-pub(super) const BASE_URL: Var = Var {
+pub(super) const BASE_URL: EnvVar = EnvVar {
     name: "OPENAI_BASE_URL",
-    category: Category::Model,
+    category: VarCategory::Model,
     meaning: "address of an OpenAI-compatible server, with /v1",
     default: "agent.base_url",
     secret: false,
 };
 
-pub(super) const API_KEY: Var = Var {
+pub(super) const API_KEY: EnvVar = EnvVar {
     name: "OPENAI_API_KEY",
-    category: Category::Model,
+    category: VarCategory::Model,
     meaning: "bearer key for it",
     default: "agent.api_key",
     secret: true,
 };
 
-pub(super) const API_KEY_FILE: Var = Var {
+pub(super) const API_KEY_FILE: EnvVar = EnvVar {
     name: "OPENAI_API_KEY_FILE",
-    category: Category::Model,
+    category: VarCategory::Model,
     meaning: "a file that holds OPENAI_API_KEY, such as a Docker secret",
     default: "",
     secret: false,
 };
 
-pub(super) const MODEL: Var = Var {
+pub(super) const MODEL: EnvVar = EnvVar {
     name: "OPENAI_MODEL",
-    category: Category::Model,
+    category: VarCategory::Model,
     meaning: "the model that answers when there is no remote agent server",
     default: "agent.model",
     secret: false,
 };
 
 /// Those that ask for the agent server by being set.
-pub(super) const API_SERVER: &[Var] = &[
+pub(super) const API_SERVER: &[EnvVar] = &[
     API_SERVER_HOST,
     API_SERVER_PORT,
     API_SERVER_KEY,
@@ -182,56 +182,56 @@ pub(super) const API_SERVER: &[Var] = &[
     API_SERVER_MODEL_NAME,
 ];
 
-pub(super) const API_SERVER_HOST: Var = Var {
+pub(super) const API_SERVER_HOST: EnvVar = EnvVar {
     name: "API_SERVER_HOST",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "address that the agent server listens on; 0.0.0.0 is every one of this machine",
     default: "server.host, else 127.0.0.1",
     secret: false,
 };
 
-pub(super) const API_SERVER_PORT: Var = Var {
+pub(super) const API_SERVER_PORT: EnvVar = EnvVar {
     name: "API_SERVER_PORT",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "its port; 0 is any that is free",
     default: "server.port, else 8642",
     secret: false,
 };
 
-pub(super) const API_SERVER_KEY: Var = Var {
+pub(super) const API_SERVER_KEY: EnvVar = EnvVar {
     name: "API_SERVER_KEY",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "the owner's key for it (in another gateway: GATEWAY_PROXY_KEY)",
     default: "server.key, else api.key in TALARIA_HOME",
     secret: true,
 };
 
-pub(super) const API_SERVER_KEY_FILE: Var = Var {
+pub(super) const API_SERVER_KEY_FILE: EnvVar = EnvVar {
     name: "API_SERVER_KEY_FILE",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "a file that holds API_SERVER_KEY, such as a Docker secret",
     default: "",
     secret: false,
 };
 
-pub(super) const API_SERVER_CORS_ORIGINS: Var = Var {
+pub(super) const API_SERVER_CORS_ORIGINS: EnvVar = EnvVar {
     name: "API_SERVER_CORS_ORIGINS",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "web pages that may ask it, such as https://chat.example.org, with commas between them",
     default: "server.cors_origins, else none",
     secret: false,
 };
 
-pub(super) const API_SERVER_MODEL_NAME: Var = Var {
+pub(super) const API_SERVER_MODEL_NAME: EnvVar = EnvVar {
     name: "API_SERVER_MODEL_NAME",
-    category: Category::Server,
+    category: VarCategory::Server,
     meaning: "what it calls its model",
     default: "server.model_name, else talaria",
     secret: false,
 };
 
 /// Those that configure the platform entry called `matrix`, so that a container needs no file at all.
-pub(super) const MATRIX: &[Var] = &[
+pub(super) const MATRIX: &[EnvVar] = &[
     MATRIX_HOMESERVER,
     MATRIX_USER_ID,
     MATRIX_PASSWORD,
@@ -247,115 +247,115 @@ pub(super) const MATRIX: &[Var] = &[
     MATRIX_E2EE,
 ];
 
-pub(super) const MATRIX_HOMESERVER: Var = Var {
+pub(super) const MATRIX_HOMESERVER: EnvVar = EnvVar {
     name: "MATRIX_HOMESERVER",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "address of the homeserver, such as https://matrix.example.org",
     default: "platforms.matrix.homeserver",
     secret: false,
 };
 
-pub(super) const MATRIX_USER_ID: Var = Var {
+pub(super) const MATRIX_USER_ID: EnvVar = EnvVar {
     name: "MATRIX_USER_ID",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "full id of the account that answers, such as @bot:example.org",
     default: "platforms.matrix.user_id",
     secret: false,
 };
 
-pub(super) const MATRIX_PASSWORD: Var = Var {
+pub(super) const MATRIX_PASSWORD: EnvVar = EnvVar {
     name: "MATRIX_PASSWORD",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "its password, for the first login",
     default: "platforms.matrix.password",
     secret: true,
 };
 
-pub(super) const MATRIX_PASSWORD_FILE: Var = Var {
+pub(super) const MATRIX_PASSWORD_FILE: EnvVar = EnvVar {
     name: "MATRIX_PASSWORD_FILE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "a file that holds MATRIX_PASSWORD, such as a Docker secret",
     default: "platforms.matrix.password_file",
     secret: false,
 };
 
-pub(super) const MATRIX_ACCESS_TOKEN: Var = Var {
+pub(super) const MATRIX_ACCESS_TOKEN: EnvVar = EnvVar {
     name: "MATRIX_ACCESS_TOKEN",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "an access token, instead of the password",
     default: "platforms.matrix.access_token",
     secret: true,
 };
 
-pub(super) const MATRIX_ACCESS_TOKEN_FILE: Var = Var {
+pub(super) const MATRIX_ACCESS_TOKEN_FILE: EnvVar = EnvVar {
     name: "MATRIX_ACCESS_TOKEN_FILE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "a file that holds MATRIX_ACCESS_TOKEN, such as a Docker secret",
     default: "platforms.matrix.access_token_file",
     secret: false,
 };
 
-pub(super) const MATRIX_RECOVERY_KEY: Var = Var {
+pub(super) const MATRIX_RECOVERY_KEY: EnvVar = EnvVar {
     name: "MATRIX_RECOVERY_KEY",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "recovery key of the account, which makes our device a trusted one",
     default: "platforms.matrix.recovery_key",
     secret: true,
 };
 
-pub(super) const MATRIX_RECOVERY_KEY_FILE: Var = Var {
+pub(super) const MATRIX_RECOVERY_KEY_FILE: EnvVar = EnvVar {
     name: "MATRIX_RECOVERY_KEY_FILE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "a file that holds MATRIX_RECOVERY_KEY, such as a Docker secret",
     default: "platforms.matrix.recovery_key_file",
     secret: false,
 };
 
-pub(super) const MATRIX_STORE_KEY: Var = Var {
+pub(super) const MATRIX_STORE_KEY: EnvVar = EnvVar {
     name: "MATRIX_STORE_KEY",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "key that the store of our device is encrypted with: 32 bytes as hex or base64",
     default: "platforms.matrix.store_key, else a file there",
     secret: true,
 };
 
-pub(super) const MATRIX_STORE_KEY_FILE: Var = Var {
+pub(super) const MATRIX_STORE_KEY_FILE: EnvVar = EnvVar {
     name: "MATRIX_STORE_KEY_FILE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "a file that holds MATRIX_STORE_KEY, such as a Docker secret",
     default: "platforms.matrix.store_key_file",
     secret: false,
 };
 
-pub(super) const MATRIX_ALLOWED_USERS: Var = Var {
+pub(super) const MATRIX_ALLOWED_USERS: EnvVar = EnvVar {
     name: "MATRIX_ALLOWED_USERS",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "who may talk to the agent: full ids with commas between them",
     default: "platforms.matrix.access.people",
     secret: false,
 };
 
-pub(super) const MATRIX_TRUST: Var = Var {
+pub(super) const MATRIX_TRUST: EnvVar = EnvVar {
     name: "MATRIX_TRUST",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "which devices are heard and get keys: any, cross_signed or verified",
     default: "platforms.matrix.trust, else cross_signed",
     secret: false,
 };
 
-pub(super) const MATRIX_E2EE: Var = Var {
+pub(super) const MATRIX_E2EE: EnvVar = EnvVar {
     name: "MATRIX_E2EE",
-    category: Category::Messaging,
+    category: VarCategory::Messaging,
     meaning: "whether only encrypted rooms are served: required or optional",
     default: "platforms.matrix.e2ee, else required",
     secret: false,
 };
 
-pub(super) const TALARIA_HOME: Var = Var {
+pub(super) const TALARIA_HOME: EnvVar = EnvVar {
     name: "TALARIA_HOME",
-    category: Category::State,
+    category: VarCategory::State,
     meaning: "the folder that everything is kept in",
-    // By the convention of the system; see `locate`.
+    // By the convention of the system; see `paths`.
     default: if cfg!(target_os = "macos") {
         "~/Library/Application Support/talaria"
     } else {
@@ -364,33 +364,33 @@ pub(super) const TALARIA_HOME: Var = Var {
     secret: false,
 };
 
-pub(super) const TALARIA_CONFIG: Var = Var {
+pub(super) const TALARIA_CONFIG: EnvVar = EnvVar {
     name: "TALARIA_CONFIG",
-    category: Category::State,
+    category: VarCategory::State,
     meaning: "the configuration file",
     default: "talaria.yaml in TALARIA_HOME or here",
     secret: false,
 };
 
-pub(super) const XDG_STATE_HOME: Var = Var {
+pub(super) const XDG_STATE_HOME: EnvVar = EnvVar {
     name: "XDG_STATE_HOME",
-    category: Category::State,
+    category: VarCategory::State,
     meaning: "the folder for state of all programs, where TALARIA_HOME is unset (not on macOS)",
     default: "~/.local/state",
     secret: false,
 };
 
-pub(super) const HOME: Var = Var {
+pub(super) const HOME: EnvVar = EnvVar {
     name: "HOME",
-    category: Category::State,
+    category: VarCategory::State,
     meaning: "the folder that ~ stands for",
     default: "",
     secret: false,
 };
 
-pub(super) const TALARIA_LOG: Var = Var {
+pub(super) const TALARIA_LOG: EnvVar = EnvVar {
     name: "TALARIA_LOG",
-    category: Category::Log,
+    category: VarCategory::Log,
     meaning: "a level, or a filter such as info,talaria=debug",
     default: "log.level, else info",
     secret: false,
@@ -400,7 +400,7 @@ pub(super) const TALARIA_LOG: Var = Var {
 mod tests {
     use super::*;
 
-    fn var(name: &str) -> Var {
+    fn var(name: &str) -> EnvVar {
         *table().find(|var| var.name == name).unwrap()
     }
 
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn blank_is_unset() {
         let lookup = |name: &str| Some(if name == "HOME" { " /home/ann " } else { " \t" }.to_owned());
-        let env = Env::new(&lookup);
+        let env = EnvReader::new(&lookup);
         assert_eq!(env.get(&HOME).as_deref(), Some("/home/ann"));
         assert_eq!(env.get(&PROXY_URL), None);
     }

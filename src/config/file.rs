@@ -9,28 +9,28 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::secret::{self, Secret};
-use super::value::{KeepFor, Span, Whole};
-use super::walk::Keys;
+use super::value::{KeepFor, TimeSpan, WholeNumber};
+use super::yaml_lines::KeyedMapping;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct File {
+pub struct ConfigFile {
     /// The remote agent server and how we talk to it. Default: no server.
     #[serde(deserialize_with = "section")]
-    pub gateway: Gateway,
+    pub gateway: GatewaySection,
     /// The model that answers when there is no remote agent server. Default: none.
     #[serde(deserialize_with = "section")]
-    pub agent: Agent,
+    pub agent: AgentSection,
     /// The chat accounts by name. Default: none, which is a chat in the terminal.
     #[serde(deserialize_with = "section")]
-    pub platforms: BTreeMap<String, Option<Keys<Platform>>>,
+    pub platforms: BTreeMap<String, Option<KeyedMapping<PlatformSection>>>,
     /// The agent server, which programs talk to over HTTP.
     #[serde(deserialize_with = "section")]
-    pub server: Server,
+    pub server: ServerSection,
     /// How answers look in rooms.
     #[serde(deserialize_with = "section")]
-    pub display: Display,
+    pub display: DisplaySection,
     /// The language of what is said in rooms. Default: `en`.
     pub language: Option<String>,
     /// Other words for what is said in rooms, by the keys of the catalogue. Default: none.
@@ -38,16 +38,16 @@ pub struct File {
     pub words: BTreeMap<String, Option<String>>,
     /// What is kept on disk, and how long.
     #[serde(deserialize_with = "section")]
-    pub store: Store,
+    pub store: StoreSection,
     /// What is logged.
     #[serde(deserialize_with = "section")]
-    pub log: Log,
+    pub log: LogSection,
 }
 
 /// `gateway:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Gateway {
+pub struct GatewaySection {
     /// Address of the remote agent server, without `/v1`. Default: none.
     pub proxy_url: Option<String>,
     /// Bearer key for it. Default: none, and then no `Authorization` header is sent.
@@ -56,33 +56,33 @@ pub struct Gateway {
     /// The model asked for in each request. Default: `hermes-agent`.
     pub model: Option<String>,
     /// What the server can do. Default: `auto`.
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<UpstreamSetting>,
     /// Whether a key may be sent over `http://` to a public address. Default: `false`.
     pub allow_cleartext: Option<bool>,
     /// Whether the server is told who asks, in `X-Hermes-User-…` headers. Default: `false`.
     pub identity: Option<bool>,
     /// How many earlier messages are sent with a prompt, at most. Default: 100.
-    pub history_messages: Option<Whole<0, 10_000>>,
+    pub history_messages: Option<WholeNumber<0, 10_000>>,
     /// How many bytes of earlier messages are sent with a prompt, at most. Default: 262144.
-    pub history_bytes: Option<Whole<0, 16_777_216>>,
+    pub history_bytes: Option<WholeNumber<0, 16_777_216>>,
     /// How long a connection may take. Default: `10s`.
-    pub connect_timeout: Option<Span<1>>,
+    pub connect_timeout: Option<TimeSpan<1>>,
     /// How long the first byte of an answer may take. Default: `300s`.
-    pub first_byte_timeout: Option<Span<1>>,
+    pub first_byte_timeout: Option<TimeSpan<1>>,
     /// How long an answer may pause. Default: `300s`.
-    pub idle_timeout: Option<Span<1>>,
+    pub idle_timeout: Option<TimeSpan<1>>,
     /// The same on a stream that has shown keep-alive comments. Default: `60s`.
-    pub keepalive_idle_timeout: Option<Span<1>>,
+    pub keepalive_idle_timeout: Option<TimeSpan<1>>,
     /// How long a turn that provably did not run is tried again; `0s` is never. Default: `10m`.
-    pub retry_for: Option<Span<0>>,
+    pub retry_for: Option<TimeSpan<0>>,
     /// Who answers while the server is away. Default: `none`.
-    pub fallback: Option<Fallback>,
+    pub fallback: Option<FallbackSetting>,
 }
 
 /// `gateway.fallback`: who answers while the remote agent server is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fallback {
+pub enum FallbackSetting {
     /// Nobody; prompts wait for it.
     #[default]
     None,
@@ -93,7 +93,7 @@ pub enum Fallback {
 /// `gateway.upstream`: what the remote agent server can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Upstream {
+pub enum UpstreamSetting {
     /// It is asked.
     #[default]
     Auto,
@@ -106,7 +106,7 @@ pub enum Upstream {
 /// `agent:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Agent {
+pub struct AgentSection {
     /// Address of an OpenAI-compatible server, with `/v1`.
     /// Default: `https://api.openai.com/v1` once there is a key.
     pub base_url: Option<String>,
@@ -128,7 +128,7 @@ pub struct Agent {
 /// may be written after other keys; see `platform`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Platform {
+pub struct PlatformSection {
     /// Which chat network this is. Default: the entry's name.
     pub kind: Option<String>,
 }
@@ -136,18 +136,18 @@ pub struct Platform {
 /// `server:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Server {
+pub struct ServerSection {
     /// Whether it is served. Default: `true` when no platform is configured or an `API_SERVER_…` variable is set.
     pub enabled: Option<bool>,
     /// The address it listens on. Default: `127.0.0.1`.
     pub host: Option<String>,
     /// The port; 0 is any that is free. Default: 8642.
-    pub port: Option<Whole<0, 65_535>>,
+    pub port: Option<WholeNumber<0, 65_535>>,
     /// The owner's key. Default: one that is made on the first start.
     #[serde(deserialize_with = "secret::optional")]
     pub key: Option<Secret>,
     /// Whether a key is asked for. Default: `key`.
-    pub auth: Option<Auth>,
+    pub auth: Option<AuthSetting>,
     /// Web pages that may ask, by their origin. Default: none.
     pub cors_origins: Option<Vec<String>>,
     /// What it calls its model. Default: `talaria`.
@@ -155,15 +155,15 @@ pub struct Server {
     /// Further names that it may be called by. Default: none.
     pub hosts: Option<Vec<String>>,
     /// Turns at once over HTTP, at most. Default: 2000.
-    pub runs: Option<Whole<1, 100_000>>,
+    pub runs: Option<WholeNumber<1, 100_000>>,
     /// The same for each app. Default: 200.
-    pub runs_per_app: Option<Whole<1, 100_000>>,
+    pub runs_per_app: Option<WholeNumber<1, 100_000>>,
 }
 
 /// `server.auth`: whether the agent server asks for a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Auth {
+pub enum AuthSetting {
     /// It does.
     #[default]
     Key,
@@ -174,11 +174,11 @@ pub enum Auth {
 /// `display:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Display {
+pub struct DisplaySection {
     /// Whether running tools are shown below a growing answer. Default: `line`.
-    pub steps: Option<Steps>,
+    pub steps: Option<StepsSetting>,
     /// How often one answer is edited while it grows, at most. Default: 200.
-    pub edits: Option<Whole<1, 1000>>,
+    pub edits: Option<WholeNumber<1, 1000>>,
     /// Whether a mark on each question says how it goes. Default: `false`.
     pub reactions: Option<bool>,
 }
@@ -186,7 +186,7 @@ pub struct Display {
 /// `display.steps`: how running tools are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Steps {
+pub enum StepsSetting {
     /// One line with the tool's name, gone when the answer is complete.
     #[default]
     Line,
@@ -197,7 +197,7 @@ pub enum Steps {
 /// `store:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Store {
+pub struct StoreSection {
     /// How long conversations are kept that nobody goes on with. Default: `forever`.
     pub keep: Option<KeepFor>,
     /// How long what `/v1/responses` stored is kept that nobody goes on with. Default: `30d`.
@@ -207,12 +207,12 @@ pub struct Store {
 /// `log:`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogSection {
     /// A level, or a filter such as `info,talaria=debug`. Default: `info`.
     pub level: Option<String>,
 }
 
 /// A section; one that is there without content is the default.
 fn section<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::<Keys<T>>::deserialize(deserializer)?.unwrap_or_default().0)
+    Ok(Option::<KeyedMapping<T>>::deserialize(deserializer)?.unwrap_or_default().0)
 }

@@ -11,19 +11,19 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer as _, value};
-use talaria_matrix::{E2ee, Hearing, Login, Settings, StoreKey};
-use talaria_platform::{Rate, RoomId, Trust};
+use talaria_matrix::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSettings, StoreKey};
+use talaria_platform::{AuthorTrust, RateLimit, RoomId};
 
-use super::document::Document;
-use super::env::{self, Env, Var};
-use super::hint::did_you_mean;
-use super::keys::KeySetting;
+use super::access_rules::{self, MentionSetting, NetworkTraits};
+use super::document::ConfigDocument;
+use super::env::{self, EnvReader, EnvVar};
 use super::matrix_id::is_user;
-use super::people::{self, Mention, Network};
-use super::resolve::{Given, Resolver, Setting, filled};
-use super::secret::{self, Form};
-use super::value::{Span, Whole};
-use super::walk::Keys;
+use super::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
+use super::secret::{self, SecretForm};
+use super::secret_sources::KeySetting;
+use super::suggest::did_you_mean;
+use super::value::{TimeSpan, WholeNumber};
+use super::yaml_lines::KeyedMapping;
 use super::{BaseUrl, ConfigError, Secret};
 use crate::rules::AccountRules;
 
@@ -32,15 +32,15 @@ const BY_VARIABLES: &str = "matrix";
 
 /// What a homeserver is believed to allow: what Synapse does unless its administrator lifts it. To begin higher and
 /// learn from refusals was tried: with ten answers at once the finals themselves were refused in a row.
-const RATE: Rate = Rate { per_second: 0.2, burst: 10.0 };
+const RATE: RateLimit = RateLimit { per_second: 0.2, burst: 10.0 };
 
 /// As written.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct MatrixSection {
     #[serde(rename = "kind")]
     _kind: Option<IgnoredAny>,
-    // Read by `people`.
+    // Read by `access_rules`.
     #[serde(rename = "access")]
     _access: Option<IgnoredAny>,
     #[serde(rename = "session")]
@@ -82,15 +82,15 @@ pub(super) struct Written {
     /// Whether only encrypted rooms are served. Default: `required`.
     e2ee: Option<WrittenE2ee>,
     /// Whether we must be named in rooms that are not direct chats. Default: `required`.
-    mention: Option<Mention>,
+    mention: Option<MentionSetting>,
     /// The longest message in bytes. Default: 10000.
-    max_text: Option<Whole<1000, 16_000>>,
+    max_text: Option<WholeNumber<1000, 16_000>>,
     /// How long the key of a message is waited for that cannot be decrypted. Default: `10m`.
-    unreadable_after: Option<Span<1000>>,
+    unreadable_after: Option<TimeSpan<1000>>,
     /// The shortest pause between two edits of one message. Default: `1s`.
-    pause: Option<Span<100>>,
+    pause: Option<TimeSpan<100>>,
     /// What the homeserver is believed to allow. Default: one message in five seconds, ten at once.
-    rate: Option<Keys<WrittenRate>>,
+    rate: Option<KeyedMapping<WrittenRate>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -122,8 +122,12 @@ pub(super) struct WrittenRate {
 }
 
 /// Reads `platforms.<name>`. `None` only with an error.
-pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str) -> Option<Settings> {
-    let written: Written = match document.parse_at(&["platforms", name]) {
+pub(super) fn read(
+    resolver: &mut ConfigResolver<'_>,
+    document: &ConfigDocument,
+    name: &str,
+) -> Option<MatrixSettings> {
+    let written: MatrixSection = match document.parse_at(&["platforms", name]) {
         Ok(written) => written,
         Err(error) => {
             resolver.errors.push(error);
@@ -131,7 +135,7 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
         }
     };
     let before = resolver.errors.len();
-    let mut entry = Entry { resolver, name };
+    let mut entry = MatrixEntry { resolver, name };
     let login = entry.login(&written);
     // From here on everything is read, so that all that is wrong can be said at once.
     let homeserver = entry.homeserver(written.homeserver);
@@ -139,13 +143,13 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
     let recovery_key = entry.key(
         "recovery_key",
         (&env::MATRIX_RECOVERY_KEY, &env::MATRIX_RECOVERY_KEY_FILE),
-        Form::Phrase,
+        SecretForm::Phrase,
         (written.recovery_key, written.recovery_key_file),
     );
     let store_key = entry.key(
         "store_key",
         (&env::MATRIX_STORE_KEY, &env::MATRIX_STORE_KEY_FILE),
-        Form::Key,
+        SecretForm::Key,
         (written.store_key, written.store_key_file),
     );
     let store_key = entry.store_key(store_key);
@@ -153,7 +157,7 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
     let e2ee = entry.word(&env::MATRIX_E2EE, &E2EES).or(written.e2ee);
     let rate = entry.rate(written.rate);
     let rooms = entry.rooms(document);
-    let settings = Settings {
+    let settings = MatrixSettings {
         homeserver: homeserver.map(|url| url.as_str().to_owned()).unwrap_or_default(),
         user,
         login,
@@ -161,9 +165,9 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
         folder: resolver.home.join("matrix").join(name),
         store_key,
         recovery_key: recovery_key.map(|key| hidden(&key)),
-        trust: trust.map_or(Trust::CrossSigned, Trust::from),
-        e2ee: e2ee.map_or(E2ee::Required, E2ee::from),
-        hearing: written.mention.map_or(Hearing::Mentioned, Hearing::from),
+        trust: trust.map_or(AuthorTrust::CrossSigned, AuthorTrust::from),
+        e2ee: e2ee.map_or(EncryptionPolicy::Required, EncryptionPolicy::from),
+        hearing: written.mention.map_or(AddressedWhen::Mentioned, AddressedWhen::from),
         rooms,
         unreadable_after: written.unreadable_after.map_or(Duration::from_secs(10 * 60), |span| span.0),
         pause: written.pause.map_or(Duration::from_secs(1), |pause| pause.0),
@@ -171,7 +175,10 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
         rate,
     };
     if resolver.errors.len() == before {
-        if settings.e2ee == E2ee::Optional && trust.is_some() && settings.trust > Trust::Network {
+        if settings.e2ee == EncryptionPolicy::Optional
+            && trust.is_some()
+            && settings.trust > AuthorTrust::Network
+        {
             resolver.warnings.push(format!(
                 "`platforms.{name}.trust` means nothing in rooms without encryption, which `e2ee: optional` serves: \
                  there the homeserver's word is taken for who wrote something"
@@ -187,10 +194,10 @@ pub(super) fn read(resolver: &mut Resolver<'_>, document: &Document, name: &str)
 
 /// What `platforms.<name>` and the variables say about people.
 pub(super) fn people(
-    env: Env<'_>,
-    document: &Document,
+    env: EnvReader<'_>,
+    document: &ConfigDocument,
     name: &str,
-    settings: &Settings,
+    settings: &MatrixSettings,
 ) -> Result<AccountRules, ConfigError> {
     let ids = |list: String| {
         let ids = list.split(',').map(str::trim).filter(|id| !id.is_empty());
@@ -198,33 +205,33 @@ pub(super) fn people(
     };
     let variable = &env::MATRIX_ALLOWED_USERS;
     let variable = (name == BY_VARIABLES).then(|| (variable.name, env.get(variable).map(ids)));
-    let trust = (settings.trust > Trust::Network).then_some(settings.trust);
+    let trust = (settings.trust > AuthorTrust::Network).then_some(settings.trust);
     let secure_only = match settings.e2ee {
-        E2ee::Required => true,
-        E2ee::Optional => false,
+        EncryptionPolicy::Required => true,
+        EncryptionPolicy::Optional => false,
     };
-    people::read(document, name, Network { is_id: is_user, variable, trust, secure_only })
+    access_rules::read(document, name, NetworkTraits { is_id: is_user, variable, trust, secure_only })
 }
 
 /// One line for `talaria check`.
-pub(super) fn describe(settings: &Settings, rules: &AccountRules) -> String {
+pub(super) fn describe(settings: &MatrixSettings, rules: &AccountRules) -> String {
     let login = match settings.login {
-        Login::Password(_) => "with a password",
-        Login::Token(_) => "with an access token",
-        Login::Stored => "with the session of an earlier login, if there is one",
+        LoginMethod::Password(_) => "with a password",
+        LoginMethod::Token(_) => "with an access token",
+        LoginMethod::Stored => "with the session of an earlier login, if there is one",
     };
     let trust = match settings.trust {
-        Trust::Violated | Trust::Network => "any device",
-        Trust::CrossSigned => "cross-signed devices",
-        Trust::Verified => "verified devices",
+        AuthorTrust::Violated | AuthorTrust::Network => "any device",
+        AuthorTrust::CrossSigned => "cross-signed devices",
+        AuthorTrust::Verified => "verified devices",
     };
     let e2ee = match settings.e2ee {
-        E2ee::Required => "encrypted rooms only",
-        E2ee::Optional => "rooms with and without encryption",
+        EncryptionPolicy::Required => "encrypted rooms only",
+        EncryptionPolicy::Optional => "rooms with and without encryption",
     };
     let hearing = match settings.hearing {
-        Hearing::Mentioned => "answers in rooms when it is named",
-        Hearing::Everything => "answers everything in rooms",
+        AddressedWhen::Mentioned => "answers in rooms when it is named",
+        AddressedWhen::Everything => "answers everything in rooms",
     };
     let user = settings.user.as_deref().unwrap_or("the account");
     let rooms: HashSet<&RoomId> = rules.places.keys().chain(settings.rooms.keys()).collect();
@@ -236,27 +243,27 @@ pub(super) fn describe(settings: &Settings, rules: &AccountRules) -> String {
 }
 
 /// An entry that is being read.
-struct Entry<'r, 'a> {
-    resolver: &'r mut Resolver<'a>,
+struct MatrixEntry<'r, 'a> {
+    resolver: &'r mut ConfigResolver<'a>,
     name: &'r str,
 }
 
-impl Entry<'_, '_> {
+impl MatrixEntry<'_, '_> {
     /// The variable, if this is the entry that it configures.
     fn var<T>(&self, var: T) -> Option<T> {
         (self.name == BY_VARIABLES).then_some(var)
     }
 
-    fn text(&self, key: &str, var: &Var, written: Option<String>) -> Option<Given> {
+    fn text(&self, key: &str, var: &EnvVar, written: Option<String>) -> Option<GivenValue> {
         let path = ["platforms", self.name, key];
-        self.resolver.text(Setting { var: self.var(var), path: &path }, written)
+        self.resolver.text(SettingSource { var: self.var(var), path: &path }, written)
     }
 
     fn key(
         &mut self,
         key: &str,
-        vars: (&Var, &Var),
-        form: Form,
+        vars: (&EnvVar, &EnvVar),
+        form: SecretForm,
         (written, written_file): (Option<Secret>, Option<String>),
     ) -> Option<Secret> {
         let path = ["platforms", self.name, key];
@@ -265,7 +272,7 @@ impl Entry<'_, '_> {
     }
 
     /// One of some words from the environment.
-    fn word<T: DeserializeOwned>(&mut self, var: &Var, words: &[&str]) -> Option<T> {
+    fn word<T: DeserializeOwned>(&mut self, var: &EnvVar, words: &[&str]) -> Option<T> {
         let word = self.resolver.env.get(self.var(var)?)?;
         let read: Result<T, value::Error> = T::deserialize(word.as_str().into_deserializer());
         if read.is_err() {
@@ -299,7 +306,7 @@ impl Entry<'_, '_> {
             self.error(message, hint);
             return None;
         };
-        let Given { name, place, value } = &given;
+        let GivenValue { name, place, value } = &given;
         let Ok(url) = BaseUrl::parse(value) else {
             self.error(format!("{name} is not the address of a homeserver{place}"), HINT);
             return None;
@@ -313,7 +320,7 @@ impl Entry<'_, '_> {
     }
 
     /// How to log in. Whatever the environment says about it replaces all that the file says.
-    fn login(&mut self, written: &Written) -> Login {
+    fn login(&mut self, written: &MatrixSection) -> LoginMethod {
         let vars = [
             &env::MATRIX_PASSWORD,
             &env::MATRIX_PASSWORD_FILE,
@@ -329,13 +336,13 @@ impl Entry<'_, '_> {
         let password = self.key(
             "password",
             (&env::MATRIX_PASSWORD, &env::MATRIX_PASSWORD_FILE),
-            Form::Phrase,
+            SecretForm::Phrase,
             of_file(&written.password, &written.password_file),
         );
         let token = self.key(
             "access_token",
             (&env::MATRIX_ACCESS_TOKEN, &env::MATRIX_ACCESS_TOKEN_FILE),
-            Form::Key,
+            SecretForm::Key,
             of_file(&written.access_token, &written.access_token_file),
         );
         match (password, token) {
@@ -348,25 +355,25 @@ impl Entry<'_, '_> {
                 let hint = "keep one: a password lets Talaria make a device of its own, a token belongs to a \
                             device that nothing else may use";
                 self.error(format!("{what} both set, but one login is enough{place}"), hint);
-                Login::Stored
+                LoginMethod::Stored
             }
-            (Some(password), None) => Login::Password(hidden(&password)),
-            (None, Some(token)) => Login::Token(hidden(&token)),
-            (None, None) => Login::Stored,
+            (Some(password), None) => LoginMethod::Password(hidden(&password)),
+            (None, Some(token)) => LoginMethod::Token(hidden(&token)),
+            (None, None) => LoginMethod::Stored,
         }
     }
 
-    fn user(&mut self, written: Option<String>, login: &Login) -> Option<String> {
+    fn user(&mut self, written: Option<String>, login: &LoginMethod) -> Option<String> {
         match self.text("user_id", &env::MATRIX_USER_ID, written) {
-            Some(Given { value, .. }) if is_user(&value) => Some(value),
-            Some(Given { name, place, .. }) => {
+            Some(GivenValue { value, .. }) if is_user(&value) => Some(value),
+            Some(GivenValue { name, place, .. }) => {
                 self.error(
                     format!("{name} is not a full id{place}"),
                     "write the whole id of the account that answers, such as `@bot:example.org`",
                 );
                 None
             }
-            None if matches!(login, Login::Password(_)) => {
+            None if matches!(login, LoginMethod::Password(_)) => {
                 let place = self.resolver.place(&["platforms", self.name]);
                 let key = match self.var(()) {
                     Some(()) => "`MATRIX_USER_ID` or `platforms.matrix.user_id`".to_owned(),
@@ -398,16 +405,16 @@ impl Entry<'_, '_> {
         parsed
     }
 
-    fn rooms(&mut self, document: &Document) -> HashMap<RoomId, Hearing> {
-        match people::mentions(document, self.name) {
+    fn rooms(&mut self, document: &ConfigDocument) -> HashMap<RoomId, AddressedWhen> {
+        match access_rules::mentions(document, self.name) {
             Ok(rooms) => rooms.into_iter().map(|(room, mention)| (room, mention.into())).collect(),
             // What is wrong there is said by those who read the rest of it.
             Err(_) => HashMap::new(),
         }
     }
 
-    fn rate(&mut self, written: Option<Keys<WrittenRate>>) -> Rate {
-        let Some(Keys(WrittenRate { per_second, burst })) = written else { return RATE };
+    fn rate(&mut self, written: Option<KeyedMapping<WrittenRate>>) -> RateLimit {
+        let Some(KeyedMapping(WrittenRate { per_second, burst })) = written else { return RATE };
         let fits = |number: f64, least: f64| number.is_finite() && (least..=1000.0).contains(&number);
         if !fits(per_second, 0.01) || !fits(burst, 1.0) {
             let path = ["platforms", self.name, "rate"];
@@ -417,7 +424,7 @@ impl Entry<'_, '_> {
                 "`per_second` is from 0.01 to 1000 and `burst` from 1 to 1000; Synapse's own are 0.2 and 10",
             );
         }
-        Rate { per_second, burst }
+        RateLimit { per_second, burst }
     }
 }
 
@@ -436,11 +443,11 @@ fn parse_store_key(text: &str) -> Option<StoreKey> {
 }
 
 /// The adapter's own type for the same.
-fn hidden(secret: &Secret) -> talaria_matrix::Secret {
-    talaria_matrix::Secret::new(secret.expose())
+fn hidden(secret: &Secret) -> talaria_matrix::MatrixSecret {
+    talaria_matrix::MatrixSecret::new(secret.expose())
 }
 
-impl From<WrittenTrust> for Trust {
+impl From<WrittenTrust> for AuthorTrust {
     fn from(written: WrittenTrust) -> Self {
         match written {
             WrittenTrust::Any => Self::Network,
@@ -450,7 +457,7 @@ impl From<WrittenTrust> for Trust {
     }
 }
 
-impl From<WrittenE2ee> for E2ee {
+impl From<WrittenE2ee> for EncryptionPolicy {
     fn from(written: WrittenE2ee) -> Self {
         match written {
             WrittenE2ee::Required => Self::Required,
@@ -459,11 +466,11 @@ impl From<WrittenE2ee> for E2ee {
     }
 }
 
-impl From<Mention> for Hearing {
-    fn from(written: Mention) -> Self {
+impl From<MentionSetting> for AddressedWhen {
+    fn from(written: MentionSetting) -> Self {
         match written {
-            Mention::Required => Self::Mentioned,
-            Mention::Never => Self::Everything,
+            MentionSetting::Required => Self::Mentioned,
+            MentionSetting::Never => Self::Everything,
         }
     }
 }

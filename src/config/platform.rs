@@ -6,12 +6,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::ConfigError;
-use super::document::Document;
-use super::env::Env;
-use super::hint::did_you_mean;
 #[cfg(feature = "testing")]
-use super::people;
-use super::resolve::Resolver;
+use super::access_rules;
+use super::document::ConfigDocument;
+use super::env::EnvReader;
+use super::resolve::ConfigResolver;
+use super::suggest::did_you_mean;
 #[cfg(feature = "testing")]
 pub use super::test_platform::TestConfig;
 use crate::rules::AccountRules;
@@ -23,7 +23,7 @@ pub enum PlatformConfig {
     Console,
     /// An account on a Matrix homeserver.
     #[cfg(feature = "matrix")]
-    Matrix(Box<talaria_matrix::Settings>),
+    Matrix(Box<talaria_matrix::MatrixSettings>),
     /// A chat network over a socket, for tests that kill the real binary.
     #[cfg(feature = "testing")]
     Test(TestConfig),
@@ -59,8 +59,8 @@ impl PlatformConfig {
     #[cfg_attr(not(feature = "matrix"), allow(unused_variables, reason = "only Matrix has variables"))]
     pub(super) fn people(
         &self,
-        env: Env<'_>,
-        document: &Document,
+        env: EnvReader<'_>,
+        document: &ConfigDocument,
         name: &str,
     ) -> Result<Option<AccountRules>, ConfigError> {
         match self {
@@ -70,22 +70,23 @@ impl PlatformConfig {
             #[cfg(feature = "testing")]
             Self::Test(_) => {
                 let is_id = super::test_platform::is_id;
-                let network = people::Network { is_id, variable: None, trust: None, secure_only: false };
-                people::read(document, name, network).map(Some)
+                let network =
+                    access_rules::NetworkTraits { is_id, variable: None, trust: None, secure_only: false };
+                access_rules::read(document, name, network).map(Some)
             }
         }
     }
 
     /// Reads `platforms.<name>` as an entry of this kind. `None` only with an error.
     pub(super) fn read(
-        resolver: &mut Resolver<'_>,
-        document: &Document,
+        resolver: &mut ConfigResolver<'_>,
+        document: &ConfigDocument,
         name: &str,
         kind: Option<&str>,
     ) -> Option<Self> {
         let path = ["platforms", name];
         let read = match kind.unwrap_or(name) {
-            "console" => document.parse_at(&path).map(|Console { .. }| Self::Console),
+            "console" => document.parse_at(&path).map(|ConsoleSection { .. }| Self::Console),
             #[cfg(feature = "matrix")]
             "matrix" => return super::matrix::read(resolver, document, name).map(Box::new).map(Self::Matrix),
             #[cfg(not(feature = "matrix"))]
@@ -113,12 +114,12 @@ pub(super) fn is_name(name: &str) -> bool {
 /// `kind: console` has no keys of its own.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Console {
+pub(super) struct ConsoleSection {
     #[serde(rename = "kind")]
     _kind: Option<IgnoredAny>,
 }
 
-fn unknown_kind(document: &Document, name: &str, written: Option<&str>, kind: &str) -> ConfigError {
+fn unknown_kind(document: &ConfigDocument, name: &str, written: Option<&str>, kind: &str) -> ConfigError {
     let known = KINDS.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
     let (what, place) = if written.is_some() {
         (format!("`platforms.{name}.kind` is not a known kind"), document.place(&["platforms", name, "kind"]))

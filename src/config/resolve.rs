@@ -10,16 +10,16 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 use tracing_subscriber::EnvFilter;
 
+use super::access_lint;
 use super::agents::ModelServer;
-use super::document::Document;
-use super::effect;
-use super::env::{self, Env, Var};
-use super::file::{self, File};
-use super::hint::closest;
+use super::document::ConfigDocument;
+use super::env::{self, EnvReader, EnvVar};
+use super::file::{self, ConfigFile};
+use super::language;
 use super::platform::is_name;
 use super::server;
-use super::walk::Keys;
-use super::wording;
+use super::suggest::closest;
+use super::yaml_lines::KeyedMapping;
 use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ServerConfig, TurnConfig,
 };
@@ -29,7 +29,7 @@ use crate::store::Retention;
 const DEFAULT_LOG: &str = "info";
 
 /// Everything but the places of things, which `load` knows.
-pub(super) struct Resolved {
+pub(super) struct ResolvedConfig {
     pub(super) agent: AgentChoice,
     pub(super) room_agent: Option<LocalConfig>,
     pub(super) turns: TurnConfig,
@@ -44,14 +44,14 @@ pub(super) struct Resolved {
 
 /// Resolves what was written in `document`.
 pub(super) fn resolve(
-    file: File,
-    document: Option<&Document>,
-    env: Env<'_>,
+    file: ConfigFile,
+    document: Option<&ConfigDocument>,
+    env: EnvReader<'_>,
     home: &Path,
     serve: bool,
-) -> Result<Resolved, Vec<ConfigError>> {
+) -> Result<ResolvedConfig, Vec<ConfigError>> {
     let mut resolver =
-        Resolver { document, env, home, spare: None, errors: Vec::new(), warnings: Vec::new() };
+        ConfigResolver { document, env, home, spare: None, errors: Vec::new(), warnings: Vec::new() };
     let turns = TurnConfig {
         context_prompt: file
             .agent
@@ -79,22 +79,34 @@ pub(super) fn resolve(
     let agent = resolver.agent(file.gateway, file.agent);
     let mut rules = Rules::default();
     let platforms = resolver.platforms(file.platforms, &mut rules);
-    let server = resolver.server(file.server, server::Wish { alone: platforms.is_empty(), commanded: serve });
+    let server =
+        resolver.server(file.server, server::ServerWish { alone: platforms.is_empty(), commanded: serve });
     let room_agent = resolver.room_agent(&agent, &rules);
     let server = resolver.beside(server, &agent, room_agent.as_ref());
-    rules.words = wording::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
+    rules.words = language::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
         let warnings = resolver.warnings;
-        Ok(Resolved { agent, room_agent, turns, platforms, server, display, store, rules, log, warnings })
+        Ok(ResolvedConfig {
+            agent,
+            room_agent,
+            turns,
+            platforms,
+            server,
+            display,
+            store,
+            rules,
+            log,
+            warnings,
+        })
     } else {
         Err(resolver.errors)
     }
 }
 
-pub(super) struct Resolver<'a> {
-    pub(super) document: Option<&'a Document>,
-    pub(super) env: Env<'a>,
+pub(super) struct ConfigResolver<'a> {
+    pub(super) document: Option<&'a ConfigDocument>,
+    pub(super) env: EnvReader<'a>,
     /// The state folder.
     #[cfg_attr(not(feature = "matrix"), allow(dead_code, reason = "Matrix keeps a device's keys there"))]
     pub(super) home: &'a Path,
@@ -105,29 +117,29 @@ pub(super) struct Resolver<'a> {
 }
 
 /// Where a value can come from: the environment first, then the file.
-pub(super) struct Setting<'a> {
+pub(super) struct SettingSource<'a> {
     /// None for an entry that only the file can configure.
-    pub(super) var: Option<&'a Var>,
+    pub(super) var: Option<&'a EnvVar>,
     pub(super) path: &'a [&'a str],
 }
 
 /// A value and, for messages, what people call the place it came from.
-pub(super) struct Given {
+pub(super) struct GivenValue {
     pub(super) value: String,
     pub(super) name: String,
     /// ` (talaria.yaml, line 7)`, or empty for the environment.
     pub(super) place: String,
 }
 
-impl Resolver<'_> {
+impl ConfigResolver<'_> {
     fn platforms(
         &mut self,
-        mut written: BTreeMap<String, Option<Keys<file::Platform>>>,
+        mut written: BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>,
         rules: &mut Rules,
     ) -> BTreeMap<AccountId, PlatformConfig> {
         let mut platforms = BTreeMap::new();
         self.add_matrix(&mut written);
-        let absent = Document::absent();
+        let absent = ConfigDocument::absent();
         let document = self.document.unwrap_or(&absent);
         for (name, entry) in written {
             if !is_name(&name) {
@@ -142,7 +154,7 @@ impl Resolver<'_> {
                 );
                 continue;
             }
-            let kind = entry.and_then(|Keys(entry)| filled(entry.kind));
+            let kind = entry.and_then(|KeyedMapping(entry)| filled(entry.kind));
             let Some(platform) = PlatformConfig::read(self, document, &name, kind.as_deref()) else {
                 continue;
             };
@@ -150,7 +162,7 @@ impl Resolver<'_> {
                 Ok(people) => {
                     let account = AccountId::from(name.as_str());
                     if let Some(people) = people {
-                        self.warnings.extend(effect::warnings(&name, &people.access));
+                        self.warnings.extend(access_lint::warnings(&name, &people.access));
                         rules.accounts.insert(account.clone(), Arc::new(people));
                     }
                     platforms.insert(account, platform);
@@ -171,7 +183,7 @@ impl Resolver<'_> {
     }
 
     /// Adds the entry that variables configure, where the file has none.
-    fn add_matrix(&mut self, written: &mut BTreeMap<String, Option<Keys<file::Platform>>>) {
+    fn add_matrix(&mut self, written: &mut BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>) {
         let Some(var) = env::MATRIX.iter().find(|var| self.env.get(var).is_some()) else { return };
         let variable = var.name;
         if !cfg!(feature = "matrix") {
@@ -182,7 +194,7 @@ impl Resolver<'_> {
             return;
         }
         let entry = written.entry("matrix".to_owned()).or_default();
-        let kind = entry.as_ref().and_then(|Keys(entry)| filled(entry.kind.clone()));
+        let kind = entry.as_ref().and_then(|KeyedMapping(entry)| filled(entry.kind.clone()));
         if kind.is_some_and(|kind| kind != "matrix") {
             let place = self.place(&["platforms", "matrix", "kind"]);
             self.errors.push(
@@ -196,8 +208,8 @@ impl Resolver<'_> {
 
     fn log(&mut self, written: Option<String>) -> String {
         const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-        let setting = Setting { var: Some(&env::TALARIA_LOG), path: &["log", "level"] };
-        let Some(Given { value, name, place }) = self.text(setting, written) else {
+        let setting = SettingSource { var: Some(&env::TALARIA_LOG), path: &["log", "level"] };
+        let Some(GivenValue { value, name, place }) = self.text(setting, written) else {
             return DEFAULT_LOG.to_owned();
         };
         // A filter takes any word for the name of a module, so a slip would silence everything.
@@ -219,18 +231,18 @@ impl Resolver<'_> {
     }
 
     /// A text from the environment, else from the file; blank counts as unset.
-    pub(super) fn text(&self, setting: Setting<'_>, written: Option<String>) -> Option<Given> {
+    pub(super) fn text(&self, setting: SettingSource<'_>, written: Option<String>) -> Option<GivenValue> {
         if let Some(var) = setting.var
             && let Some(value) = self.env.get(var)
         {
-            return Some(Given { value, name: format!("`{}`", var.name), place: String::new() });
+            return Some(GivenValue { value, name: format!("`{}`", var.name), place: String::new() });
         }
         let value = filled(written)?;
         let place = self.place(setting.path);
-        Some(Given { value, name: format!("`{}`", setting.path.join(".")), place })
+        Some(GivenValue { value, name: format!("`{}`", setting.path.join(".")), place })
     }
 
-    pub(super) fn url(&mut self, given: &Given) -> Option<BaseUrl> {
+    pub(super) fn url(&mut self, given: &GivenValue) -> Option<BaseUrl> {
         match BaseUrl::parse(&given.value) {
             Ok(url) => Some(url),
             Err(phrase) => {

@@ -23,14 +23,14 @@ impl Secret {
 
     /// Takes a key as a person or a file gave it: surrounding white space is dropped, blank is no
     /// key at all. The error is a phrase that follows "must be" and says nothing about the value.
-    pub(super) fn parse(text: &str, form: Form) -> Result<Option<Self>, &'static str> {
+    pub(super) fn parse(text: &str, form: SecretForm) -> Result<Option<Self>, &'static str> {
         let text = text.trim();
         if text.is_empty() {
             return Ok(None);
         }
         let fits = match form {
-            Form::Key => text.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-            Form::Phrase => !text.contains(char::is_control),
+            SecretForm::Key => text.bytes().all(|byte| matches!(byte, b' '..=b'~')),
+            SecretForm::Phrase => !text.contains(char::is_control),
         };
         if fits { Ok(Some(Self(text.to_owned()))) } else { Err(form.expected()) }
     }
@@ -38,7 +38,7 @@ impl Secret {
 
 /// What a key may look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum SecretForm {
     /// It travels in an HTTP header. A line break there would be a second header.
     Key,
     /// A person chose it: any characters on one line.
@@ -46,7 +46,7 @@ pub(super) enum Form {
     Phrase,
 }
 
-impl Form {
+impl SecretForm {
     /// What a key has to be, as a phrase that follows "must be".
     fn expected(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl fmt::Debug for Secret {
 
 /// A key as written in the file; blank counts as absent.
 pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
-    Ok(Option::<Key>::deserialize(deserializer)?.and_then(|inline| inline.0))
+    Ok(Option::<InlineKey>::deserialize(deserializer)?.and_then(|inline| inline.0))
 }
 
 /// The same for what a person chose.
@@ -72,31 +72,31 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 pub(super) fn optional_phrase<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Secret>, D::Error> {
-    Ok(Option::<Phrase>::deserialize(deserializer)?.and_then(|inline| inline.0))
+    Ok(Option::<InlinePhrase>::deserialize(deserializer)?.and_then(|inline| inline.0))
 }
 
-struct Key(Option<Secret>);
+struct InlineKey(Option<Secret>);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for InlineKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // As text even if it looks like a number: the reader then hands over what is written.
-        deserializer.deserialize_str(Text(Form::Key)).map(Self)
+        deserializer.deserialize_str(SecretVisitor(SecretForm::Key)).map(Self)
     }
 }
 
 #[cfg(feature = "matrix")]
-struct Phrase(Option<Secret>);
+struct InlinePhrase(Option<Secret>);
 
 #[cfg(feature = "matrix")]
-impl<'de> Deserialize<'de> for Phrase {
+impl<'de> Deserialize<'de> for InlinePhrase {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text(Form::Phrase)).map(Self)
+        deserializer.deserialize_str(SecretVisitor(SecretForm::Phrase)).map(Self)
     }
 }
 
-struct Text(Form);
+struct SecretVisitor(SecretForm);
 
-impl Visitor<'_> for Text {
+impl Visitor<'_> for SecretVisitor {
     type Value = Option<Secret>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,28 +115,35 @@ mod tests {
 
     #[test]
     fn a_key_is_trimmed_and_blank_is_none() {
-        assert_eq!(Secret::parse(" sk-1 \n", Form::Key).unwrap().unwrap().expose(), "sk-1");
-        assert_eq!(Secret::parse(" \n", Form::Key).unwrap(), None);
+        assert_eq!(Secret::parse(" sk-1 \n", SecretForm::Key).unwrap().unwrap().expose(), "sk-1");
+        assert_eq!(Secret::parse(" \n", SecretForm::Key).unwrap(), None);
     }
 
     #[test]
     fn what_cannot_be_a_header_is_refused() {
         for text in ["a\nb", "a\rb", "a\0b", "a\tb", "a\x7fb", "schlüssel"] {
-            assert_eq!(Secret::parse(text, Form::Key), Err(Form::Key.expected()), "{text:?}");
+            assert_eq!(Secret::parse(text, SecretForm::Key), Err(SecretForm::Key.expected()), "{text:?}");
         }
     }
 
     #[test]
     fn what_a_person_chose_may_have_any_letter_but_stays_on_its_line() {
-        assert_eq!(Secret::parse(" über uns 🦊 ", Form::Phrase).unwrap().unwrap().expose(), "über uns 🦊");
+        assert_eq!(
+            Secret::parse(" über uns 🦊 ", SecretForm::Phrase).unwrap().unwrap().expose(),
+            "über uns 🦊"
+        );
         for text in ["a\nb", "a\0b", "a\u{85}b"] {
-            assert_eq!(Secret::parse(text, Form::Phrase), Err(Form::Phrase.expected()), "{text:?}");
+            assert_eq!(
+                Secret::parse(text, SecretForm::Phrase),
+                Err(SecretForm::Phrase.expected()),
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn debug_shows_nothing() {
-        let secret = Secret::parse("canary", Form::Key).unwrap();
+        let secret = Secret::parse("canary", SecretForm::Key).unwrap();
         assert_eq!(format!("{secret:?}"), "Some(Secret(…))");
     }
 }

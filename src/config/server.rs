@@ -12,14 +12,14 @@ use std::path::Path;
 
 use super::api_key::{self, KeyError};
 use super::env;
-use super::file::{self, Auth};
-use super::keys::KeySetting;
-use super::resolve::{Given, Resolver, Setting, filled};
-use super::secret::Form;
+use super::file::{self, AuthSetting};
+use super::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
+use super::secret::SecretForm;
+use super::secret_sources::KeySetting;
 use super::url::is_near_name;
-use super::{AgentChoice, BaseUrl, ConfigError, Host, LocalConfig, Secret, is_private};
+use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, Secret, UrlHost, is_private};
 
-pub use origin::Origin;
+pub use origin::WebOrigin;
 
 /// Where everything that speaks this protocol expects it.
 const DEFAULT_PORT: u16 = 8642;
@@ -37,7 +37,7 @@ const LONGEST_LIST: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Where it listens; see [`Self::address`].
-    pub host: Host,
+    pub host: UrlHost,
     /// The port; 0 is any that is free.
     pub port: u16,
     /// The owner's key. `None`: the one that was made, see [`super::api_key`]; or nobody's, if it is [`Self::open`].
@@ -45,11 +45,11 @@ pub struct ServerConfig {
     /// No key is asked for: whoever reaches it is the owner. Only on loopback.
     pub open: bool,
     /// Web pages that may ask.
-    pub cors_origins: Vec<Origin>,
+    pub cors_origins: Vec<WebOrigin>,
     /// What it calls its model.
     pub model_name: String,
     /// Further names that a request may call it by, whatever the port.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<UrlHost>,
     /// Turns at once over HTTP, at most.
     pub runs: usize,
     /// The same for each app.
@@ -60,7 +60,7 @@ pub struct ServerConfig {
 
 /// From where something that listens can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum NetworkReach {
     /// From this machine.
     Loopback,
     /// From a private network.
@@ -72,7 +72,7 @@ pub enum Reach {
 }
 
 /// What is said of the agent server outside its section.
-pub(super) struct Wish {
+pub(super) struct ServerWish {
     /// No platform is configured.
     pub(super) alone: bool,
     /// The command line asks for it.
@@ -86,14 +86,14 @@ impl ServerConfig {
     }
 
     /// From where it can be reached.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> NetworkReach {
         match &self.host {
-            Host::Address(address) if address.is_loopback() => Reach::Loopback,
-            Host::Address(address) if address.is_unspecified() => Reach::Everywhere,
-            Host::Address(address) if is_private(*address) => Reach::Private,
-            Host::Address(_) => Reach::Public,
-            Host::Name(name) if is_near_name(name) => Reach::Private,
-            Host::Name(_) => Reach::Public,
+            UrlHost::Address(address) if address.is_loopback() => NetworkReach::Loopback,
+            UrlHost::Address(address) if address.is_unspecified() => NetworkReach::Everywhere,
+            UrlHost::Address(address) if is_private(*address) => NetworkReach::Private,
+            UrlHost::Address(_) => NetworkReach::Public,
+            UrlHost::Name(name) if is_near_name(name) => NetworkReach::Private,
+            UrlHost::Name(_) => NetworkReach::Public,
         }
     }
 
@@ -116,10 +116,10 @@ impl ServerConfig {
     /// Whether a request to this address comes to us, as far as the addresses tell.
     fn is_at(&self, url: &BaseUrl) -> bool {
         let near = match url.host() {
-            Host::Address(address) => address.is_loopback() || address.is_unspecified(),
-            Host::Name(name) => name == "localhost",
+            UrlHost::Address(address) => address.is_loopback() || address.is_unspecified(),
+            UrlHost::Name(name) => name == "localhost",
         };
-        let here = matches!(self.reach(), Reach::Loopback | Reach::Everywhere);
+        let here = matches!(self.reach(), NetworkReach::Loopback | NetworkReach::Everywhere);
         self.port != 0 && url.port() == self.port && (*url.host() == self.host || near && here)
     }
 
@@ -147,9 +147,9 @@ impl ServerConfig {
     }
 }
 
-impl Resolver<'_> {
+impl ConfigResolver<'_> {
     /// Decides whether there is an agent server, and which. On errors the result is a stand-in that nobody sees.
-    pub(super) fn server(&mut self, written: file::Server, wish: Wish) -> Option<ServerConfig> {
+    pub(super) fn server(&mut self, written: file::ServerSection, wish: ServerWish) -> Option<ServerConfig> {
         let variable = env::API_SERVER.iter().any(|var| self.env.get(var).is_some());
         let explicit = wish.commanded || variable || written.enabled == Some(true);
         let on = written.enabled.unwrap_or(explicit || wish.alone);
@@ -163,20 +163,20 @@ impl Resolver<'_> {
             );
         }
         let off_by_itself = !on && written.enabled.is_none();
-        let open = written.auth.unwrap_or_default() == Auth::None;
+        let open = written.auth.unwrap_or_default() == AuthSetting::None;
         let host = self.server_host(written.host);
         let port = self.server_port(written.port.map(|port| port.0));
         let key = self.key(
             KeySetting {
                 vars: Some((&env::API_SERVER_KEY, &env::API_SERVER_KEY_FILE)),
                 path: &["server", "key"],
-                form: Form::Key,
+                form: SecretForm::Key,
             },
             written.key,
             None,
         );
         let config = ServerConfig {
-            host: host.unwrap_or(Host::Address(IpAddr::from([127, 0, 0, 1]))),
+            host: host.unwrap_or(UrlHost::Address(IpAddr::from([127, 0, 0, 1]))),
             port: port.unwrap_or(DEFAULT_PORT),
             key,
             open,
@@ -240,7 +240,7 @@ impl Resolver<'_> {
     fn judge(&mut self, config: &ServerConfig) {
         let (reach, host) = (config.reach(), &config.host);
         // Under another name it is called by others, through something that stands in front.
-        let local = reach == Reach::Loopback && config.hosts.is_empty();
+        let local = reach == NetworkReach::Loopback && config.hosts.is_empty();
         if config.open && config.key.is_some() {
             let place = self.place(&["server", "auth"]);
             self.errors.push(
@@ -271,25 +271,25 @@ impl Resolver<'_> {
         }
         let port = config.port;
         match reach {
-            Reach::Loopback | Reach::Private => {}
-            Reach::Everywhere => self.warnings.push(format!(
+            NetworkReach::Loopback | NetworkReach::Private => {}
+            NetworkReach::Everywhere => self.warnings.push(format!(
                 "the agent server would listen on every address of this machine ({host}), unencrypted; if one of \
                  them is public, close port {port} to the outside, or put a proxy with TLS in front and listen on \
                  127.0.0.1"
             )),
-            Reach::Public => self.warnings.push(format!(
+            NetworkReach::Public => self.warnings.push(format!(
                 "the agent server would listen on {host}, which looks public, unencrypted: everybody on the way can \
                  read the key; put a proxy with TLS in front and listen on 127.0.0.1, or use a private network"
             )),
         }
     }
 
-    fn server_host(&mut self, written: Option<String>) -> Option<Host> {
-        let setting = Setting { var: Some(&env::API_SERVER_HOST), path: &["server", "host"] };
-        let Given { value, name, place } = self.text(setting, written)?;
-        match Host::parse(&value) {
+    fn server_host(&mut self, written: Option<String>) -> Option<UrlHost> {
+        let setting = SettingSource { var: Some(&env::API_SERVER_HOST), path: &["server", "host"] };
+        let GivenValue { value, name, place } = self.text(setting, written)?;
+        match UrlHost::parse(&value) {
             // Never asked of a resolver, which might know better.
-            Some(Host::Name(name)) if name == "localhost" || name == "localhost." => None,
+            Some(UrlHost::Name(name)) if name == "localhost" || name == "localhost." => None,
             Some(host) => Some(host),
             None => {
                 self.errors.push(
@@ -315,8 +315,9 @@ impl Resolver<'_> {
     }
 
     fn model_name(&mut self, written: Option<String>) -> String {
-        let setting = Setting { var: Some(&env::API_SERVER_MODEL_NAME), path: &["server", "model_name"] };
-        let Some(Given { value, name, place }) = self.text(setting, written) else {
+        let setting =
+            SettingSource { var: Some(&env::API_SERVER_MODEL_NAME), path: &["server", "model_name"] };
+        let Some(GivenValue { value, name, place }) = self.text(setting, written) else {
             return DEFAULT_MODEL.to_owned();
         };
         if value.chars().count() > LONGEST_MODEL || value.contains(char::is_control) {
@@ -327,7 +328,7 @@ impl Resolver<'_> {
         value
     }
 
-    fn origins(&mut self, written: Option<Vec<String>>) -> Vec<Origin> {
+    fn origins(&mut self, written: Option<Vec<String>>) -> Vec<WebOrigin> {
         let (list, name, place) = match self.env.get(&env::API_SERVER_CORS_ORIGINS) {
             Some(value) => {
                 let list = value.split(',').map(str::to_owned).collect();
@@ -339,12 +340,12 @@ impl Resolver<'_> {
                 self.place(&["server", "cors_origins"]),
             ),
         };
-        self.list(list, name, &place, |text| Origin::parse(&text))
+        self.list(list, name, &place, |text| WebOrigin::parse(&text))
     }
 
-    fn hosts(&mut self, written: Option<Vec<String>>) -> Vec<Host> {
+    fn hosts(&mut self, written: Option<Vec<String>>) -> Vec<UrlHost> {
         let place = self.place(&["server", "hosts"]);
-        self.list(written.unwrap_or_default(), "`server.hosts`", &place, |text| match Host::parse(&text) {
+        self.list(written.unwrap_or_default(), "`server.hosts`", &place, |text| match UrlHost::parse(&text) {
             Some(host) => Ok(host.without_dot()),
             None => Err((
                 "must be names, without `http://`, a port or `*`",
@@ -384,7 +385,7 @@ impl Default for ServerConfig {
     /// What holds where nothing is said.
     fn default() -> Self {
         Self {
-            host: Host::Address(IpAddr::from([127, 0, 0, 1])),
+            host: UrlHost::Address(IpAddr::from([127, 0, 0, 1])),
             port: DEFAULT_PORT,
             key: None,
             open: false,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use talaria_platform::{Rate, Show};
+use talaria_platform::{RateLimit, ShowMode};
 
 use super::ConfigError;
-use super::document::Document;
-use super::value::Whole;
-use super::walk::Keys;
+use super::document::ConfigDocument;
+use super::value::WholeNumber;
+use super::yaml_lines::KeyedMapping;
 
 /// What the test platform claims to be able to do, and where it listens.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,18 +20,18 @@ pub struct TestConfig {
     /// The longest message in bytes.
     pub max_text: usize,
     /// What the network is said to allow; `None` is no limit.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// How a growing answer is shown.
-    pub show: Show,
+    pub show: ShowMode,
 }
 
 /// As written.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct TestSection {
     #[serde(rename = "kind")]
     _kind: Option<IgnoredAny>,
-    // Read by `people`.
+    // Read by `access_rules`.
     #[serde(rename = "access")]
     _access: Option<IgnoredAny>,
     #[serde(rename = "session")]
@@ -45,11 +45,11 @@ pub(super) struct Written {
     /// No default: needed.
     socket: Option<PathBuf>,
     /// Default: 4000.
-    max_text: Option<Whole<200, 1_000_000>>,
+    max_text: Option<WholeNumber<200, 1_000_000>>,
     /// Default: no limit.
-    rate: Option<Keys<WrittenRate>>,
+    rate: Option<KeyedMapping<WrittenRate>>,
     /// Default: 50.
-    pause_ms: Option<Whole<0, 60_000>>,
+    pause_ms: Option<WholeNumber<0, 60_000>>,
     /// Default: `edit`.
     show: Option<WrittenShow>,
 }
@@ -70,16 +70,17 @@ enum WrittenShow {
     Once,
 }
 
-pub(super) fn read(document: &Document, name: &str) -> Result<TestConfig, ConfigError> {
+pub(super) fn read(document: &ConfigDocument, name: &str) -> Result<TestConfig, ConfigError> {
     let path = ["platforms", name];
-    let written: Written = document.parse_at(&path)?;
+    let written: TestSection = document.parse_at(&path)?;
     let Some(socket) = written.socket else {
         return Err(ConfigError::new(format!(
             "`platforms.{name}` has no `socket` {}",
             document.place_of_key(&path)
         )));
     };
-    let rate = written.rate.map(|Keys(rate)| Rate { per_second: rate.per_second, burst: rate.burst });
+    let rate =
+        written.rate.map(|KeyedMapping(rate)| RateLimit { per_second: rate.per_second, burst: rate.burst });
     if rate.is_some_and(|rate| !is_positive(rate.per_second) || !is_positive(rate.burst)) {
         let place = document.place(&["platforms", name, "rate"]);
         return Err(ConfigError::new(format!(
@@ -92,9 +93,9 @@ pub(super) fn read(document: &Document, name: &str) -> Result<TestConfig, Config
         max_text: written.max_text.map_or(4000, |length| length.0),
         rate,
         show: match written.show.unwrap_or_default() {
-            WrittenShow::Edit => Show::Edit { pause },
-            WrittenShow::Append => Show::Append,
-            WrittenShow::Once => Show::Once,
+            WrittenShow::Edit => ShowMode::Edit { pause },
+            WrittenShow::Append => ShowMode::Append,
+            WrittenShow::Once => ShowMode::Once,
         },
     })
 }

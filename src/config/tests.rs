@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{AgentChoice, Config, ConfigError, LocalConfig, ProxyConfig, Sources};
+use super::{AgentChoice, Config, ConfigError, ConfigSources, LocalConfig, ProxyConfig};
 
 /// A folder and an environment of one's own.
 struct Scene {
@@ -67,7 +67,7 @@ impl Scene {
     }
 
     fn load_from(&self, config: Option<PathBuf>) -> Result<Config, Vec<ConfigError>> {
-        let sources = Sources { config, folder: self.folder.path().to_owned(), serve: false };
+        let sources = ConfigSources { config, folder: self.folder.path().to_owned(), serve: false };
         Config::load(&sources, &|name| self.vars.get(name).cloned())
     }
 

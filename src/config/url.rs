@@ -12,20 +12,20 @@ use reqwest::Url;
 pub struct BaseUrl {
     text: String,
     encrypted: bool,
-    host: Host,
+    host: UrlHost,
     port: u16,
 }
 
 /// A machine, by its address or its name, each in its normal form. `Display` is as in an address: IPv6 in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
+pub enum UrlHost {
     /// An IPv4 address inside an IPv6 one stands here as what it is, unless it came in a URL.
     Address(IpAddr),
     /// In lower case.
     Name(String),
 }
 
-impl Host {
+impl UrlHost {
     /// Takes a machine as a person wrote it, without a port. `0` and `127.1` are the addresses that a resolver makes of
     /// them, so that nobody listens somewhere else than was judged.
     pub fn parse(text: &str) -> Option<Self> {
@@ -56,7 +56,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for UrlHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(IpAddr::V4(address)) => write!(f, "{address}"),
@@ -78,7 +78,7 @@ impl BaseUrl {
     }
 
     /// The machine.
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
@@ -91,8 +91,8 @@ impl BaseUrl {
     /// to a public address; whoever connects checks the peer with [`is_private`].
     pub fn is_near(&self) -> bool {
         match &self.host {
-            Host::Address(address) => is_private(*address),
-            Host::Name(name) => is_near_name(name),
+            UrlHost::Address(address) => is_private(*address),
+            UrlHost::Name(name) => is_near_name(name),
         }
     }
 
@@ -127,8 +127,8 @@ impl BaseUrl {
             encrypted: url.scheme() == "https",
             port: url.port_or_known_default().ok_or(FORM)?,
             host: match address.parse() {
-                Ok(address) => Host::Address(address),
-                Err(_) => Host::Name(host.to_owned()),
+                Ok(address) => UrlHost::Address(address),
+                Err(_) => UrlHost::Name(host.to_owned()),
             },
         })
     }

@@ -1,7 +1,7 @@
 //! Values with a form of their own in the file: lengths of time and whole numbers with bounds.
 //!
 //! They check themselves while they are read, because only then is the line known. An error is
-//! always "invalid value, expected …" with our own words behind it; see `explain`.
+//! always "invalid value, expected …" with our own words behind it; see `yaml_error`.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,9 +13,9 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A length of time: `10s`, `5m`, `1h`, `250ms`, or plain seconds. At least `LEAST_MS` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<const LEAST_MS: u64>(pub Duration);
+pub struct TimeSpan<const LEAST_MS: u64>(pub Duration);
 
-impl<const LEAST_MS: u64> Span<LEAST_MS> {
+impl<const LEAST_MS: u64> TimeSpan<LEAST_MS> {
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -32,12 +32,12 @@ impl<const LEAST_MS: u64> Span<LEAST_MS> {
     }
 }
 
-impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
+impl<'de, const LEAST_MS: u64> Deserialize<'de> for TimeSpan<LEAST_MS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text<const LEAST_MS: u64>;
+        struct TimeSpanVisitor<const LEAST_MS: u64>;
 
-        impl<const LEAST_MS: u64> Visitor<'_> for Text<LEAST_MS> {
-            type Value = Span<LEAST_MS>;
+        impl<const LEAST_MS: u64> Visitor<'_> for TimeSpanVisitor<LEAST_MS> {
+            type Value = TimeSpan<LEAST_MS>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a length of time such as `10s`, `5m`, `1h` or `250ms`")?;
@@ -46,7 +46,7 @@ impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Span::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+                TimeSpan::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
             }
 
             fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Self::Value, E> {
@@ -54,7 +54,7 @@ impl<'de, const LEAST_MS: u64> Deserialize<'de> for Span<LEAST_MS> {
             }
         }
 
-        deserializer.deserialize_any(Text)
+        deserializer.deserialize_any(TimeSpanVisitor)
     }
 }
 
@@ -86,9 +86,9 @@ impl KeepFor {
 
 impl<'de> Deserialize<'de> for KeepFor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
+        struct KeepForVisitor;
 
-        impl Visitor<'_> for Text {
+        impl Visitor<'_> for KeepForVisitor {
             type Value = KeepFor;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for KeepFor {
             }
         }
 
-        deserializer.deserialize_any(Text)
+        deserializer.deserialize_any(KeepForVisitor)
     }
 }
 
@@ -121,9 +121,9 @@ impl TimeOfDay {
 
 impl<'de> Deserialize<'de> for TimeOfDay {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
+        struct TimeOfDayVisitor;
 
-        impl Visitor<'_> for Text {
+        impl Visitor<'_> for TimeOfDayVisitor {
             type Value = TimeOfDay;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,20 +135,20 @@ impl<'de> Deserialize<'de> for TimeOfDay {
             }
         }
 
-        deserializer.deserialize_any(Text)
+        deserializer.deserialize_any(TimeOfDayVisitor)
     }
 }
 
 /// A whole number from `LEAST` to `MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole<const LEAST: usize, const MOST: usize>(pub usize);
+pub struct WholeNumber<const LEAST: usize, const MOST: usize>(pub usize);
 
-impl<'de, const LEAST: usize, const MOST: usize> Deserialize<'de> for Whole<LEAST, MOST> {
+impl<'de, const LEAST: usize, const MOST: usize> Deserialize<'de> for WholeNumber<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Number<const LEAST: usize, const MOST: usize>;
+        struct WholeNumberVisitor<const LEAST: usize, const MOST: usize>;
 
-        impl<const LEAST: usize, const MOST: usize> Visitor<'_> for Number<LEAST, MOST> {
-            type Value = Whole<LEAST, MOST>;
+        impl<const LEAST: usize, const MOST: usize> Visitor<'_> for WholeNumberVisitor<LEAST, MOST> {
+            type Value = WholeNumber<LEAST, MOST>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "a whole number from {LEAST} to {MOST}")
@@ -158,12 +158,12 @@ impl<'de, const LEAST: usize, const MOST: usize> Deserialize<'de> for Whole<LEAS
                 usize::try_from(number)
                     .ok()
                     .filter(|number| (LEAST..=MOST).contains(number))
-                    .map(Whole)
+                    .map(WholeNumber)
                     .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
             }
         }
 
-        deserializer.deserialize_any(Number)
+        deserializer.deserialize_any(WholeNumberVisitor)
     }
 }
 
@@ -192,10 +192,10 @@ mod tests {
             ("99999999999999999999s", None),
             ("18446744073709551615h", None),
         ] {
-            let length = Span::<0>::parse(text).map(|span| span.0);
+            let length = TimeSpan::<0>::parse(text).map(|span| span.0);
             assert_eq!(length, millis.map(Duration::from_millis), "{text:?}");
         }
-        assert_eq!(Span::<1>::parse("0s"), None);
+        assert_eq!(TimeSpan::<1>::parse("0s"), None);
     }
 
     #[test]
@@ -226,15 +226,15 @@ mod tests {
 
     #[test]
     fn values_say_what_they_have_to_be() {
-        let error = serde_yaml::from_str::<Span<1>>("soon").unwrap_err().to_string();
+        let error = serde_yaml::from_str::<TimeSpan<1>>("soon").unwrap_err().to_string();
         assert!(error.ends_with(
             "expected a length of time such as `10s`, `5m`, `1h` or `250ms`, more than zero and at most `720h`"
         ));
-        assert_eq!(serde_yaml::from_str::<Span<0>>("90").unwrap().0, Duration::from_secs(90));
+        assert_eq!(serde_yaml::from_str::<TimeSpan<0>>("90").unwrap().0, Duration::from_secs(90));
 
-        assert_eq!(serde_yaml::from_str::<Whole<1, 1000>>("1000").unwrap(), Whole(1000));
+        assert_eq!(serde_yaml::from_str::<WholeNumber<1, 1000>>("1000").unwrap(), WholeNumber(1000));
         for text in ["0", "1001", "-1", "1.5", "many", "[]"] {
-            let error = serde_yaml::from_str::<Whole<1, 1000>>(text).unwrap_err().to_string();
+            let error = serde_yaml::from_str::<WholeNumber<1, 1000>>(text).unwrap_err().to_string();
             assert!(error.contains("expected a whole number from 1 to 1000"), "{text}: {error}");
         }
     }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{AuditFilter, AuditRow, Pairing, Refused, SessionOverview, TurnOverview};
+use crate::store::{AuditFilter, AuditRow, Pairing, RefusedRow, SessionOverview, TurnOverview};
 
 /// `GET /status`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Status {
+pub struct GatewayStatus {
     pub version: String,
     pub pid: u32,
     pub uptime_seconds: u64,
@@ -15,9 +15,9 @@ pub struct Status {
     /// Who answers, in words.
     pub agent: String,
     /// Who stands in while the agent is away, if anybody does.
-    pub stand_in: Option<StandInStatus>,
+    pub stand_in: Option<FallbackStatus>,
     /// Whether people are served.
-    pub health: Health,
+    pub health: HealthReport,
     pub platforms: Vec<PlatformStatus>,
     /// The agent server, if it serves.
     pub server: Option<ServerStatus>,
@@ -25,16 +25,16 @@ pub struct Status {
     pub turns: Vec<TurnOverview>,
 }
 
-/// Who stands in, of [`Status`] and [`Health`].
+/// Who stands in, of [`GatewayStatus`] and [`HealthReport`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StandInStatus {
+pub struct FallbackStatus {
     /// In words.
     pub name: String,
     /// The agent itself is away now.
     pub answers: bool,
 }
 
-/// The agent server of [`Status`].
+/// The agent server of [`GatewayStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Where it listens.
@@ -43,7 +43,7 @@ pub struct ServerStatus {
     pub readers: i64,
 }
 
-/// One platform of [`Status`].
+/// One platform of [`GatewayStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformStatus {
     /// The name of its entry.
@@ -79,19 +79,19 @@ pub enum PlatformState {
 
 /// `GET /health`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
+pub struct HealthReport {
     /// Whether people are served.
     pub healthy: bool,
     /// One line: what is wrong, or that nothing is.
     pub words: String,
     /// Who stands in while the agent is away, if anybody does.
-    pub stand_in: Option<StandInStatus>,
+    pub stand_in: Option<FallbackStatus>,
 }
 
 /// `GET /live`: the process answers. Says nothing about the agent, the disk or the platforms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Alive {
+pub struct AliveReport {
     pub alive: bool,
     pub pid: u32,
 }
@@ -99,7 +99,7 @@ pub struct Alive {
 /// `POST /sessions`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SessionsAsked {
+pub struct SessionsRequest {
     /// At most so many, the last used first.
     pub limit: usize,
 }
@@ -107,14 +107,14 @@ pub struct SessionsAsked {
 /// Its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
-pub struct Sessions {
+pub struct SessionList {
     pub sessions: Vec<SessionOverview>,
 }
 
 /// `POST /turns/stop`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StopAsked {
+pub struct StopRequest {
     /// The beginning of a turn's id; `None` for all of them.
     pub id: Option<String>,
 }
@@ -122,13 +122,13 @@ pub struct StopAsked {
 /// Its answer: the turns that were asked to stop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
-pub struct Stopped {
+pub struct StoppedTurns {
     pub turns: Vec<TurnOverview>,
 }
 
 /// The answer of `POST /reload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// The file that was read; `None` when there is none.
     pub file: Option<String>,
     /// There was one when the process started.
@@ -145,7 +145,7 @@ pub struct Reloaded {
 
 /// `GET /pairings`
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pairings {
+pub struct PairingList {
     /// Those who wait and those who were let in.
     pub pairings: Vec<Pairing>,
     /// Too many codes were wrong; none is looked at until then, in seconds since 1970.
@@ -155,14 +155,14 @@ pub struct Pairings {
 /// `POST /pairings/approve`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ApproveAsked {
+pub struct ApproveRequest {
     /// As the operator typed it.
     pub code: String,
 }
 
 /// Its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Approved {
+pub struct ApprovedPairing {
     /// Who may talk to us now.
     pub pairing: Pairing,
     /// Whether they can be told at once; otherwise at the next start.
@@ -172,7 +172,7 @@ pub struct Approved {
 /// `POST /pairings/revoke`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RevokeAsked {
+pub struct RevokeRequest {
     /// The full id.
     pub person: String,
     /// On this account only.
@@ -181,7 +181,7 @@ pub struct RevokeAsked {
 
 /// Its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Revoked {
+pub struct RevokedPairing {
     /// What was forgotten.
     pub pairings: Vec<Pairing>,
     /// Answers that were stopped.
@@ -193,7 +193,7 @@ pub struct Revoked {
 /// `POST /audit`
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct AuditAsked {
+pub struct AuditRequest {
     /// Which decisions.
     pub filter: AuditFilter,
     /// Only of this room: its id, or its hash as the audit shows it.
@@ -203,7 +203,7 @@ pub struct AuditAsked {
 /// Its answer: the newest that fit, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
-pub struct Audited {
+pub struct AuditReport {
     pub decisions: Vec<AuditRow>,
 }
 
@@ -211,21 +211,21 @@ pub struct Audited {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct RefusedList {
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRow>,
     /// Those of them whom the operator let in since, as account and person.
     pub paired: Vec<(String, String)>,
 }
 
 /// `GET /grants`
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Grants {
+pub struct GrantList {
     /// What agents need not ask again.
-    pub grants: Vec<Grant>,
+    pub grants: Vec<GrantView>,
 }
 
 /// Something that an agent need not ask again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
+pub struct GrantView {
     /// What `talaria approvals revoke` takes.
     pub id: String,
     /// What it is, in the agent's words.
@@ -247,7 +247,7 @@ pub struct Grant {
 /// `POST /grants/revoke`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RevokeGrantAsked {
+pub struct RevokeGrantRequest {
     /// The beginning of its id.
     pub id: String,
 }
@@ -256,5 +256,5 @@ pub struct RevokeGrantAsked {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RevokedGrant {
     /// What is asked again from now on.
-    pub grant: Grant,
+    pub grant: GrantView,
 }

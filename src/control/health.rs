@@ -1,21 +1,24 @@
 //! How a gateway that runs is, as its operator is told: in one line, and for each platform.
 
-use super::api::{Health, PlatformState, StandInStatus};
-use super::problem::Problem;
-use super::{Office, Running};
-use crate::delivery::{Account, Reading};
+use super::api::{FallbackStatus, HealthReport, PlatformState};
+use super::command_error::CommandError;
+use super::{ControlState, RunningGateway};
+use crate::delivery::{DeliveryAccount, ReadingState};
 use crate::gateway::LOST_DATABASE;
 use crate::turns::AgentHealth;
 
 /// Whether people are served: the process answers (or nobody would read this), the store writes and reads, at least one
 /// platform reads (or there are none, and the agent server serves), and the agent would answer.
-pub(super) async fn judge(office: &Office, running: &Running) -> Result<Health, Problem> {
-    let (stored, agent) = tokio::join!(office.store.check(), running.turns.agent_health());
-    let mut stand_in = stand_in(running, &*office.rules_now()?);
+pub(super) async fn judge(
+    control: &ControlState,
+    running: &RunningGateway,
+) -> Result<HealthReport, CommandError> {
+    let (stored, agent) = tokio::join!(control.store.check(), running.turns.agent_health());
+    let mut stand_in = stand_in(running, &*control.rules_now()?);
     if let (Some(other), AgentHealth::StandIn) = (&mut stand_in, &agent) {
         other.answers = true;
     }
-    let sick = |words: String| Ok(Health { healthy: false, words, stand_in: stand_in.clone() });
+    let sick = |words: String| Ok(HealthReport { healthy: false, words, stand_in: stand_in.clone() });
     if let Err(why) = stored {
         return sick(why);
     }
@@ -37,26 +40,26 @@ pub(super) async fn judge(office: &Office, running: &Running) -> Result<Health, 
     let lost = running.lost_database.then(|| LOST_DATABASE.to_owned());
     let but: Vec<String> = silent.into_iter().chain(away).chain(lost).collect();
     let words = if but.is_empty() { "ok".to_owned() } else { format!("ok, but {}", but.join(", ")) };
-    Ok(Health { healthy: true, words, stand_in })
+    Ok(HealthReport { healthy: true, words, stand_in })
 }
 
 /// Who stands in for the agent, and whether it does.
-fn stand_in(running: &Running, rules: &crate::rules::Rules) -> Option<StandInStatus> {
+fn stand_in(running: &RunningGateway, rules: &crate::rules::Rules) -> Option<FallbackStatus> {
     let other = running.turns.agent().stand_in?;
-    Some(StandInStatus { name: rules.words.say(&other.name), answers: other.answers })
+    Some(FallbackStatus { name: rules.words.say(&other.name), answers: other.answers })
 }
 
-pub(super) fn state(running: &Running, account: &Account) -> PlatformState {
+pub(super) fn state(running: &RunningGateway, account: &DeliveryAccount) -> PlatformState {
     if account.lost().is_cancelled() {
         return PlatformState::Lost;
     }
     match account.reading() {
-        Reading::Starting => PlatformState::Starting,
-        Reading::Reads if running.deaf.contains(account.id()) => PlatformState::Deaf,
-        Reading::Reads if account.platform().is_away() => PlatformState::Away,
-        Reading::Reads => PlatformState::Reads,
-        Reading::Pausing => PlatformState::Pausing,
-        Reading::Ended => PlatformState::Ended,
+        ReadingState::Starting => PlatformState::Starting,
+        ReadingState::Reads if running.without_input.contains(account.id()) => PlatformState::Deaf,
+        ReadingState::Reads if account.platform().is_away() => PlatformState::Away,
+        ReadingState::Reads => PlatformState::Reads,
+        ReadingState::Pausing => PlatformState::Pausing,
+        ReadingState::Ended => PlatformState::Ended,
     }
 }
 

@@ -7,40 +7,40 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use talaria_matrix::{Health, Matrix, Status, Trouble, Verification};
+use talaria_matrix::{AccountStatus, DoctorReport, Matrix, OperatorError, VerificationView};
 use talaria_platform::AccountId;
 
-use super::Office;
-use super::problem::Problem;
-use super::routes::{Answer, Asked, read};
+use super::ControlState;
+use super::command_error::CommandError;
+use super::routes::{HandlerResult, RawRequest, read};
 
 /// Which account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccountAsked {
+pub struct AccountRequest {
     /// Its entry's name; `None` is the only one.
     pub account: Option<String>,
 }
 
 /// What to do with a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerifyAsked {
+pub struct VerifyRequest {
     /// Its entry's name; `None` is the only one.
     pub account: Option<String>,
     /// Which verification.
     pub id: String,
     /// What to do.
-    pub answer: talaria_matrix::Answer,
+    pub answer: talaria_matrix::VerifyAnswer,
 }
 
 /// Verifications that wait or are under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verifications {
+pub struct VerificationList {
     /// The oldest first.
-    pub verifications: Vec<Verification>,
+    pub verifications: Vec<VerificationView>,
 }
 
 /// What can be asked.
-pub(super) fn routes() -> Router<Arc<Office>> {
+pub(super) fn routes() -> Router<Arc<ControlState>> {
     Router::new()
         .route("/matrix/status", post(status))
         .route("/matrix/doctor", post(doctor))
@@ -48,18 +48,18 @@ pub(super) fn routes() -> Router<Arc<Office>> {
         .route("/matrix/verify", post(verify))
 }
 
-async fn status(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Status> {
-    let AccountAsked { account } = read(asked)?;
-    let (_, matrix) = office.matrix(account.as_deref())?;
+async fn status(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<AccountStatus> {
+    let AccountRequest { account } = read(asked)?;
+    let (_, matrix) = control.matrix(account.as_deref())?;
     Ok(Json(matrix.status().await?))
 }
 
-async fn doctor(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Health> {
-    let AccountAsked { account } = read(asked)?;
-    let (id, matrix) = office.matrix(account.as_deref())?;
+async fn doctor(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<DoctorReport> {
+    let AccountRequest { account } = read(asked)?;
+    let (id, matrix) = control.matrix(account.as_deref())?;
     let mut health = matrix.doctor().await?;
     // The adapter knows what it was told; what the homeserver taught since then is known to delivery.
-    let accounts = &office.running()?.accounts;
+    let accounts = &control.running()?.accounts;
     let learned = accounts.iter().find(|account| account.id() == id).and_then(|account| account.learned());
     if let Some(rate) = learned
         && let Some(check) = health.checks.iter_mut().find(|check| check.name == talaria_matrix::RATE_LIMITS)
@@ -72,20 +72,26 @@ async fn doctor(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Healt
     Ok(Json(health))
 }
 
-async fn verifications(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Verifications> {
-    let AccountAsked { account } = read(asked)?;
-    let (_, matrix) = office.matrix(account.as_deref())?;
-    Ok(Json(Verifications { verifications: matrix.verifications().await? }))
+async fn verifications(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<VerificationList> {
+    let AccountRequest { account } = read(asked)?;
+    let (_, matrix) = control.matrix(account.as_deref())?;
+    Ok(Json(VerificationList { verifications: matrix.verifications().await? }))
 }
 
-async fn verify(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Verification> {
-    let VerifyAsked { account, id, answer } = read(asked)?;
-    let (_, matrix) = office.matrix(account.as_deref())?;
+async fn verify(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<VerificationView> {
+    let VerifyRequest { account, id, answer } = read(asked)?;
+    let (_, matrix) = control.matrix(account.as_deref())?;
     Ok(Json(matrix.verify(&id, answer).await?))
 }
 
-impl Office {
-    fn matrix(&self, name: Option<&str>) -> Result<(&AccountId, &Arc<Matrix>), Problem> {
+impl ControlState {
+    fn matrix(&self, name: Option<&str>) -> Result<(&AccountId, &Arc<Matrix>), CommandError> {
         let accounts = &self.running()?.matrix;
         let (id, matrix) = choose(accounts.iter().map(|(id, matrix)| (id, matrix)), name)?;
         Ok((id, matrix))
@@ -96,13 +102,13 @@ impl Office {
 pub fn choose<'a, T>(
     accounts: impl Iterator<Item = (&'a AccountId, T)>,
     name: Option<&str>,
-) -> Result<(&'a AccountId, T), Problem> {
+) -> Result<(&'a AccountId, T), CommandError> {
     let mut accounts: Vec<_> = accounts.collect();
     let names: Vec<String> = accounts.iter().map(|(id, _)| id.to_string()).collect();
     match name {
         Some(name) => accounts.retain(|(id, _)| id.as_str() == name),
         None if accounts.len() > 1 => {
-            return Err(Problem::wrong(
+            return Err(CommandError::wrong(
                 format!("there are several Matrix accounts: {}", names.join(", ")),
                 "say which one with `--account NAME`",
             ));
@@ -110,20 +116,20 @@ pub fn choose<'a, T>(
         None => {}
     }
     accounts.pop().ok_or_else(|| match names.as_slice() {
-        [] => Problem::missing(
+        [] => CommandError::missing(
             "no Matrix account is configured",
             "set MATRIX_HOMESERVER and the other MATRIX_ variables, or an entry with `kind: matrix`; `talaria env` \
              lists them",
         ),
-        names => Problem::missing(
+        names => CommandError::missing(
             "no Matrix account is called like this",
             format!("there are: {}", names.join(", ")),
         ),
     })
 }
 
-impl From<Trouble> for Problem {
-    fn from(trouble: Trouble) -> Self {
+impl From<OperatorError> for CommandError {
+    fn from(trouble: OperatorError) -> Self {
         // A homeserver's own words may be among them, and a terminal would obey them.
         Self::new(StatusCode::CONFLICT, crate::reply::one_line(&trouble.message, 500), trouble.hint)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use talaria_platform::AccountId;
 
-use super::api::Reloaded;
+use super::api::ReloadReport;
 use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, ServerConfig, TurnConfig};
 use crate::rules::{AccountRules, Rules};
 
@@ -29,8 +29,8 @@ pub(super) fn rules<'a>(
 
 /// Compares what runs (`started`, with the rules that hold now) with what is written now; `next` are the rules that
 /// will hold.
-pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Config) -> Reloaded {
-    let mut keys = Keys::default();
+pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Config) -> ReloadReport {
+    let mut keys = ReloadedKeys::default();
     keys.now("words", rules.words != next.words);
     let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
     for name in names {
@@ -95,9 +95,9 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
 }
 
 #[derive(Default)]
-struct Keys(Reloaded);
+struct ReloadedKeys(ReloadReport);
 
-impl Keys {
+impl ReloadedKeys {
     fn now(&mut self, key: &str, differs: bool) {
         if differs {
             self.0.now.push(key.to_owned());

@@ -14,14 +14,14 @@ use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use talaria_platform::{AccountId, RoomId};
 
-use super::acts;
+use super::actions;
 use super::api::{
-    Alive, AuditAsked, Audited, Grant, Grants, Health, Pairings, PlatformStatus, RefusedList, ServerStatus,
-    Sessions, SessionsAsked, Status,
+    AliveReport, AuditReport, AuditRequest, GatewayStatus, GrantList, GrantView, HealthReport, PairingList,
+    PlatformStatus, RefusedList, ServerStatus, SessionList, SessionsRequest,
 };
+use super::command_error::CommandError;
 use super::health::{self, state};
-use super::problem::Problem;
-use super::{Office, Rules, Running};
+use super::{ControlRules, ControlState, RunningGateway};
 use crate::hub::pairing;
 use crate::store::{self, GrantRow, Tx, room_hash, unix_now};
 
@@ -38,13 +38,13 @@ pub const PAGE: i64 = 5000;
 const REFUSED: (i64, usize) = (7 * 24 * 60 * 60, 50);
 
 /// What a handler returns.
-pub(super) type Answer<T> = Result<Json<T>, Problem>;
+pub(super) type HandlerResult<T> = Result<Json<T>, CommandError>;
 
 /// A question as it came, read by [`read`].
-pub(super) type Asked = Result<Bytes, BytesRejection>;
+pub(super) type RawRequest = Result<Bytes, BytesRejection>;
 
-/// Everything that can be asked of an office.
-pub fn router(office: Arc<Office>) -> Router {
+/// Everything that can be asked of a gateway.
+pub fn router(control: Arc<ControlState>) -> Router {
     let router = Router::new();
     #[cfg(feature = "matrix")]
     let router = router.merge(super::matrix::routes());
@@ -54,47 +54,47 @@ pub fn router(office: Arc<Office>) -> Router {
         .route("/health", get(health))
         .route("/live", get(live))
         .route("/sessions", post(sessions))
-        .route("/turns/stop", post(acts::stop))
-        .route("/reload", post(acts::reload))
+        .route("/turns/stop", post(actions::stop))
+        .route("/reload", post(actions::reload))
         .route("/pairings", get(pairings))
-        .route("/pairings/approve", post(acts::approve))
-        .route("/pairings/revoke", post(acts::revoke))
+        .route("/pairings/approve", post(actions::approve))
+        .route("/pairings/revoke", post(actions::revoke))
         .route("/audit", post(audit))
         .route("/refused", get(refused))
         .route("/grants", get(grants))
-        .route("/grants/revoke", post(acts::revoke_grant))
+        .route("/grants/revoke", post(actions::revoke_grant))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .layer(from_fn(in_time))
         .layer(DefaultBodyLimit::max(QUESTION))
-        .with_state(office)
+        .with_state(control)
 }
 
-impl Office {
+impl ControlState {
     /// The gateway that runs, for what only it can do.
-    pub(super) fn running(&self) -> Result<&Running, Problem> {
-        self.running.as_ref().ok_or_else(|| Problem::not_running(&self.home))
+    pub(super) fn running(&self) -> Result<&RunningGateway, CommandError> {
+        self.running.as_ref().ok_or_else(|| CommandError::not_running(&self.home))
     }
 
     /// The rules of this moment.
-    pub(super) fn rules_now(&self) -> Result<Arc<crate::rules::Rules>, Problem> {
+    pub(super) fn rules_now(&self) -> Result<Arc<crate::rules::Rules>, CommandError> {
         match &self.rules {
-            Rules::Live(live) => Ok(live.now()),
-            Rules::Written(config) => match &**config {
+            ControlRules::Live(live) => Ok(live.now()),
+            ControlRules::Written(config) => match &**config {
                 Ok(config) => Ok(Arc::new(config.rules.clone())),
-                Err(errors) => Err(Problem::config(errors.clone())),
+                Err(errors) => Err(CommandError::config(errors.clone())),
             },
         }
     }
 }
 
 /// Reads a question.
-pub(super) fn read<T: DeserializeOwned>(asked: Asked) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandError> {
     let hint = "this looks like another version of talaria; use the one that runs";
     let bytes =
-        asked.map_err(|error| Problem::wrong(format!("the question is not readable: {error}"), hint))?;
+        asked.map_err(|error| CommandError::wrong(format!("the question is not readable: {error}"), hint))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::wrong(format!("the question is not understood: {error}"), hint))
+        .map_err(|error| CommandError::wrong(format!("the question is not understood: {error}"), hint))
 }
 
 /// Answers in a task of its own, as the hub does: when whoever asked is gone, or the answer comes too late, what the
@@ -103,12 +103,12 @@ async fn in_time(request: Request, next: Next) -> Response {
     let answering = tokio::spawn(next.run(request));
     let problem = match tokio::time::timeout(WORK, answering).await {
         Ok(Ok(response)) => return response,
-        Ok(Err(_panicked)) => Problem::new(
+        Ok(Err(_panicked)) => CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "a bug kept talaria from answering",
             "look at the log; `talaria status` shows what holds now",
         ),
-        Err(_) => Problem::new(
+        Err(_) => CommandError::new(
             StatusCode::GATEWAY_TIMEOUT,
             format!("no answer within {} seconds; what was asked for may still happen", WORK.as_secs()),
             "look at the log and at `talaria status`, then try again",
@@ -117,28 +117,28 @@ async fn in_time(request: Request, next: Next) -> Response {
     problem.into_response()
 }
 
-async fn unknown(uri: Uri) -> Problem {
+async fn unknown(uri: Uri) -> CommandError {
     let message = format!("the talaria that runs does not know `{}`", uri.path());
-    Problem::missing(message, "it is probably another version; restart it")
+    CommandError::missing(message, "it is probably another version; restart it")
 }
 
-async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
-    let running = office.running()?;
-    let rules = office.rules_now()?;
+async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<GatewayStatus> {
+    let running = control.running()?;
+    let rules = control.rules_now()?;
     let mut platforms = Vec::new();
     for account in &running.accounts {
         let (id, now) = (account.id().clone(), unix_now());
         let waiting = move |tx: &Tx<'_>| Ok((tx.pending_count(&id, now)?, tx.cleanup_count(&id)?));
-        let (outbox, cleanups) = office.store.read(waiting).await?;
+        let (outbox, cleanups) = control.store.read(waiting).await?;
         let (name, state) = (account.id().to_string(), state(running, account));
         platforms.push(PlatformStatus { name, state, outbox, cleanups });
     }
-    let health = health::judge(&office, running).await?;
-    Ok(Json(Status {
+    let health = health::judge(&control, running).await?;
+    Ok(Json(GatewayStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: running.started.elapsed().as_secs(),
-        home: office.home.display().to_string(),
+        home: control.home.display().to_string(),
         agent: rules.words.say(&running.turns.agent().answering()),
         stand_in: health.stand_in.clone(),
         health,
@@ -147,25 +147,25 @@ async fn status(State(office): State<Arc<Office>>) -> Answer<Status> {
             address: format!("http://{}", served.address),
             readers: running.turns.metrics().readers.get(),
         }),
-        turns: office.store.read(|tx| tx.turns_under_way()).await?,
+        turns: control.store.read(|tx| tx.turns_under_way()).await?,
     }))
 }
 
-async fn health(State(office): State<Arc<Office>>) -> Answer<Health> {
-    Ok(Json(health::judge(&office, office.running()?).await?))
+async fn health(State(control): State<Arc<ControlState>>) -> HandlerResult<HealthReport> {
+    Ok(Json(health::judge(&control, control.running()?).await?))
 }
 
-async fn live() -> Json<Alive> {
-    Json(Alive { alive: true, pid: std::process::id() })
+async fn live() -> Json<AliveReport> {
+    Json(AliveReport { alive: true, pid: std::process::id() })
 }
 
-async fn sessions(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Sessions> {
-    let SessionsAsked { limit } = read(asked)?;
-    Ok(Json(Sessions { sessions: office.store.read(move |tx| tx.all_sessions(limit)).await? }))
+async fn sessions(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<SessionList> {
+    let SessionsRequest { limit } = read(asked)?;
+    Ok(Json(SessionList { sessions: control.store.read(move |tx| tx.all_sessions(limit)).await? }))
 }
 
-async fn pairings(State(office): State<Arc<Office>>) -> Answer<Pairings> {
-    let (pairings, locked_until) = office
+async fn pairings(State(control): State<Arc<ControlState>>) -> HandlerResult<PairingList> {
+    let (pairings, locked_until) = control
         .store
         .write(|tx| {
             let now = unix_now();
@@ -173,13 +173,13 @@ async fn pairings(State(office): State<Arc<Office>>) -> Answer<Pairings> {
             Ok((tx.pairings()?, pairing::locked_until(tx)?))
         })
         .await?;
-    Ok(Json(Pairings { pairings, locked_until }))
+    Ok(Json(PairingList { pairings, locked_until }))
 }
 
-async fn audit(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Audited> {
-    let AuditAsked { mut filter, room } = read(asked)?;
+async fn audit(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<AuditReport> {
+    let AuditRequest { mut filter, room } = read(asked)?;
     filter.limit = Some(filter.limit.unwrap_or(PAGE).clamp(0, PAGE));
-    let decisions = office
+    let decisions = control
         .store
         .read(move |tx| {
             if let Some(room) = room {
@@ -192,15 +192,15 @@ async fn audit(State(office): State<Arc<Office>>, asked: Asked) -> Answer<Audite
             tx.audited(&filter)
         })
         .await?;
-    Ok(Json(Audited { decisions }))
+    Ok(Json(AuditReport { decisions }))
 }
 
-async fn grants(State(office): State<Arc<Office>>) -> Answer<Grants> {
-    let grants = office.store.read(|tx| tx.grants()).await?;
-    Ok(Json(Grants { grants: grants.into_iter().map(Grant::from).collect() }))
+async fn grants(State(control): State<Arc<ControlState>>) -> HandlerResult<GrantList> {
+    let grants = control.store.read(|tx| tx.grants()).await?;
+    Ok(Json(GrantList { grants: grants.into_iter().map(GrantView::from).collect() }))
 }
 
-impl From<GrantRow> for Grant {
+impl From<GrantRow> for GrantView {
     fn from(row: GrantRow) -> Self {
         let GrantRow { id, title, session, account, room, by, granted, expires } = row;
         let (account, room) = (account.to_string(), room.to_string());
@@ -208,8 +208,8 @@ impl From<GrantRow> for Grant {
     }
 }
 
-async fn refused(State(office): State<Arc<Office>>) -> Answer<RefusedList> {
-    Ok(Json(office.store.read(refused_list).await?))
+async fn refused(State(control): State<Arc<ControlState>>) -> HandlerResult<RefusedList> {
+    Ok(Json(control.store.read(refused_list).await?))
 }
 
 /// Who was refused of late because no list names them.

@@ -9,12 +9,12 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use talaria_platform::RoomId;
 
-use super::Office;
-use super::problem::Problem;
-use super::routes::{Answer, Asked, read};
-use crate::session::{HTTP, SessionId, TurnId};
-use crate::store::{self, App, OPERATOR, Operated, Tx};
-use crate::token::{self, Kept};
+use super::ControlState;
+use super::command_error::CommandError;
+use super::routes::{HandlerResult, RawRequest, read};
+use crate::ids::{HTTP, SessionId, TurnId};
+use crate::store::{self, AppInfo, OPERATOR, OperatorAction, Tx};
+use crate::token::{self, TokenDigest};
 
 /// Tokens that are made until one has an id of its own. A second one is needed once in four billion.
 const TRIES: usize = 8;
@@ -22,7 +22,7 @@ const TRIES: usize = 8;
 /// `POST /tokens/add`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AddTokenAsked {
+pub struct AddTokenRequest {
     /// What the app is called.
     pub app: String,
     /// It is known already, and gets another token.
@@ -47,15 +47,15 @@ pub struct AddedToken {
 
 /// `GET /tokens`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apps {
+pub struct AppList {
     /// By name.
-    pub apps: Vec<App>,
+    pub apps: Vec<AppInfo>,
 }
 
 /// `POST /tokens/revoke`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RevokeTokenAsked {
+pub struct RevokeTokenRequest {
     /// What the app is called.
     pub app: String,
 }
@@ -70,34 +70,34 @@ pub struct RevokedToken {
 }
 
 /// What can be asked.
-pub(super) fn routes() -> Router<Arc<Office>> {
+pub(super) fn routes() -> Router<Arc<ControlState>> {
     Router::new()
         .route("/tokens", get(list))
         .route("/tokens/add", post(add))
         .route("/tokens/revoke", post(revoke))
 }
 
-async fn list(State(office): State<Arc<Office>>) -> Answer<Apps> {
-    Ok(Json(Apps { apps: office.store.read(|tx| tx.apps()).await? }))
+async fn list(State(control): State<Arc<ControlState>>) -> HandlerResult<AppList> {
+    Ok(Json(AppList { apps: control.store.read(|tx| tx.apps()).await? }))
 }
 
 /// Gives an app a token. A name that was used before is not given away without a word: whoever has it comes to all
 /// that the app had.
-async fn add(State(office): State<Arc<Office>>, asked: Asked) -> Answer<AddedToken> {
-    let asked: AddTokenAsked = read(asked)?;
-    whole(async move { add_whole(&office, asked).await }).await
+async fn add(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<AddedToken> {
+    let asked: AddTokenRequest = read(asked)?;
+    whole(async move { add_whole(&control, asked).await }).await
 }
 
-async fn add_whole(office: &Office, asked: AddTokenAsked) -> Answer<AddedToken> {
-    let AddTokenAsked { app, again, instructions } = asked;
+async fn add_whole(control: &ControlState, asked: AddTokenRequest) -> HandlerResult<AddedToken> {
+    let AddTokenRequest { app, again, instructions } = asked;
     if !token::is_app_name(&app) {
-        return Err(Problem::wrong(
+        return Err(CommandError::wrong(
             "an app cannot be called like this",
             "names are 1 to 40 of `a`–`z`, `0`–`9` and `-`, and begin with a letter",
         ));
     }
     let name = app.clone();
-    let added = office.store.write(move |tx| {
+    let added = control.store.write(move |tx| {
         let known = tx.app(&name)?;
         if let Some(known) = &known
             && !again
@@ -113,27 +113,29 @@ async fn add_whole(office: &Office, asked: AddTokenAsked) -> Answer<AddedToken> 
     });
     let (token, replaced, instructions) = added.await??;
     if replaced {
-        office.token_gone(&app);
+        control.token_gone(&app);
     }
     tracing::info!(app, replaced, "an app was given a token");
     Ok(Json(AddedToken { app, token, replaced, instructions }))
 }
 
 /// Takes an app's token away, at once; what it asked and what has not ended is stopped.
-async fn revoke(State(office): State<Arc<Office>>, asked: Asked) -> Answer<RevokedToken> {
-    let RevokeTokenAsked { app } = read(asked)?;
-    whole(async move { revoke_whole(&office, app).await }).await
+async fn revoke(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<RevokedToken> {
+    let RevokeTokenRequest { app } = read(asked)?;
+    whole(async move { revoke_whole(&control, app).await }).await
 }
 
 /// Does all of something even if whoever asked for it leaves: what is in the store must be true outside of it too.
-async fn whole<T: Send + 'static>(act: impl Future<Output = Answer<T>> + Send + 'static) -> Answer<T> {
+async fn whole<T: Send + 'static>(
+    act: impl Future<Output = HandlerResult<T>> + Send + 'static,
+) -> HandlerResult<T> {
     let done = tokio::spawn(act).await;
-    done.unwrap_or_else(|error| Err(Problem::store(&error)))
+    done.unwrap_or_else(|error| Err(CommandError::store(&error)))
 }
 
-async fn revoke_whole(office: &Office, app: String) -> Answer<RevokedToken> {
+async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<RevokedToken> {
     let name = app.clone();
-    let revoked = office.store.write(move |tx| {
+    let revoked = control.store.write(move |tx| {
         if !tx.revoke_token(&name)? {
             return Ok(Err(tx.app(&name)?.is_some()));
         }
@@ -151,14 +153,14 @@ async fn revoke_whole(office: &Office, app: String) -> Answer<RevokedToken> {
     let hint = "`talaria token list` shows all of them";
     let stopped = match revoked.await? {
         Ok(stopped) => stopped,
-        Err(true) => return Err(Problem::missing("the token of this app was revoked before", hint)),
+        Err(true) => return Err(CommandError::missing("the token of this app was revoked before", hint)),
         Err(false) => {
             let app = crate::reply::one_line(&app, 80);
-            return Err(Problem::missing(format!("no app is called `{app}`"), hint));
+            return Err(CommandError::missing(format!("no app is called `{app}`"), hint));
         }
     };
-    office.token_gone(&app);
-    if let Some(running) = &office.running {
+    control.token_gone(&app);
+    if let Some(running) = &control.running {
         for (session, turn) in &stopped {
             running.turns.stop_turn(session, turn);
         }
@@ -167,7 +169,7 @@ async fn revoke_whole(office: &Office, app: String) -> Answer<RevokedToken> {
     Ok(Json(RevokedToken { app, stopped: stopped.len() }))
 }
 
-impl Office {
+impl ControlState {
     /// Ends whatever goes on under a token that no longer counts.
     fn token_gone(&self, app: &str) {
         if let Some(served) = self.running.as_ref().and_then(|running| running.served.as_ref()) {
@@ -179,7 +181,7 @@ impl Office {
 fn new_token(tx: &Tx<'_>, app: &str, instructions: bool) -> store::Result<Option<String>> {
     for _ in 0..TRIES {
         let Ok(token) = token::make() else { return Ok(None) };
-        let Some(kept) = Kept::of(&token) else { return Ok(None) };
+        let Some(kept) = TokenDigest::of(&token) else { return Ok(None) };
         if tx.add_token(app, &kept, instructions)? {
             return Ok(Some(token));
         }
@@ -188,7 +190,7 @@ fn new_token(tx: &Tx<'_>, app: &str, instructions: bool) -> store::Result<Option
 }
 
 fn audit(tx: &Tx<'_>, app: &str, what: &str) -> store::Result<()> {
-    tx.audit_operator(&Operated {
+    tx.audit_operator(&OperatorAction {
         account: HTTP,
         actor: OPERATOR,
         room: Some(&RoomId::from(app)),
@@ -198,7 +200,7 @@ fn audit(tx: &Tx<'_>, app: &str, what: &str) -> store::Result<()> {
     })
 }
 
-fn used_before(known: &App) -> Problem {
+fn used_before(known: &AppInfo) -> CommandError {
     let name = &known.name;
     let (message, hint) = match known.revoked {
         Some(_) => (
@@ -215,11 +217,11 @@ fn used_before(known: &App) -> Problem {
             ),
         ),
     };
-    Problem::new(StatusCode::CONFLICT, message, hint)
+    CommandError::new(StatusCode::CONFLICT, message, hint)
 }
 
-fn no_randomness() -> Problem {
-    Problem::new(
+fn no_randomness() -> CommandError {
+    CommandError::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "the operating system gives no random numbers",
         "nothing was changed; try again",

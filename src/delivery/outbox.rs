@@ -13,15 +13,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, Deletion, ErrorKind, MessageId, Place, SendKey, Show};
+use talaria_platform::{
+    BodyKind, DeletionProgress, MessageBody, MessageId, Place, PlatformErrorKind, SendKey, ShowMode,
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Account, REQUEST};
-use crate::pace::Class;
-use crate::store::{Anchor, OutboxKind, OutboxRow, StoreError, Tx, unix_now};
+use super::{DeliveryAccount, REQUEST};
+use crate::i18n::TextKey;
+use crate::pace::RequestClass;
+use crate::store::{LiveMessageRow, OutboxKind, OutboxRow, StoreError, Tx, unix_now};
 use crate::testing::failpoint;
-use crate::words::Text;
 
 /// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
@@ -37,7 +39,7 @@ const LATER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Rows that wait for their place, as far as they are loaded.
 #[derive(Default)]
-struct Loaded {
+struct LoadedRows {
     places: HashMap<Place, VecDeque<OutboxRow>>,
     /// Rows of all places that clean up, taken in turns.
     cleanups: VecDeque<OutboxRow>,
@@ -47,7 +49,7 @@ struct Loaded {
     last: i64,
 }
 
-impl Loaded {
+impl LoadedRows {
     fn add(&mut self, row: OutboxRow) {
         match row.kind == OutboxKind::Cleanup {
             true => self.cleanups.push_back(row),
@@ -57,7 +59,7 @@ impl Loaded {
 }
 
 /// What came of one row.
-struct Handled {
+struct HandledRow {
     /// Where the next row may go; `None` if it cleaned up, which keeps no place waiting.
     place: Option<Place>,
     rest: Option<Rest>,
@@ -71,10 +73,10 @@ struct Rest {
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
-pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), StoreError> {
-    let mut loaded = Loaded::default();
+pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Result<(), StoreError> {
+    let mut loaded = LoadedRows::default();
     // One task per place that has something to send, which gives its place back, and one that cleans up.
-    let mut sending: JoinSet<Result<Handled, StoreError>> = JoinSet::new();
+    let mut sending: JoinSet<Result<HandledRow, StoreError>> = JoinSet::new();
     let mut busy: Vec<Place> = Vec::new();
     let mut cleaning_up = false;
     // Places where something was sent since we began. The first row of any other may have been under way when an
@@ -91,17 +93,17 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
         let mut wake_in = None;
         if !cleaning_up {
             match take_due(&mut loaded.cleanups) {
-                Ready::Row(row) => {
+                ReadyRow::Row(row) => {
                     cleaning_up = true;
                     let account = account.clone();
                     let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
                     sending.spawn(async move {
                         let rest = deliver(&account, *row, true, pause).await?;
-                        Ok(Handled { place: None, rest })
+                        Ok(HandledRow { place: None, rest })
                     });
                 }
-                Ready::In(wait) => wake_in = Some(wait),
-                Ready::Nothing => {}
+                ReadyRow::In(wait) => wake_in = Some(wait),
+                ReadyRow::Nothing => {}
             }
         }
         for (place, rows) in &mut loaded.places {
@@ -109,7 +111,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                 continue;
             }
             match take_ready(&account, rows) {
-                Ready::Row(row) => {
+                ReadyRow::Row(row) => {
                     busy.push(place.clone());
                     let account = account.clone();
                     let first = served.insert(place.clone());
@@ -117,11 +119,11 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
                     sending.spawn(async move {
                         let place = Some(row.place.clone());
                         let rest = deliver(&account, *row, first, pause).await?;
-                        Ok(Handled { place, rest })
+                        Ok(HandledRow { place, rest })
                     });
                 }
-                Ready::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
-                Ready::Nothing => {}
+                ReadyRow::In(wait) => wake_in = Some(wake_in.map_or(wait, |other: Duration| other.min(wait))),
+                ReadyRow::Nothing => {}
             }
         }
         loaded.places.retain(|place, rows| !rows.is_empty() || busy.contains(place));
@@ -129,7 +131,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
             () = std::future::ready(()), if more => {}
             () = account.work.notified() => {}
             Some(ended) = sending.join_next() => match ended {
-                Ok(Ok(Handled { place, rest })) => {
+                Ok(Ok(HandledRow { place, rest })) => {
                     match place {
                         Some(place) => busy.retain(|other| *other != place),
                         None => cleaning_up = false,
@@ -152,7 +154,7 @@ pub async fn run(account: Arc<Account>, stop: CancellationToken) -> Result<(), S
 }
 
 /// What a place can do now.
-enum Ready {
+enum ReadyRow {
     Row(Box<OutboxRow>),
     /// Something waits for its time.
     In(Duration),
@@ -162,7 +164,7 @@ enum Ready {
 /// The next row of a place: the ends of turns in their order, and only then what the gateway itself has to
 /// say, so that many small notices never keep an answer waiting. A row whose turn still has an edit under
 /// way waits for it, and so do the ends after it.
-fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
+fn take_ready(account: &DeliveryAccount, rows: &mut VecDeque<OutboxRow>) -> ReadyRow {
     let now = unix_now();
     let (mut notice, mut soonest) = (None, None::<i64>);
     for (index, row) in rows.iter().enumerate() {
@@ -183,44 +185,44 @@ fn take_ready(account: &Account, rows: &mut VecDeque<OutboxRow>) -> Ready {
     match (notice, soonest) {
         (Some(index), _) => take(rows, index),
         (None, Some(at)) => until(at, now),
-        (None, None) => Ready::Nothing,
+        (None, None) => ReadyRow::Nothing,
     }
 }
 
 /// The first row whose time has come.
-fn take_due(rows: &mut VecDeque<OutboxRow>) -> Ready {
+fn take_due(rows: &mut VecDeque<OutboxRow>) -> ReadyRow {
     let now = unix_now();
     match rows.iter().position(|row| row.not_before <= now) {
         Some(index) => take(rows, index),
-        None => rows.iter().map(|row| row.not_before).min().map_or(Ready::Nothing, |at| until(at, now)),
+        None => rows.iter().map(|row| row.not_before).min().map_or(ReadyRow::Nothing, |at| until(at, now)),
     }
 }
 
-fn until(at: i64, now: i64) -> Ready {
-    Ready::In(Duration::from_secs((at - now).unsigned_abs()))
+fn until(at: i64, now: i64) -> ReadyRow {
+    ReadyRow::In(Duration::from_secs((at - now).unsigned_abs()))
 }
 
-fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> Ready {
-    rows.remove(index).map_or(Ready::Nothing, |row| Ready::Row(Box::new(row)))
+fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> ReadyRow {
+    rows.remove(index).map_or(ReadyRow::Nothing, |row| ReadyRow::Row(Box::new(row)))
 }
 
 /// Sends one row until it has arrived, never can, is no longer wanted, or comes again later. `tried`: it may have been
 /// sent before. `pause`: how long it waits for its next try if it is one that lets others go first and this one fails.
 async fn deliver(
-    account: &Account,
+    account: &DeliveryAccount,
     mut row: OutboxRow,
     mut tried: bool,
     pause: Duration,
 ) -> Result<Option<Rest>, StoreError> {
     let class = match row.kind {
-        OutboxKind::Final => Class::Final,
+        OutboxKind::Final => RequestClass::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
         OutboxKind::Again
         | OutboxKind::Notice
         | OutboxKind::Change
         | OutboxKind::Mark
-        | OutboxKind::Removal => Class::Notice,
-        OutboxKind::Cleanup => Class::Cleanup,
+        | OutboxKind::Removal => RequestClass::Notice,
+        OutboxKind::Cleanup => RequestClass::Cleanup,
     };
     if let Some(file) = row.body.files.first_mut() {
         let key = row.key.clone();
@@ -236,14 +238,14 @@ async fn deliver(
         let outcome = match row.kind {
             OutboxKind::Removal => remove(account, &row, class).await?,
             OutboxKind::Cleanup => clean_up(account, &row, class).await?,
-            OutboxKind::Change => change(account, &row, class).await?.map(Progress::Complete),
-            OutboxKind::Mark => mark(account, &row, class).await.map(Progress::Complete),
+            OutboxKind::Change => change(account, &row, class).await?.map(RowProgress::Complete),
+            OutboxKind::Mark => mark(account, &row, class).await.map(RowProgress::Complete),
             OutboxKind::Final | OutboxKind::Again | OutboxKind::Notice => {
-                send(account, &row, class).await?.map(Progress::Complete)
+                send(account, &row, class).await?.map(RowProgress::Complete)
             }
         };
         match outcome {
-            Ok(Progress::Complete(message)) => {
+            Ok(RowProgress::Complete(message)) => {
                 failpoint("outbox.sent");
                 let arrived = account.store.write(move |tx| match row.kind {
                     OutboxKind::Removal => tx.removed(&row),
@@ -258,7 +260,7 @@ async fn deliver(
                 failpoint("outbox.committed");
                 return Ok(None);
             }
-            Ok(Progress::EarlierTexts(message)) => {
+            Ok(RowProgress::EarlierTexts(message)) => {
                 failpoint("deletion.more");
                 if row.kind == OutboxKind::Cleanup {
                     return Ok(Some(Rest { row, pause: LATER.0 }));
@@ -270,34 +272,36 @@ async fn deliver(
                 return Ok(Some(Rest { row: rest, pause: LATER.0 }));
             }
             // Nobody waits for it, so nothing else does either.
-            Err(ErrorKind::Retry { .. }) if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) => {
+            Err(PlatformErrorKind::Retry { .. })
+                if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) =>
+            {
                 account.metrics.delivery_retries.inc();
                 row.not_before = unix_now() + pause.as_secs() as i64;
                 return Ok(Some(Rest { row, pause: (pause * 2).min(LATER.1) }));
             }
-            // The governor knows when the next request may go.
-            Err(ErrorKind::Retry { after: Some(_) }) => {
+            // The rate limiter knows when the next request may go.
+            Err(PlatformErrorKind::Retry { after: Some(_) }) => {
                 account.metrics.delivery_retries.inc();
             }
-            Err(ErrorKind::Retry { after: None }) => {
+            Err(PlatformErrorKind::Retry { after: None }) => {
                 account.metrics.delivery_retries.inc();
                 tried = true;
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF.1);
             }
-            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+            Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
                 tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");
                 say_unshown(account, &row).await;
                 return account.store.write(move |tx| tx.dropped(&row)).await.map(|()| None);
             }
             // The row stays for the day the account works again.
-            Err(ErrorKind::Fatal) => std::future::pending().await,
+            Err(PlatformErrorKind::Fatal) => std::future::pending().await,
         }
     }
 }
 
 /// Whether a row is still to be sent: the end of a turn is not, once its question was deleted or edited.
-async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreError> {
+async fn is_wanted(account: &DeliveryAccount, row: &OutboxRow) -> Result<bool, StoreError> {
     let (OutboxKind::Final | OutboxKind::Again, Some(turn)) = (row.kind, row.turn.clone()) else {
         return Ok(true);
     };
@@ -305,18 +309,18 @@ async fn is_wanted(account: &Account, row: &OutboxRow) -> Result<bool, StoreErro
 }
 
 /// How far a request got with its row.
-enum Progress {
+enum RowProgress {
     /// There is nothing more to be done.
     Complete(MessageId),
     /// This message is gone, but not its earlier texts.
     EarlierTexts(MessageId),
 }
 
-impl Progress {
-    fn after(deletion: Deletion, message: MessageId) -> Self {
+impl RowProgress {
+    fn after(deletion: DeletionProgress, message: MessageId) -> Self {
         match deletion {
-            Deletion::Complete => Self::Complete(message),
-            Deletion::More => Self::EarlierTexts(message),
+            DeletionProgress::Complete => Self::Complete(message),
+            DeletionProgress::More => Self::EarlierTexts(message),
         }
     }
 }
@@ -324,20 +328,22 @@ impl Progress {
 /// One try of taking back the message that shows a part of a turn. Where the platform cannot, or we may not, the
 /// message says that it is void.
 async fn remove(
-    account: &Account,
+    account: &DeliveryAccount,
     row: &OutboxRow,
-    class: Class,
-) -> Result<Result<Progress, ErrorKind>, StoreError> {
-    let nothing = || Ok(Ok(Progress::Complete(MessageId::new(""))));
+    class: RequestClass,
+) -> Result<Result<RowProgress, PlatformErrorKind>, StoreError> {
+    let nothing = || Ok(Ok(RowProgress::Complete(MessageId::new(""))));
     let Some(turn) = row.turn.clone() else { return nothing() };
     let part = row.part;
     let shown = account.store.read(move |tx| match part {
         0 => tx.anchor(&turn),
         part => tx.shown_part(&turn, part),
     });
-    let Some(Anchor { key, message }) = shown.await? else { return nothing() };
-    let void =
-        Body::new(BodyKind::Notice, account.words(&Text::Removed.into()).unwrap_or_else(|| "…".to_owned()));
+    let Some(LiveMessageRow { key, message }) = shown.await? else { return nothing() };
+    let void = MessageBody::new(
+        BodyKind::Notice,
+        account.words(&TextKey::Removed.into()).unwrap_or_else(|| "…".to_owned()),
+    );
     let message = match message {
         Some(message) => message,
         // Something may have been posted under this key: the platform names it, or posts what is taken back at once.
@@ -354,22 +360,22 @@ async fn remove(
             let ticket = account.permit(class).await;
             account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await
         }
-        false => Err(ErrorKind::Unsupported),
+        false => Err(PlatformErrorKind::Unsupported),
     };
     let outcome = match (deleted, account.about.show) {
         // A room can forbid to take anything back.
-        (Err(ErrorKind::Rejected | ErrorKind::Unsupported), Show::Edit { .. }) => {
+        (Err(PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported), ShowMode::Edit { .. }) => {
             let ticket = account.permit(class).await;
             let edit = account.platform.edit(&row.place, &message, &row.key, &void);
-            account.request(ticket, edit).await.map(|()| Deletion::Complete)
+            account.request(ticket, edit).await.map(|()| DeletionProgress::Complete)
         }
         (deleted, _) => deleted,
     };
     Ok(match outcome {
-        Ok(deletion) => Ok(Progress::after(deletion, message)),
+        Ok(deletion) => Ok(RowProgress::after(deletion, message)),
         // Somebody else took it away, or nobody can: there is nothing more to be done.
-        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
-            Ok(Progress::Complete(message))
+        Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
+            Ok(RowProgress::Complete(message))
         }
         Err(kind) => Err(kind),
     })
@@ -377,24 +383,26 @@ async fn remove(
 
 /// Takes back the next earlier text of a message that is gone.
 async fn clean_up(
-    account: &Account,
+    account: &DeliveryAccount,
     row: &OutboxRow,
-    class: Class,
-) -> Result<Result<Progress, ErrorKind>, StoreError> {
+    class: RequestClass,
+) -> Result<Result<RowProgress, PlatformErrorKind>, StoreError> {
     let wanted = row.clone();
     let Some(message) = account.store.read(move |tx| tx.message_to_clean_up(&wanted)).await? else {
-        return Ok(Ok(Progress::Complete(MessageId::new(""))));
+        return Ok(Ok(RowProgress::Complete(MessageId::new(""))));
     };
     let ticket = match tokio::time::timeout(CLEANUP_EACH, account.permit(class)).await {
         Ok(ticket) => ticket,
-        Err(_) => account.permit(Class::Notice).await,
+        Err(_) => account.permit(RequestClass::Notice).await,
     };
     let deleted = account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await;
     Ok(match deleted {
-        Ok(deletion) => Ok(Progress::after(deletion, message)),
-        Err(kind @ (ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported)) => {
+        Ok(deletion) => Ok(RowProgress::after(deletion, message)),
+        Err(
+            kind @ (PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported),
+        ) => {
             tracing::warn!(account = %account.id, key = %row.key, ?kind, "earlier texts of a deleted message may still be there");
-            Ok(Progress::Complete(message))
+            Ok(RowProgress::Complete(message))
         }
         Err(kind) => Err(kind),
     })
@@ -402,10 +410,10 @@ async fn clean_up(
 
 /// One try of changing the text of a notice. A notice that is gone stays gone.
 async fn change(
-    account: &Account,
+    account: &DeliveryAccount,
     row: &OutboxRow,
-    class: Class,
-) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+    class: RequestClass,
+) -> Result<Result<MessageId, PlatformErrorKind>, StoreError> {
     let wanted = row.clone();
     let Some(message) = account.store.read(move |tx| tx.notice_to_change(&wanted)).await? else {
         return Ok(Ok(MessageId::new("")));
@@ -414,40 +422,50 @@ async fn change(
     account.metrics.edits.inc();
     let edit = account.platform.edit(&row.place, &message, &row.key, &row.body);
     Ok(match account.request(ticket, edit).await {
-        Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(MessageId::new("")),
+        Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
+            Ok(MessageId::new(""))
+        }
         outcome => outcome.map(|()| MessageId::new("")),
     })
 }
 
 /// One try of putting a mark on a person's message. A message that takes none is left without.
-async fn mark(account: &Account, row: &OutboxRow, class: Class) -> Result<MessageId, ErrorKind> {
+async fn mark(
+    account: &DeliveryAccount,
+    row: &OutboxRow,
+    class: RequestClass,
+) -> Result<MessageId, PlatformErrorKind> {
     let nothing = MessageId::new("");
     let Some(event) = &row.body.reply_to else { return Ok(nothing) };
     let message = MessageId::new(event.as_str());
     let ticket = account.permit(class).await;
     match account.request(ticket, account.platform.react(&row.place, &message, &row.body.markdown)).await {
-        Ok(()) | Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => Ok(nothing),
-        Err(kind @ (ErrorKind::Retry { .. } | ErrorKind::Fatal)) => Err(kind),
+        Ok(())
+        | Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
+            Ok(nothing)
+        }
+        Err(kind @ (PlatformErrorKind::Retry { .. } | PlatformErrorKind::Fatal)) => Err(kind),
     }
 }
 
 /// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
 /// nobody is left to read it.
-async fn say_unshown(account: &Account, row: &OutboxRow) {
+async fn say_unshown(account: &DeliveryAccount, row: &OutboxRow) {
     let (OutboxKind::Final, Some(turn)) = (row.kind, &row.turn) else { return };
-    let Some(words) = account.words(&Text::Unshown.with("turn", turn.short())) else { return };
-    let body = Body { reply_to: row.body.reply_to.clone(), ..Body::new(BodyKind::Notice, words) };
+    let Some(words) = account.words(&TextKey::Unshown.with("turn", turn.short())) else { return };
+    let body =
+        MessageBody { reply_to: row.body.reply_to.clone(), ..MessageBody::new(BodyKind::Notice, words) };
     let key = turn.send_key(format_args!("unshown{}", row.part));
-    let ticket = account.permit(Class::Notice).await;
+    let ticket = account.permit(RequestClass::Notice).await;
     let _ = account.request(ticket, account.platform.send(&row.place, &key, &body)).await;
 }
 
 /// One try. The first part of a turn's end takes the place of the message that showed the turn.
 async fn send(
-    account: &Account,
+    account: &DeliveryAccount,
     row: &OutboxRow,
-    class: Class,
-) -> Result<Result<MessageId, ErrorKind>, StoreError> {
+    class: RequestClass,
+) -> Result<Result<MessageId, PlatformErrorKind>, StoreError> {
     let (anchor, lost) = match &row.turn {
         Some(turn) if row.part == 0 => {
             let (id, own) = (turn.clone(), turn.send_key(0));
@@ -493,7 +511,9 @@ async fn send(
         },
         Some((_, Some(message))) => match edit(message).await {
             // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
-            Err(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => post(&anew()).await,
+            Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
+                post(&anew()).await
+            }
             outcome => outcome,
         },
     })

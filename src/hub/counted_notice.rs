@@ -4,12 +4,12 @@
 //! gets the notice, and each further one only changes its text. After a while, or once the run is over, a new notice
 //! begins: nobody sees an edit of something far above.
 
-use talaria_platform::{SendKey, Show};
+use talaria_platform::{SendKey, ShowMode};
 
-use super::taking::One;
-use crate::session::{SessionId, hash};
+use super::accept::EventContext;
+use crate::i18n::LocalizedText;
+use crate::ids::{SessionId, hash};
 use crate::store::{Result, unix_now};
-use crate::words::Phrase;
 
 /// Seconds after which a notice is left as it is.
 const RUN: i64 = 60;
@@ -18,7 +18,7 @@ const RUN: i64 = 60;
 const EDIT_AFTER: i64 = 2;
 
 /// A run of messages that share one notice.
-struct Run {
+struct NoticeRun {
     began: i64,
     /// Messages in it.
     count: usize,
@@ -26,27 +26,32 @@ struct Run {
     key: SendKey,
 }
 
-impl One<'_> {
+impl EventContext<'_> {
     /// Says something about a message of a run; `say` is told how many messages the run has by now. Where nothing
     /// can be edited only the first one is said.
     pub(super) fn count_notice(
         &self,
         what: &str,
         session: &SessionId,
-        say: impl FnOnce(usize) -> Phrase,
+        say: impl FnOnce(usize) -> LocalizedText,
     ) -> Result<()> {
         let (tx, now, setting) = (self.tx, unix_now(), self.run_key(what, session));
-        let run = tx.setting(&setting)?.and_then(|kept| Run::parse(&kept));
+        let run = tx.setting(&setting)?.and_then(|kept| NoticeRun::parse(&kept));
         let run = run.filter(|run| (0..RUN).contains(&(now - run.began)));
-        let mut run =
-            run.unwrap_or_else(|| Run { began: now, count: 0, key: self.notice_key("n", &self.event.id) });
+        let mut run = run.unwrap_or_else(|| NoticeRun {
+            began: now,
+            count: 0,
+            key: self.notice_key("n", &self.event.id),
+        });
         run.count += 1;
         tx.set_setting(&setting, &run.text())?;
         match (run.count, self.all.about.show) {
             (1, _) => self.notice(&say(1)),
-            (_, Show::Once) => Ok(()),
-            (count, Show::Append) => self.change_notice(&run.key, count, &say(count), 0),
-            (count, Show::Edit { .. }) => self.change_notice(&run.key, count, &say(count), now + EDIT_AFTER),
+            (_, ShowMode::Once) => Ok(()),
+            (count, ShowMode::Append) => self.change_notice(&run.key, count, &say(count), 0),
+            (count, ShowMode::Edit { .. }) => {
+                self.change_notice(&run.key, count, &say(count), now + EDIT_AFTER)
+            }
         }
     }
 
@@ -62,7 +67,7 @@ impl One<'_> {
     }
 }
 
-impl Run {
+impl NoticeRun {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');
         let (began, count) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

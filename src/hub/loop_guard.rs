@@ -7,11 +7,11 @@
 
 use std::collections::HashSet;
 
+use super::accept::EventContext;
 use super::limits::TooMuch;
-use super::taking::One;
-use crate::session::hash;
-use crate::store::{Heard, RecentTurn, Result, unix_now};
-use crate::words::Text;
+use crate::i18n::TextKey;
+use crate::ids::hash;
+use crate::store::{LimitCount, RecentTurn, Result, unix_now};
 
 /// A number of answers in a row, each asked for within so many seconds of the one before.
 #[derive(Clone, Copy)]
@@ -41,8 +41,8 @@ const RULE: &str = "loop";
 
 /// Whether we are silent here. That ends with its time, or when somebody writes who let more time pass after
 /// whoever wrote last than the programs did: those that answer one another never do.
-pub(super) fn silence(one: &One<'_>) -> Result<Option<TooMuch>> {
-    let (tx, key, now) = (one.tx, silence_key(one), unix_now());
+pub(super) fn silence(context: &EventContext<'_>) -> Result<Option<TooMuch>> {
+    let (tx, key, now) = (context.tx, silence_key(context), unix_now());
     let Some(kept) = tx.setting(&key)? else { return Ok(None) };
     if let Some((until, last, quick)) = parse_silence(&kept)
         && (now..now + 2 * SILENCE).contains(&until)
@@ -56,24 +56,24 @@ pub(super) fn silence(one: &One<'_>) -> Result<Option<TooMuch>> {
 }
 
 /// Whether programs seem to talk to each other here. The room is told when the silence begins.
-pub(super) fn check(one: &One<'_>, text: &str) -> Result<Option<TooMuch>> {
-    let (tx, account, room, now) = (one.tx, one.account(), &one.event.place.room, unix_now());
+pub(super) fn check(context: &EventContext<'_>, text: &str) -> Result<Option<TooMuch>> {
+    let (tx, account, room, now) = (context.tx, context.account(), &context.event.place.room, unix_now());
     let longest = SUSPICIOUS.iter().map(|row| row.turns).max().unwrap_or_default();
     let recent = tx.recent_turns(account, room, longest)?;
-    let author = &one.event.author.id;
+    let author = &context.event.author.id;
     let mut found = is_quick(&recent, WITHOUT_PAUSE, now).then_some(WITHOUT_PAUSE);
     for row in SUSPICIOUS {
         if found.is_some() || !is_quick(&recent, row, now) {
             continue;
         }
         let turns = recent.get(..row.turns).unwrap_or_default();
-        let is_bot = tx.nth_heard(account, author, Heard::Refused("bot"), now - BOT_FOR, 1)?.is_some();
+        let is_bot = tx.nth_heard(account, author, LimitCount::Refused("bot"), now - BOT_FOR, 1)?.is_some();
         found = (is_bot || repeats(turns, text) || alternates(turns, author.as_str())).then_some(row);
     }
     let Some(row) = found else { return Ok(None) };
-    tx.set_setting(&silence_key(one), &format!("{} {now} {}", now + SILENCE, row.seconds))?;
+    tx.set_setting(&silence_key(context), &format!("{} {now} {}", now + SILENCE, row.seconds))?;
     let minutes = usize::try_from(SILENCE / 60).unwrap_or_default();
-    Ok(Some(TooMuch { rule: RULE, notice: Some(Text::LoopGuard.with("minutes", minutes)) }))
+    Ok(Some(TooMuch { rule: RULE, notice: Some(TextKey::LoopGuard.with("minutes", minutes)) }))
 }
 
 /// Whether the latest turns (newest first) and one that would begin `now` were all asked for that quickly after the
@@ -99,11 +99,11 @@ fn repeats(turns: &[RecentTurn], text: &str) -> bool {
 /// Whether no account asks twice in a row.
 fn alternates(turns: &[RecentTurn], author: &str) -> bool {
     let authors = std::iter::once(author).chain(turns.iter().map(|turn| turn.author.as_str()));
-    authors.clone().zip(authors.skip(1)).all(|(one, other)| one != other)
+    authors.clone().zip(authors.skip(1)).all(|(context, other)| context != other)
 }
 
-fn silence_key(one: &One<'_>) -> String {
-    format!("loop.{}", hash([one.account().as_str(), one.event.place.room.as_str()]))
+fn silence_key(context: &EventContext<'_>) -> String {
+    format!("loop.{}", hash([context.account().as_str(), context.event.place.room.as_str()]))
 }
 
 /// When the silence ends, when somebody last wrote, and how quick the programs were.

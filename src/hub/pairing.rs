@@ -7,17 +7,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use talaria_platform::{AccountId, Body, BodyKind, EventId, Place, RoomId, SendKey, UserId};
+use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, RoomId, SendKey, UserId};
 
-use super::taking::{One, stop_turns_of};
-use crate::command::After;
-use crate::delivery::Account;
+use super::accept::{EventContext, stop_turns_of};
+use crate::command::PostCommit;
+use crate::delivery::DeliveryAccount;
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::{hash, random_hex};
 use crate::notice::Notice;
 use crate::reply::{self, one_line};
 use crate::rules::Rules;
-use crate::session::{hash, random_hex};
-use crate::store::{HashedCode, Lapse, Operated, Others, Pairing, Result, Store, Tx, unix_now};
-use crate::words::{Phrase, Text};
+use crate::store::{
+    HashedCode, OperatorAction, Pairing, Result, Store, StrangerCounts, StrangerExpiry, Tx, unix_now,
+};
 
 /// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -52,24 +54,24 @@ const NAME: usize = 60;
 
 /// A code on its way to the stranger who asked for it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct PairingCodeMessage {
     person: UserId,
     place: Place,
     reply_to: EventId,
-    words: Phrase,
+    words: LocalizedText,
     /// What is kept of it.
     code: HashedCode,
 }
 
-impl fmt::Debug for Letter {
+impl fmt::Debug for PairingCodeMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Letter").field("person", &self.person).finish_non_exhaustive()
+        f.debug_struct("PairingCodeMessage").field("person", &self.person).finish_non_exhaustive()
     }
 }
 
 /// What became of a code that the operator typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Approval {
+pub enum PairingApproval {
     /// They may talk to us now, in direct chats.
     Paired(Pairing),
     /// No code looks like that, so it is a slip and no try.
@@ -89,7 +91,7 @@ pub enum Approval {
 }
 
 /// Gives the stranger a code, as far as the bounds permit; beyond them there is silence.
-pub(super) fn ask(one: &One<'_>) -> Result<Option<After>> {
+pub(super) fn ask(one: &EventContext<'_>) -> Result<Option<PostCommit>> {
     let (tx, account, event, now) = (one.tx, one.account(), one.event, unix_now());
     let person = &event.author.id;
     forget_lapsed(tx, now)?;
@@ -106,11 +108,11 @@ pub(super) fn ask(one: &One<'_>) -> Result<Option<After>> {
     let name = event.author.name.as_deref().map(|name| one_line(name, NAME));
     tx.ask_pairing(account, person, name.as_deref(), &event.place.room, &hashed, now)?;
     let minutes = usize::try_from(VALID / 60).unwrap_or_default();
-    Ok(Some(After::GiveCode(Box::new(Letter {
+    Ok(Some(PostCommit::GiveCode(Box::new(PairingCodeMessage {
         person: person.clone(),
         place: event.place.clone(),
         reply_to: event.id.clone(),
-        words: Text::PairingCode.with("code", shown(&code)).with("minutes", minutes),
+        words: TextKey::PairingCode.with("code", shown(&code)).with("minutes", minutes),
         code: hashed,
     }))))
 }
@@ -130,25 +132,33 @@ pub(super) fn may_bring_us(tx: &Tx<'_>, account: &AccountId, person: &UserId, ro
     Ok(may)
 }
 
-fn is_room(others: Others) -> bool {
+fn is_room(others: StrangerCounts) -> bool {
     others.waiting < WAITING && others.turned_away < TURNED_AWAY
 }
 
 /// Forgets the strangers of whom nothing is awaited any more.
 pub fn forget_lapsed(tx: &Tx<'_>, now: i64) -> Result<()> {
-    tx.forget_lapsed_pairings(Lapse { asked: now - VALID, void: now - PATIENCE, now })
+    tx.forget_lapsed_pairings(StrangerExpiry { asked: now - VALID, void: now - PATIENCE, now })
 }
 
 /// Sends a code, once. It is only in memory, so nobody has it if that fails.
-pub(super) async fn deliver(account: Arc<Account>, store: Store, rules: Arc<Rules>, letter: Letter) {
-    let words = rules.words.say(&letter.words);
+pub(super) async fn deliver(
+    account: Arc<DeliveryAccount>,
+    store: Store,
+    rules: Arc<Rules>,
+    code_message: PairingCodeMessage,
+) {
+    let words = rules.words.say(&code_message.words);
     for part in reply::split(&words, account.about().max_text) {
-        let body = Body { reply_to: Some(letter.reply_to.clone()), ..Body::new(BodyKind::Notice, part) };
+        let body = MessageBody {
+            reply_to: Some(code_message.reply_to.clone()),
+            ..MessageBody::new(BodyKind::Notice, part)
+        };
         let key = SendKey::new(format!("c.{}", random_hex(16)));
-        if account.tell(&letter.place, &key, &body).await.is_ok() {
+        if account.tell(&code_message.place, &key, &body).await.is_ok() {
             continue;
         }
-        let (id, person, code) = (account.id().clone(), letter.person, letter.code);
+        let (id, person, code) = (account.id().clone(), code_message.person, code_message.code);
         if let Err(error) = store.write(move |tx| tx.withdraw_pairing(&id, &person, &code)).await {
             tracing::warn!(%error, "a code did not arrive, and its request stays until it lapses");
         }
@@ -162,13 +172,13 @@ pub fn approve(
     rules: &Rules,
     typed: &str,
     max_text: impl Fn(&AccountId) -> usize,
-) -> Result<Approval> {
+) -> Result<PairingApproval> {
     let now = unix_now();
-    let Some(code) = read_code(typed) else { return Ok(Approval::NoCode) };
+    let Some(code) = read_code(typed) else { return Ok(PairingApproval::NoCode) };
     let wrong = wrong_tries(tx, now)?;
-    if let Tries::Locked { until } = wrong {
+    if let CodeTries::Locked { until } = wrong {
         audit(tx, None, "pair", false, "locked")?;
-        return Ok(Approval::Locked { until });
+        return Ok(PairingApproval::Locked { until });
     }
     forget_lapsed(tx, now)?;
     let mut found = None;
@@ -183,13 +193,13 @@ pub fn approve(
         tx.set_setting(WRONG, &format!("{count} {now}"))?;
         audit(tx, None, "pair", false, "wrong code")?;
         return Ok(match TRIES - count {
-            left @ 1.. => Approval::Wrong { left },
-            _ => Approval::Locked { until: now + LOCKED },
+            left @ 1.. => PairingApproval::Wrong { left },
+            _ => PairingApproval::Locked { until: now + LOCKED },
         });
     };
     let account = AccountId::new(pairing.account.clone());
     if !rules.account(&account).access.pairs() {
-        return Ok(Approval::Off(pairing));
+        return Ok(PairingApproval::Off(pairing));
     }
     tx.forget_setting(WRONG)?;
     tx.pair(&pairing, now)?;
@@ -198,13 +208,13 @@ pub fn approve(
     let place = Place::room(pairing.room.clone());
     let notice =
         Notice { key, account: &account, place: &place, reply_to: None, max_text: max_text(&account) };
-    notice.tell(tx, &rules.words, &Text::Paired.into())?;
-    Ok(Approval::Paired(pairing))
+    notice.tell(tx, &rules.words, &TextKey::Paired.into())?;
+    Ok(PairingApproval::Paired(pairing))
 }
 
 /// The operator takes somebody's leave to talk away, or refuses a request: on one account, or on all. What they
 /// asked and what has not ended is stopped.
-pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<Pairing>, Vec<After>)> {
+pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<Pairing>, Vec<PostCommit>)> {
     let gone = tx.unpair(account, person)?;
     let mut after = Vec::new();
     for pairing in &gone {
@@ -221,17 +231,17 @@ pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<P
 /// When codes are looked at again, if too many were wrong.
 pub fn locked_until(tx: &Tx<'_>) -> Result<Option<i64>> {
     Ok(match wrong_tries(tx, unix_now())? {
-        Tries::Locked { until } => Some(until),
-        Tries::Wrong(_) => None,
+        CodeTries::Locked { until } => Some(until),
+        CodeTries::Wrong(_) => None,
     })
 }
 
-enum Tries {
+enum CodeTries {
     Wrong(i64),
     Locked { until: i64 },
 }
 
-impl Tries {
+impl CodeTries {
     fn count(&self) -> i64 {
         match self {
             Self::Wrong(count) => *count,
@@ -241,20 +251,20 @@ impl Tries {
 }
 
 /// How many codes in a row were wrong. They are forgotten an hour after the last one.
-fn wrong_tries(tx: &Tx<'_>, now: i64) -> Result<Tries> {
+fn wrong_tries(tx: &Tx<'_>, now: i64) -> Result<CodeTries> {
     let kept = tx.setting(WRONG)?.unwrap_or_default();
     let kept = kept.split_once(' ').and_then(|(count, at)| Some((count.parse().ok()?, at.parse().ok()?)));
     let (count, at): (i64, i64) = kept.unwrap_or_default();
     Ok(match (0..LOCKED).contains(&(now - at)) {
-        true if count >= TRIES => Tries::Locked { until: at + LOCKED },
-        true => Tries::Wrong(count),
-        false => Tries::Wrong(0),
+        true if count >= TRIES => CodeTries::Locked { until: at + LOCKED },
+        true => CodeTries::Wrong(count),
+        false => CodeTries::Wrong(0),
     })
 }
 
 fn audit(tx: &Tx<'_>, whom: Option<&Pairing>, action: &str, allowed: bool, rule: &str) -> Result<()> {
     let room = whom.map(|pairing| RoomId::new(pairing.room.clone()));
-    tx.audit_operator(&Operated {
+    tx.audit_operator(&OperatorAction {
         account: whom.map_or("", |pairing| &pairing.account),
         actor: whom.map_or("", |pairing| &pairing.person),
         room: room.as_ref(),

@@ -5,7 +5,7 @@
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A picture of a kind that models and chat networks take.
     Picture(&'static str),
     /// Speech or music.
@@ -20,7 +20,7 @@ pub enum Kind {
     Empty,
 }
 
-impl Kind {
+impl FileKind {
     /// Judges a file.
     pub fn of(content: &[u8]) -> Self {
         match content {
@@ -89,26 +89,26 @@ mod tests {
     #[test]
     fn files_are_known_by_their_content() {
         for (content, kind) in [
-            (&b"\x89PNG\r\n\x1a\n...."[..], Kind::Picture("image/png")),
-            (b"\xff\xd8\xff\xe0", Kind::Picture("image/jpeg")),
-            (b"GIF89a", Kind::Picture("image/gif")),
-            (b"RIFF\0\0\0\0WEBPVP8 ", Kind::Picture("image/webp")),
-            (b"RIFF\0\0\0\0WAVEfmt ", Kind::Sound("audio/wav")),
-            (b"ID3\x04\0", Kind::Sound("audio/mpeg")),
-            (b"\xff\xfb\x90\x64", Kind::Sound("audio/mpeg")),
-            (b"OggS\0", Kind::Sound("audio/ogg")),
-            (b"\0\0\0\x20ftypM4A ", Kind::Sound("audio/mp4")),
-            (b"\0\0\0\x20ftypisom", Kind::Film("video/mp4")),
-            (b"%PDF-1.7", Kind::Other("application/pdf")),
-            (b"PK\x03\x04", Kind::Other("application/zip")),
-            (b"<svg onload=alert(1)>", Kind::Text),
-            ("Gr\u{fc}\u{df}e,\r\n\tAnn".as_bytes(), Kind::Text),
-            (b"\x89PNG", Kind::Other("application/octet-stream")),
-            (b"a\0b", Kind::Other("application/octet-stream")),
-            (b"\xc3\x28", Kind::Other("application/octet-stream")),
-            (b"", Kind::Empty),
+            (&b"\x89PNG\r\n\x1a\n...."[..], FileKind::Picture("image/png")),
+            (b"\xff\xd8\xff\xe0", FileKind::Picture("image/jpeg")),
+            (b"GIF89a", FileKind::Picture("image/gif")),
+            (b"RIFF\0\0\0\0WEBPVP8 ", FileKind::Picture("image/webp")),
+            (b"RIFF\0\0\0\0WAVEfmt ", FileKind::Sound("audio/wav")),
+            (b"ID3\x04\0", FileKind::Sound("audio/mpeg")),
+            (b"\xff\xfb\x90\x64", FileKind::Sound("audio/mpeg")),
+            (b"OggS\0", FileKind::Sound("audio/ogg")),
+            (b"\0\0\0\x20ftypM4A ", FileKind::Sound("audio/mp4")),
+            (b"\0\0\0\x20ftypisom", FileKind::Film("video/mp4")),
+            (b"%PDF-1.7", FileKind::Other("application/pdf")),
+            (b"PK\x03\x04", FileKind::Other("application/zip")),
+            (b"<svg onload=alert(1)>", FileKind::Text),
+            ("Gr\u{fc}\u{df}e,\r\n\tAnn".as_bytes(), FileKind::Text),
+            (b"\x89PNG", FileKind::Other("application/octet-stream")),
+            (b"a\0b", FileKind::Other("application/octet-stream")),
+            (b"\xc3\x28", FileKind::Other("application/octet-stream")),
+            (b"", FileKind::Empty),
         ] {
-            assert_eq!(Kind::of(content), kind, "{content:?}");
+            assert_eq!(FileKind::of(content), kind, "{content:?}");
             assert!(kind.mime().contains('/') && !kind.extension().is_empty());
         }
     }

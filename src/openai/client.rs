@@ -12,7 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 
-use crate::config::{BaseUrl, Secret, Timeouts, is_private};
+use crate::config::{BaseUrl, Secret, UpstreamTimeouts, is_private};
 
 /// How long the kernel tries to reach a peer that has gone silent in the middle of a connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub fn build(
     url: &BaseUrl,
     key: Option<&Secret>,
     allow_cleartext: bool,
-    timeouts: &Timeouts,
+    timeouts: &UpstreamTimeouts,
 ) -> Result<reqwest::Client, reqwest::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

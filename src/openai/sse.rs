@@ -32,18 +32,18 @@ use std::mem;
 
 use memchr::{memchr2, memmem};
 
-/// What [`Parser::default`] lets an event grow to. Far more than any real delta, small enough that
+/// What [`SseParser::default`] lets an event grow to. Far more than any real delta, small enough that
 /// a thousand hostile streams do not exhaust a machine.
 pub const LIMIT: usize = 1024 * 1024;
 
-/// What an event says that has a file in it; see [`Parser::with_files`].
+/// What an event says that has a file in it; see [`SseParser::with_files`].
 const FILE: &[u8] = b";base64,";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// An event as it was sent, valid until the next one is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// Its type; `message` unless the stream says otherwise.
     pub event: &'a str,
     /// Its data lines, joined by line feeds. Bytes, because framing does not need to know more, and
@@ -55,7 +55,7 @@ pub struct Event<'a> {
     pub own_id: bool,
 }
 
-impl<'a> Event<'a> {
+impl<'a> SseEvent<'a> {
     /// The data as text. What is no UTF-8 becomes U+FFFD, as the standard wants it; only then is
     /// anything copied.
     pub fn text(&self) -> Cow<'a, str> {
@@ -63,7 +63,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream, or [`Events::raise`]
+/// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream, or [`ChunkEvents::raise`]
 /// the limit for this event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
@@ -74,7 +74,7 @@ pub struct TooLong {
 
 /// The state between the chunks of one stream. Use a new one for each response.
 #[derive(Debug)]
-pub struct Parser {
+pub struct SseParser {
     /// The most that `kept` may hold; also the longest line and the longest data.
     limit: usize,
     /// The same for an event with a file in it.
@@ -107,13 +107,13 @@ pub struct Parser {
     failed: bool,
 }
 
-impl Default for Parser {
+impl Default for SseParser {
     fn default() -> Self {
         Self::new(LIMIT)
     }
 }
 
-impl Parser {
+impl SseParser {
     /// A parser at the beginning of a stream. A line, or the data of an event together with the
     /// line that is being read, may have `limit` bytes.
     pub fn new(limit: usize) -> Self {
@@ -150,8 +150,8 @@ impl Parser {
 
     /// Takes the next chunk of the stream. Ask the result for events until it has none: what is
     /// left in it when it is dropped is lost.
-    pub fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> Events<'a> {
-        Events { parser: self, rest: chunk }
+    pub fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> ChunkEvents<'a> {
+        ChunkEvents { parser: self, rest: chunk }
     }
 
     /// Whether the stream has had a comment: a server that sends them does so to show that it lives,
@@ -270,19 +270,19 @@ impl Parser {
     }
 }
 
-/// The events that end in one chunk; made by [`Parser::feed`].
+/// The events that end in one chunk; made by [`SseParser::feed`].
 #[derive(Debug)]
-pub struct Events<'a> {
-    parser: &'a mut Parser,
+pub struct ChunkEvents<'a> {
+    parser: &'a mut SseParser,
     /// What has not been read of the chunk.
     rest: &'a [u8],
 }
 
-impl Events<'_> {
+impl ChunkEvents<'_> {
     /// The next event, or `None` when the next chunk is needed. After an error there is no more.
     // Inlined because most chunks hold one event, so that every second call ends here.
     #[inline]
-    pub fn next_event(&mut self) -> Result<Option<Event<'_>>, TooLong> {
+    pub fn next_event(&mut self) -> Result<Option<SseEvent<'_>>, TooLong> {
         if self.rest.is_empty() { Ok(None) } else { self.find() }
     }
 
@@ -301,21 +301,21 @@ impl Events<'_> {
         more
     }
 
-    fn find(&mut self) -> Result<Option<Event<'_>>, TooLong> {
+    fn find(&mut self) -> Result<Option<SseEvent<'_>>, TooLong> {
         if self.parser.lent {
             self.parser.close_event();
         }
         if let Some(data) = self.parser.ordinary(&mut self.rest) {
             let own_id = mem::take(&mut self.parser.own_id);
-            return Ok(Some(Event { event: "message", data, id: &self.parser.id, own_id }));
+            return Ok(Some(SseEvent { event: "message", data, id: &self.parser.id, own_id }));
         }
         if !self.parser.advance(&mut self.rest)? {
             return Ok(None);
         }
-        let Parser { kept, event, id, own_id, .. } = &*self.parser;
+        let SseParser { kept, event, id, own_id, .. } = &*self.parser;
         let data = kept.strip_suffix(b"\n").unwrap_or(kept);
         let event = if event.is_empty() { "message" } else { event };
-        Ok(Some(Event { event, data, id, own_id: *own_id }))
+        Ok(Some(SseEvent { event, data, id, own_id: *own_id }))
     }
 }
 

@@ -6,9 +6,9 @@
 //! no escapes, because this runs for every few characters of every answer.
 
 mod approval;
+mod chunk_cache;
 mod lenient;
 mod reason;
-mod repeat;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +19,12 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, Approval};
-pub use reason::Reason;
-pub use repeat::Chunks;
+pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent};
+pub use chunk_cache::ChunkCache;
+pub use reason::FailureReason;
 
 use crate::agent;
-use crate::words::Phrase;
+use crate::i18n::LocalizedText;
 
 /// The data of the event that ends a stream.
 pub const DONE: &str = "[DONE]";
@@ -34,25 +34,25 @@ pub const TOOL_PROGRESS: &str = "hermes.tool.progress";
 
 /// What a request is made of.
 #[derive(Clone, Copy, Default)]
-pub struct Question<'a> {
+pub struct CompletionRequest<'a> {
     /// For the system message.
     pub context: &'a str,
     /// What was said before.
-    pub history: &'a [agent::Message],
+    pub history: &'a [agent::SessionMessage],
     /// What is said now.
     pub prompt: &'a str,
     /// The same in parts; if there are any, these are sent.
-    pub parts: &'a [agent::Part],
+    pub parts: &'a [agent::PromptPart],
     /// Pictures that go with the prompt.
-    pub images: &'a [agent::Image],
+    pub images: &'a [agent::PromptImage],
     /// Files that go with the prompt.
     pub files: &'a [agent::Attachment],
     /// Sampling and output format; only models are given these.
     pub params: Option<&'a agent::ModelParams>,
 }
 
-impl<'a> From<&'a agent::Turn> for Question<'a> {
-    fn from(turn: &'a agent::Turn) -> Self {
+impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
+    fn from(turn: &'a agent::AgentTurn) -> Self {
         Self {
             context: &turn.context,
             history: &turn.history,
@@ -70,18 +70,18 @@ impl<'a> From<&'a agent::Turn> for Question<'a> {
 /// `context` becomes the system message unless it is blank. Of the history only what people and
 /// the agent said goes along: tool results mean nothing without their calls, and empty messages are
 /// refused by some servers. `include_usage` asks for the token counts, which not every server takes.
-pub fn chat_request(model: &str, question: &Question<'_>, include_usage: bool) -> Vec<u8> {
-    let Question { context, history, prompt, parts: given, images, files, params } = *question;
+pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage: bool) -> Vec<u8> {
+    let CompletionRequest { context, history, prompt, parts: given, images, files, params } = *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
         messages.push(message("system", context));
     }
-    for agent::Message { role, content } in history {
+    for agent::SessionMessage { role, content } in history {
         match role {
             _ if is_blank(content) => {}
-            agent::Role::User => messages.push(message("user", content)),
-            agent::Role::Assistant => messages.push(message("assistant", content)),
-            agent::Role::Tool => {}
+            agent::MessageRole::User => messages.push(message("user", content)),
+            agent::MessageRole::Assistant => messages.push(message("assistant", content)),
+            agent::MessageRole::Tool => {}
         }
     }
     messages.push(match (given, images, files) {
@@ -110,7 +110,7 @@ fn message(role: &str, content: &str) -> Value {
 
 /// Text, pictures and files as one message. They travel inside the request: an address on this machine would mean
 /// nothing at the other end.
-fn parts(prompt: &str, images: &[agent::Image], files: &[agent::Attachment]) -> Vec<Value> {
+fn parts(prompt: &str, images: &[agent::PromptImage], files: &[agent::Attachment]) -> Vec<Value> {
     let text = (!is_blank(prompt)).then(|| json!({ "type": "text", "text": prompt }));
     let pictures = images.iter().map(|image| {
         let url = format!("data:{};base64,{}", image.mime, BASE64_STANDARD.encode(&image.content));
@@ -137,26 +137,26 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// One piece of a streamed answer. [`Chunks`] reads a whole stream of them more cheaply.
+/// One piece of a streamed answer. [`ChunkCache`] reads a whole stream of them more cheaply.
 #[derive(Debug, Default, PartialEq, Deserialize)]
-pub struct Chunk<'a> {
+pub struct StreamChunk<'a> {
     /// The first choice; we never ask for more than one.
     #[serde(borrow, default, rename = "choices", deserialize_with = "lenient::first")]
-    pub choice: Option<Choice<'a>>,
+    pub choice: Option<ChunkChoice<'a>>,
     /// What the turn cost, usually in one of the last chunks.
     #[serde(default, deserialize_with = "lenient::object")]
-    pub usage: Option<Usage>,
+    pub usage: Option<ChunkUsage>,
     /// What went wrong after the stream had begun.
     #[serde(borrow, default, deserialize_with = "lenient::error")]
     pub error: Option<ErrorBody<'a>>,
     /// What our own server says at the end.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub hermes: Option<Hermes<'a>>,
+    pub hermes: Option<HermesEnd<'a>>,
 }
 
 /// What our own server says of a turn's end.
 #[derive(Debug, Default, PartialEq, Deserialize)]
-pub struct Hermes<'a> {
+pub struct HermesEnd<'a> {
     /// The whole text.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub text: Option<Cow<'a, str>>,
@@ -165,10 +165,10 @@ pub struct Hermes<'a> {
     pub status: Option<Cow<'a, str>>,
     /// Why it failed.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub reason: Option<Reason<'a>>,
+    pub reason: Option<FailureReason<'a>>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> StreamChunk<'a> {
     /// Reads the data of an event. An error means that it is no JSON object.
     pub fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(data)
@@ -197,7 +197,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Why the turn failed, if our own server says it.
-    pub fn reason(&self) -> Option<Phrase> {
+    pub fn reason(&self) -> Option<LocalizedText> {
         self.hermes.as_ref()?.reason.as_ref()?.words()
     }
 
@@ -206,7 +206,7 @@ impl<'a> Chunk<'a> {
         self.hermes.as_ref().is_some_and(|hermes| hermes.status.as_deref() == Some("cancelled"))
     }
 
-    fn delta(&self) -> Option<&Delta<'a>> {
+    fn delta(&self) -> Option<&ChunkDelta<'a>> {
         self.choice.as_ref()?.delta.as_ref()
     }
 }
@@ -218,18 +218,18 @@ fn given<'t>(text: &'t Option<Cow<'_, str>>) -> Option<&'t str> {
 
 /// One of the answers that a server may give in parallel.
 #[derive(Debug, Default, PartialEq, Deserialize)]
-pub struct Choice<'a> {
+pub struct ChunkChoice<'a> {
     /// What is new.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub delta: Option<Delta<'a>>,
-    /// See [`Chunk::finish_reason`].
+    pub delta: Option<ChunkDelta<'a>>,
+    /// See [`StreamChunk::finish_reason`].
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub finish_reason: Option<Cow<'a, str>>,
 }
 
 /// What is new in an answer.
 #[derive(Debug, Default, PartialEq, Deserialize)]
-pub struct Delta<'a> {
+pub struct ChunkDelta<'a> {
     /// More of the answer.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub content: Option<Cow<'a, str>>,
@@ -243,7 +243,7 @@ pub struct Delta<'a> {
 
 /// Tokens that a turn used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Usage {
+pub struct ChunkUsage {
     /// Tokens of the prompt.
     #[serde(default, deserialize_with = "lenient::number")]
     pub prompt_tokens: u64,
@@ -252,8 +252,8 @@ pub struct Usage {
     pub completion_tokens: u64,
 }
 
-impl From<Usage> for agent::Usage {
-    fn from(usage: Usage) -> Self {
+impl From<ChunkUsage> for agent::TokenUsage {
+    fn from(usage: ChunkUsage) -> Self {
         Self { input: usage.prompt_tokens, output: usage.completion_tokens }
     }
 }

@@ -12,11 +12,11 @@
 //! - when so many streams share the account that this one's turn would come too rarely to be called
 //!   streaming, nothing is shown until the final.
 //!
-//! The final is none of this type's business: it goes out when the governor has a token, and one is kept.
+//! The final is none of this type's business: it goes out when the rate limiter has a token, and one is kept.
 
 use std::time::{Duration, Instant};
 
-use super::{Class, Governor, Next, Share, budget};
+use super::{NextRequest, RateLimiter, RequestClass, StreamShare, budget};
 
 /// Characters that make a first message worth sending; fewer look like a typing error.
 const FIRST_CHARS: usize = 12;
@@ -42,12 +42,12 @@ pub struct EditPace {
     /// Requests started so far, the anchor included.
     made: u32,
     /// `None` before the first request.
-    run: Option<Run>,
+    run: Option<EditHistory>,
 }
 
 /// What the requests so far say of the message.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct EditHistory {
     /// Starts of the first and of the latest request.
     first: Instant,
     latest: Instant,
@@ -59,7 +59,7 @@ struct Run {
 
 /// Text that the message does not show yet. There is some: with nothing new there is nothing to ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Unshown {
+pub struct UnshownText {
     /// How much of it there is. Only looked at before the first message.
     pub chars: usize,
     /// A line of it is complete. Only looked at before the first message.
@@ -83,18 +83,24 @@ impl EditPace {
     }
 
     /// What the next request would be.
-    pub fn class(&self) -> Class {
-        if self.run.is_some() { Class::Partial } else { Class::Anchor }
+    pub fn class(&self) -> RequestClass {
+        if self.run.is_some() { RequestClass::Partial } else { RequestClass::Anchor }
     }
 
     /// When to show `text`. `open` counts the account's growing messages, this one included. Must not
     /// be asked while a request for this message is under way.
-    pub fn next(&self, now: Instant, text: Unshown, governor: &Governor, open: usize) -> Next {
+    pub fn next(
+        &self,
+        now: Instant,
+        text: UnshownText,
+        rate_limiter: &RateLimiter,
+        open: usize,
+    ) -> NextRequest {
         let wish = match self.run {
             None => self.first(now, text),
-            Some(run) => self.later(now, text, governor.share(now, open), run),
+            Some(run) => self.later(now, text, rate_limiter.share(now, open), run),
         };
-        wish.and(governor.next(now, self.class(), open))
+        wish.and(rate_limiter.next(now, self.class(), open))
     }
 
     /// Before this time no edit is made, whatever comes; `None` before the first request.
@@ -103,46 +109,52 @@ impl EditPace {
         Some(self.run?.latest + least)
     }
 
-    /// A request that shows `text` is being made (besides [`Governor::started`]).
-    pub fn started(&mut self, now: Instant, text: Unshown) {
+    /// A request that shows `text` is being made (besides [`RateLimiter::started`]).
+    pub fn started(&mut self, now: Instant, text: UnshownText) {
         self.made += 1;
-        let run =
-            self.run.unwrap_or(Run { first: now, latest: now, text: text.since, halted: Duration::ZERO });
+        let run = self.run.unwrap_or(EditHistory {
+            first: now,
+            latest: now,
+            text: text.since,
+            halted: Duration::ZERO,
+        });
         let still = text.since.saturating_duration_since(run.text);
         let halt = if still >= HALT { still } else { Duration::ZERO };
-        self.run = Some(Run { latest: now, text: text.last, halted: run.halted + halt, ..run });
+        self.run = Some(EditHistory { latest: now, text: text.last, halted: run.halted + halt, ..run });
     }
 
-    fn first(&self, now: Instant, text: Unshown) -> Next {
+    fn first(&self, now: Instant, text: UnshownText) -> NextRequest {
         if self.budget == 0 {
-            Next::Never
+            NextRequest::Never
         } else if text.chars >= FIRST_CHARS || text.line_end {
-            Next::Now
+            NextRequest::Now
         } else {
-            Next::at(text.since + FIRST_WAIT, now)
+            NextRequest::at(text.since + FIRST_WAIT, now)
         }
     }
 
-    fn later(&self, now: Instant, text: Unshown, share: Share, run: Run) -> Next {
-        let Some(least) = budget::pause(self.made, self.budget, self.pause) else { return Next::Never };
+    fn later(&self, now: Instant, text: UnshownText, share: StreamShare, run: EditHistory) -> NextRequest {
+        let Some(least) = budget::pause(self.made, self.budget, self.pause) else {
+            return NextRequest::Never;
+        };
         if share.tokens < 1.0 && share.per_second * RAREST.as_secs_f64() < 1.0 {
-            return Next::Never;
+            return NextRequest::Never;
         }
         let spread = run.interval(share);
         let earliest = run.latest + least;
         let halted = earliest.max(text.last + HALT);
         // After a halt the text begins anew, and its first word alone is not worth an edit.
         let flowing = earliest.max(run.latest.max(text.since) + spread);
-        Next::at(flowing.min(halted), now)
+        NextRequest::at(flowing.min(halted), now)
     }
 }
 
-impl Run {
+impl EditHistory {
     /// The interval that makes a share last for the expected rest of the message.
     ///
     /// By the latest request and not by the present, so that a time once named does not move away while
     /// it is waited for.
-    fn interval(&self, share: Share) -> Duration {
+    fn interval(&self, share: StreamShare) -> Duration {
         let elapsed = self.latest.duration_since(self.first).as_secs_f64();
         let rest = elapsed.max(EXPECTED.as_secs_f64() - elapsed);
         // Tokens come back all the time, but are only needed while text flows.

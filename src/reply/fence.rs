@@ -17,7 +17,7 @@ const DEEPEST: usize = 3;
 
 /// The line that opens a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence {
+pub struct CodeFence {
     /// `` ` `` or `~`.
     pub marker: char,
     /// How many of them.
@@ -28,7 +28,7 @@ pub struct Fence {
     pub info: String,
 }
 
-impl Fence {
+impl CodeFence {
     /// The line that opens such a block again, without a line end.
     pub fn opening(&self) -> String {
         let info = self.info.trim();
@@ -64,22 +64,22 @@ pub fn looks_like_fence(text: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct FenceTracker {
     /// The fence that was open when the line in progress began.
-    open: Option<Fence>,
-    line: Line,
+    open: Option<CodeFence>,
+    line: LineStart,
 }
 
 /// What the line in progress can still be.
 #[derive(Clone, Debug)]
-enum Line {
+enum LineStart {
     /// So many spaces, nothing else yet.
     Blank(usize),
     /// A run of markers, perhaps still too short, and whatever came after it.
-    Mark(Fence),
+    Mark(CodeFence),
     /// No fence, whatever follows.
     Plain,
 }
 
-impl Default for Line {
+impl Default for LineStart {
     fn default() -> Self {
         Self::Blank(0)
     }
@@ -90,10 +90,10 @@ impl FenceTracker {
     pub fn push(&mut self, text: &str) {
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            if matches!(self.line, Line::Plain) {
+            if matches!(self.line, LineStart::Plain) {
                 // Most text is here: only the line end matters.
                 let Some(end) = memchr(b'\n', rest.as_bytes()) else { return };
-                self.line = Line::default();
+                self.line = LineStart::default();
                 rest = &rest[end + 1..];
             } else {
                 self.push_char(c);
@@ -103,10 +103,10 @@ impl FenceTracker {
     }
 
     /// The fence that is open if the text ends here.
-    pub fn open(&self) -> Option<&Fence> {
+    pub fn open(&self) -> Option<&CodeFence> {
         match (&self.open, &self.line) {
-            (None, Line::Mark(mark)) if mark.length >= SHORTEST => Some(mark),
-            (Some(open), Line::Mark(mark)) if mark.closes(open) => None,
+            (None, LineStart::Mark(mark)) if mark.length >= SHORTEST => Some(mark),
+            (Some(open), LineStart::Mark(mark)) if mark.closes(open) => None,
             (open, _) => open.as_ref(),
         }
     }
@@ -117,20 +117,20 @@ impl FenceTracker {
             return;
         }
         let possible = match &mut self.line {
-            Line::Blank(indent) if c == ' ' => {
+            LineStart::Blank(indent) if c == ' ' => {
                 *indent += 1;
                 *indent <= DEEPEST
             }
-            Line::Blank(indent) if matches!(c, '`' | '~') => {
-                let mark = Fence { marker: c, length: 1, indent: *indent, info: String::new() };
-                self.line = Line::Mark(mark);
+            LineStart::Blank(indent) if matches!(c, '`' | '~') => {
+                let mark = CodeFence { marker: c, length: 1, indent: *indent, info: String::new() };
+                self.line = LineStart::Mark(mark);
                 self.open.as_ref().is_none_or(|open| open.marker == c)
             }
-            Line::Mark(mark) if mark.info.is_empty() && mark.marker == c => {
+            LineStart::Mark(mark) if mark.info.is_empty() && mark.marker == c => {
                 mark.length += 1;
                 true
             }
-            Line::Mark(mark) => {
+            LineStart::Mark(mark) => {
                 mark.info.push(c);
                 match self.open {
                     // Nothing but white space may follow a closing run.
@@ -139,15 +139,15 @@ impl FenceTracker {
                     None => mark.length >= SHORTEST && !(mark.marker == '`' && c == '`'),
                 }
             }
-            Line::Blank(_) | Line::Plain => false,
+            LineStart::Blank(_) | LineStart::Plain => false,
         };
         if !possible {
-            self.line = Line::Plain;
+            self.line = LineStart::Plain;
         }
     }
 
     fn end_line(&mut self) {
-        let Line::Mark(mark) = std::mem::take(&mut self.line) else { return };
+        let LineStart::Mark(mark) = std::mem::take(&mut self.line) else { return };
         match &self.open {
             None if mark.length >= SHORTEST => self.open = Some(mark),
             Some(open) if mark.closes(open) => self.open = None,
@@ -165,7 +165,7 @@ mod tests {
     fn open_after(text: &str) -> Option<String> {
         let mut tracker = FenceTracker::default();
         tracker.push(text);
-        tracker.open().map(Fence::opening)
+        tracker.open().map(CodeFence::opening)
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             for piece in pieces {
                 text.push_str(piece);
                 tracker.push(piece);
-                prop_assert_eq!(tracker.open().map(Fence::opening), reference(&text));
+                prop_assert_eq!(tracker.open().map(CodeFence::opening), reference(&text));
             }
         }
     }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fence::FenceTracker;
 use super::{BLANK_LINE, closed};
-use crate::words::{Phrase, Text, Words};
+use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 
 /// How a turn ended, for people. Stored with the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TurnOutcome {
     /// The agent said all it wanted.
     Done,
     /// Somebody stopped it.
@@ -19,17 +19,17 @@ pub enum Outcome {
     /// It broke off after text had come.
     CutShort {
         /// Why, as part of a sentence.
-        words: Phrase,
+        words: LocalizedText,
     },
     /// It failed.
     Failed {
         /// What happened and what to do, as one calm sentence.
-        words: Phrase,
+        words: LocalizedText,
     },
     /// Nothing ran, because the agent is away or busy, and whoever asked does not wait for it.
     Unavailable {
         /// What happened and what to do, as one calm sentence.
-        words: Phrase,
+        words: LocalizedText,
         /// The upstream said that it was asked too often.
         rate_limited: bool,
         /// Seconds after which it is worth asking again.
@@ -40,19 +40,20 @@ pub enum Outcome {
     /// The connection was lost while it may have run, and it cannot be run again safely.
     Unknown {
         /// What happened, as part of a sentence or as one.
-        words: Phrase,
+        words: LocalizedText,
     },
     /// It was taken out of the line before it began.
     Cancelled {
         /// Why, as one calm sentence.
-        words: Phrase,
+        words: LocalizedText,
     },
 }
 
-impl Outcome {
+impl TurnOutcome {
     /// What it is called in the log, and why it came to that, in the log's language.
     pub fn for_the_log(&self) -> (&'static str, Option<String>) {
-        let why = |words: &Phrase| Some(bare(&words.to_string()).to_owned()).filter(|why| !why.is_empty());
+        let why =
+            |words: &LocalizedText| Some(bare(&words.to_string()).to_owned()).filter(|why| !why.is_empty());
         match self {
             Self::Done => ("done", None),
             Self::Stopped => ("stopped", None),
@@ -68,27 +69,29 @@ impl Outcome {
 }
 
 /// The text that stays when a turn has ended. Never blank unless the outcome's own words are.
-pub fn finished(text: &str, outcome: &Outcome, words: &Words) -> String {
+pub fn finished(text: &str, outcome: &TurnOutcome, words: &TextCatalog) -> String {
     let text = text.trim_end();
-    let say = |text: Text| words.say(&text.into());
+    let say = |text: TextKey| words.say(&text.into());
     let line = match outcome {
-        Outcome::Done if text.is_empty() => say(Text::EmptyAnswer),
-        Outcome::Done => return text.to_owned(),
-        Outcome::Stopped => say(Text::Stopped),
-        Outcome::Limit => say(Text::LengthLimit),
-        Outcome::CutShort { words: why } => words.say(&Text::CutShort.with("why", words.say(why).trim())),
-        Outcome::Failed { words: why } | Outcome::Unavailable { words: why, .. } => {
+        TurnOutcome::Done if text.is_empty() => say(TextKey::EmptyAnswer),
+        TurnOutcome::Done => return text.to_owned(),
+        TurnOutcome::Stopped => say(TextKey::Stopped),
+        TurnOutcome::Limit => say(TextKey::LengthLimit),
+        TurnOutcome::CutShort { words: why } => {
+            words.say(&TextKey::CutShort.with("why", words.say(why).trim()))
+        }
+        TurnOutcome::Failed { words: why } | TurnOutcome::Unavailable { words: why, .. } => {
             match words.say(why).trim() {
                 why if why.starts_with('⚠') => why.to_owned(),
                 why => format!("⚠️ {why}"),
             }
         }
-        Outcome::Interrupted => say(Text::Interrupted),
-        Outcome::Unknown { words: why } => {
-            let sentence = if text.is_empty() { Text::UnknownNothing } else { Text::UnknownSome };
+        TurnOutcome::Interrupted => say(TextKey::Interrupted),
+        TurnOutcome::Unknown { words: why } => {
+            let sentence = if text.is_empty() { TextKey::UnknownNothing } else { TextKey::UnknownSome };
             words.say(&sentence.with("why", bare(&words.say(why))))
         }
-        Outcome::Cancelled { words: why } => return words.say(why).trim_end().to_owned(),
+        TurnOutcome::Cancelled { words: why } => return words.say(why).trim_end().to_owned(),
     };
     if text.is_empty() {
         return line;

@@ -18,10 +18,10 @@
 //! of `max` with it, so the work is linear in the text. That is why a good place to cut is only taken
 //! if it is not too far back.
 
-mod seam;
+mod cut_point;
 
-use self::seam::{line_seam, seam_within_line};
-use super::fence::{Fence, FenceTracker};
+use self::cut_point::{line_seam, seam_within_line};
+use super::fence::{CodeFence, FenceTracker};
 
 /// The smallest `max`; less than this leaves no room for words beside fence lines.
 const LEAST: usize = 200;
@@ -32,7 +32,7 @@ const MORE: char = '…';
 ///
 /// `max` is at least 200 by the platforms' contract; a smaller one is taken as 200.
 pub fn split(markdown: &str, max: usize) -> Vec<String> {
-    pieces(markdown, max.max(LEAST)).iter().map(Piece::render).collect()
+    pieces(markdown, max.max(LEAST)).iter().map(SplitPart::render).collect()
 }
 
 /// The parts of a text that nobody needs any more: one that fits is its only part, and is not copied.
@@ -50,7 +50,7 @@ pub fn beginning(markdown: &str, max: usize) -> String {
     let cut = cut(markdown, None, room);
     // Behind a closing fence on the same line the mark would keep the fence open.
     let gap = if cut.fence.is_some() { '\n' } else { ' ' };
-    let mut shown = Piece { reopened: None, text: cut.taken, closed: cut.fence }.render();
+    let mut shown = SplitPart { reopened: None, text: cut.taken, closed: cut.fence }.render();
     shown.push(gap);
     shown.push(MORE);
     shown
@@ -58,13 +58,13 @@ pub fn beginning(markdown: &str, max: usize) -> String {
 
 /// A part: a slice of the text between the fence lines it needs.
 #[derive(Debug)]
-struct Piece<'a> {
-    reopened: Option<Fence>,
+struct SplitPart<'a> {
+    reopened: Option<CodeFence>,
     text: &'a str,
-    closed: Option<Fence>,
+    closed: Option<CodeFence>,
 }
 
-impl Piece<'_> {
+impl SplitPart<'_> {
     fn render(&self) -> String {
         let opening = self.reopened.as_ref().map(|fence| fence.opening() + "\n").unwrap_or_default();
         let closing = self.closed.as_ref().map(|fence| format!("\n{}", fence.closing())).unwrap_or_default();
@@ -72,21 +72,21 @@ impl Piece<'_> {
     }
 }
 
-fn pieces(markdown: &str, max: usize) -> Vec<Piece<'_>> {
+fn pieces(markdown: &str, max: usize) -> Vec<SplitPart<'_>> {
     let mut pieces = Vec::new();
     let mut rest = markdown;
     if rest.len() > max || rest.trim().is_empty() {
         rest = skip_blank_lines(rest.trim_end());
     }
-    let mut reopened: Option<Fence> = None;
+    let mut reopened: Option<CodeFence> = None;
     while !rest.is_empty() {
         if opening_len(reopened.as_ref()) + rest.len() <= max {
-            pieces.push(Piece { reopened, text: rest, closed: None });
+            pieces.push(SplitPart { reopened, text: rest, closed: None });
             break;
         }
         let cut = cut(rest, reopened.as_ref(), max);
         if !cut.taken.trim().is_empty() {
-            pieces.push(Piece { reopened, text: cut.taken, closed: cut.fence.clone() });
+            pieces.push(SplitPart { reopened, text: cut.taken, closed: cut.fence.clone() });
         }
         rest = cut.rest;
         reopened = cut.fence;
@@ -95,16 +95,16 @@ fn pieces(markdown: &str, max: usize) -> Vec<Piece<'_>> {
 }
 
 /// What one cut makes of a text.
-struct Cut<'a> {
+struct TextCut<'a> {
     taken: &'a str,
     /// Open at the cut: to be closed before it and opened after it.
-    fence: Option<Fence>,
+    fence: Option<CodeFence>,
     rest: &'a str,
 }
 
 /// Cuts a part off a text that begins inside `reopened`; with its fence lines the part has at most
 /// `max` bytes.
-fn cut<'a>(text: &'a str, reopened: Option<&Fence>, max: usize) -> Cut<'a> {
+fn cut<'a>(text: &'a str, reopened: Option<&CodeFence>, max: usize) -> TextCut<'a> {
     let room = max.saturating_sub(opening_len(reopened));
     let line_seam = line_seam(text, reopened, room, max);
     let at = line_seam.unwrap_or_else(|| seam_within_line(text, reopened, room, max));
@@ -119,11 +119,11 @@ fn cut<'a>(text: &'a str, reopened: Option<&Fence>, max: usize) -> Cut<'a> {
                 Some(taken) => (taken, after),
                 None => (before, after.strip_prefix('\n').unwrap_or(after)),
             };
-            Cut { taken, fence: Some(fence), rest }
+            TextCut { taken, fence: Some(fence), rest }
         }
         None => {
             let after = if line_seam.is_some() { after } else { after.trim_start_matches(space) };
-            Cut { taken: before.trim_end(), fence: None, rest: skip_blank_lines(after) }
+            TextCut { taken: before.trim_end(), fence: None, rest: skip_blank_lines(after) }
         }
     }
 }
@@ -140,7 +140,7 @@ fn skip_blank_lines(text: &str) -> &str {
     text[..blank].rfind('\n').map_or(text, |end| &text[end + 1..])
 }
 
-fn tracker(reopened: Option<&Fence>) -> FenceTracker {
+fn tracker(reopened: Option<&CodeFence>) -> FenceTracker {
     let mut tracker = FenceTracker::default();
     if let Some(fence) = reopened {
         tracker.push(&fence.opening());
@@ -151,13 +151,13 @@ fn tracker(reopened: Option<&Fence>) -> FenceTracker {
 
 /// The fence as it is opened again. A language that takes too much room is left out; a fence that
 /// itself takes too much stays open, and the next part begins as prose.
-fn mendable(fence: &Fence, max: usize) -> Option<Fence> {
+fn mendable(fence: &CodeFence, max: usize) -> Option<CodeFence> {
     if closing_len(fence, max) == 0 {
         None
     } else if opening_len(Some(fence)) <= mending_room(max) {
         Some(fence.clone())
     } else {
-        Some(Fence { info: String::new(), ..*fence })
+        Some(CodeFence { info: String::new(), ..*fence })
     }
 }
 
@@ -166,12 +166,12 @@ fn mending_room(max: usize) -> usize {
     max / 4
 }
 
-fn opening_len(reopened: Option<&Fence>) -> usize {
+fn opening_len(reopened: Option<&CodeFence>) -> usize {
     reopened.map_or(0, |fence| fence.opening().len() + 1)
 }
 
 /// What closing the fence adds; nothing if it cannot be mended.
-fn closing_len(fence: &Fence, max: usize) -> usize {
+fn closing_len(fence: &CodeFence, max: usize) -> usize {
     let len = 1 + fence.closing_len();
     if len <= mending_room(max) { len } else { 0 }
 }

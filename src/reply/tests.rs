@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::words::{Phrase, Words};
+use crate::i18n::{LocalizedText, TextCatalog};
 
-const EDIT: Style = Style::Edit { max: 200 };
+const EDIT: ShowStyle = ShowStyle::Edit { max: 200 };
 
 fn reply(text: &str) -> Reply {
     let mut reply = Reply::default();
@@ -25,7 +25,7 @@ fn text_is_shown_as_it_comes() {
     assert_eq!(reply.snapshot(EDIT), "Hel");
     reply.push_text("lo\n\n");
     assert_eq!(reply.snapshot(EDIT), "Hello");
-    assert_eq!(reply.snapshot(Style::Append), "Hello");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "Hello");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_tool_before_the_first_word_stands_alone() {
     let mut reply = Reply::default();
     reply.step(step("1", "calc", StepState::Running));
     assert_eq!(reply.snapshot(EDIT), "⚙️ calc…");
-    assert_eq!(reply.snapshot(Style::Append), "");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_tool_name_is_cleaned() {
     assert_eq!(reply.snapshot(EDIT), "⚙️ …", "a name for it is given before it comes here");
     reply.step(step("1", &"ä".repeat(100), StepState::Running));
     assert_eq!(reply.snapshot(EDIT), format!("⚙️ {}…", "ä".repeat(45)), "at most half of 200 bytes");
-    assert_eq!(reply.snapshot(Style::Edit { max: 1000 }), format!("⚙️ {}…", "ä".repeat(60)));
+    assert_eq!(reply.snapshot(ShowStyle::Edit { max: 1000 }), format!("⚙️ {}…", "ä".repeat(60)));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn an_open_fence_is_closed_but_not_where_text_is_appended() {
     let mut reply = reply("Run:\n   ```sh\n   ls\n");
     reply.step(step("1", "calc", StepState::Running));
     assert_eq!(reply.snapshot(EDIT), "Run:\n   ```sh\n   ls\n   ```\n\n⚙️ calc…");
-    assert_eq!(reply.snapshot(Style::Append), "Run:\n   ```sh\n   ls");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "Run:\n   ```sh\n   ls");
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn after_a_crash_never_less_is_shown_than_before() {
     assert_eq!(reply.snapshot(EDIT), "One two three");
     reply.push_text("One two");
     assert_eq!(reply.snapshot(EDIT), "One two three");
-    assert_eq!(reply.snapshot(Style::Append), "One two three");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "One two three");
     assert_eq!(reply.text(), "One two");
     reply.push_text(" three four");
     assert_eq!(reply.snapshot(EDIT), "One two three four");
-    assert_eq!(reply.snapshot(Style::Append), "One two three four");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "One two three four");
 }
 
 #[test]
@@ -109,73 +109,79 @@ fn appended_text_is_not_taken_back_when_a_repeat_turns_out_differently() {
     let mut reply = Reply::new("One two".into());
     reply.push_text("Uno due tre");
     assert_eq!(reply.snapshot(EDIT), "Uno due tre");
-    assert_eq!(reply.snapshot(Style::Append), "One two");
+    assert_eq!(reply.snapshot(ShowStyle::Append), "One two");
 }
 
 #[test]
 fn the_end_is_said_below_the_text() {
-    let words = || Phrase::from("the connection broke");
+    let words = || LocalizedText::from("the connection broke");
     for (outcome, with_text, alone) in [
-        (Outcome::Done, "Hi", "(No response from remote agent)"),
-        (Outcome::Stopped, "Hi\n\n(stopped)", "(stopped)"),
+        (TurnOutcome::Done, "Hi", "(No response from remote agent)"),
+        (TurnOutcome::Stopped, "Hi\n\n(stopped)", "(stopped)"),
         (
-            Outcome::Limit,
+            TurnOutcome::Limit,
             "Hi\n\n(cut short: the length limit was reached)",
             "(cut short: the length limit was reached)",
         ),
         (
-            Outcome::CutShort { words: words() },
+            TurnOutcome::CutShort { words: words() },
             "Hi\n\n(cut short: the connection broke)",
             "(cut short: the connection broke)",
         ),
-        (Outcome::Failed { words: words() }, "Hi\n\n⚠️ the connection broke", "⚠️ the connection broke"),
-        (Outcome::Failed { words: "⚠️ Busy.".into() }, "Hi\n\n⚠️ Busy.", "⚠️ Busy."),
+        (TurnOutcome::Failed { words: words() }, "Hi\n\n⚠️ the connection broke", "⚠️ the connection broke"),
+        (TurnOutcome::Failed { words: "⚠️ Busy.".into() }, "Hi\n\n⚠️ Busy.", "⚠️ Busy."),
         (
-            Outcome::Interrupted,
+            TurnOutcome::Interrupted,
             "Hi\n\n(interrupted — /retry runs it again)",
             "(interrupted — /retry runs it again)",
         ),
-        (Outcome::Cancelled { words: words() }, "the connection broke", "the connection broke"),
+        (TurnOutcome::Cancelled { words: words() }, "the connection broke", "the connection broke"),
     ] {
-        assert_eq!(finished("Hi \n", &outcome, &Words::default()), with_text);
-        assert_eq!(finished(" \n", &outcome, &Words::default()), alone);
+        assert_eq!(finished("Hi \n", &outcome, &TextCatalog::default()), with_text);
+        assert_eq!(finished(" \n", &outcome, &TextCatalog::default()), alone);
     }
 }
 
 #[test]
 fn an_open_fence_is_closed_before_the_end_is_said() {
-    assert_eq!(finished("~~~\nls", &Outcome::Stopped, &Words::default()), "~~~\nls\n~~~\n\n(stopped)");
+    assert_eq!(
+        finished("~~~\nls", &TurnOutcome::Stopped, &TextCatalog::default()),
+        "~~~\nls\n~~~\n\n(stopped)"
+    );
 }
 
 #[test]
 fn an_outcome_can_be_stored() {
-    for outcome in [Outcome::Interrupted, Outcome::Failed { words: "no".into() }] {
+    for outcome in [TurnOutcome::Interrupted, TurnOutcome::Failed { words: "no".into() }] {
         let stored = serde_json::to_string(&outcome).unwrap();
-        assert_eq!(serde_json::from_str::<Outcome>(&stored).unwrap(), outcome);
+        assert_eq!(serde_json::from_str::<TurnOutcome>(&stored).unwrap(), outcome);
     }
-    assert_eq!(serde_json::to_string(&Outcome::Done).unwrap(), r#""done""#);
+    assert_eq!(serde_json::to_string(&TurnOutcome::Done).unwrap(), r#""done""#);
     let earlier = r#"{"failed":{"words":"no"}}"#;
-    assert_eq!(serde_json::from_str::<Outcome>(earlier).unwrap(), Outcome::Failed { words: "no".into() });
+    assert_eq!(
+        serde_json::from_str::<TurnOutcome>(earlier).unwrap(),
+        TurnOutcome::Failed { words: "no".into() }
+    );
 }
 
 proptest! {
     #[test]
     fn snapshots_fit_and_appended_ones_only_grow(
         chunks in prop::collection::vec("(?s)([a-zü\n ]|```|~~~){0,60}", 0..20),
-        floor in "[a-z`\n]{0,30}",
+        already_shown in "[a-z`\n]{0,30}",
         title in "(?s).{0,80}",
         notice in prop::option::of("(?s).{0,300}"),
         max in 200usize..400,
     ) {
-        let mut reply = Reply::new(floor);
+        let mut reply = Reply::new(already_shown);
         reply.step(step("1", &title, StepState::Running));
         reply.notice(notice);
         let mut before = String::new();
         for chunk in chunks {
             reply.push_text(&chunk);
-            let shown = reply.snapshot(Style::Edit { max });
+            let shown = reply.snapshot(ShowStyle::Edit { max });
             prop_assert!(shown.len() <= max, "{} bytes", shown.len());
-            let now = reply.snapshot(Style::Append).into_owned();
+            let now = reply.snapshot(ShowStyle::Append).into_owned();
             prop_assert!(now.starts_with(&before));
             before = now;
         }

@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::body::Body;
-use super::path::RunName;
+use super::body::JsonBody;
+use super::path_params::RunName;
 use super::runs::own_run;
-use super::{Caller, Problem, Server};
-use crate::access::Grant;
-use crate::agent::{Answered, Asked, Choice};
-use crate::session::{AskId, TurnId};
-use crate::turns::{Answer, choice};
+use super::{ApiError, Caller, Server};
+use crate::access::GrantScope;
+use crate::agent::{AskChoice, AskOpened, AskResolved};
+use crate::ids::{AskId, TurnId};
+use crate::turns::{AnswerResult, choice};
 
 /// The type of the event by which a question is told.
 pub const REQUEST: &str = "approval.request";
@@ -28,8 +28,8 @@ pub const RESPONDED: &str = "approval.responded";
 pub const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
 
 /// How a question is told. `command` and `description` are what other servers call the same.
-pub fn requested(run: &TurnId, asked: &Asked) -> Value {
-    let Asked { id, ask, expires, .. } = asked;
+pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
+    let AskOpened { id, ask, expires, .. } = asked;
     json!({
         "run_id": run.0, "approval_id": id.0,
         "title": ask.title, "description": ask.title, "command": ask.detail, "detail": ask.detail, "cwd": ask.cwd,
@@ -38,19 +38,19 @@ pub fn requested(run: &TurnId, asked: &Asked) -> Value {
 }
 
 /// How it is told what became of a question.
-pub fn responded(run: &TurnId, answered: &Answered) -> Value {
+pub fn responded(run: &TurnId, answered: &AskResolved) -> Value {
     json!({
         "run_id": run.0, "approval_id": answered.id.0,
         "choice": word(answered.choice), "reason": answered.rule, "resolved": 1,
     })
 }
 
-fn word(choice: Choice) -> &'static str {
+fn word(choice: AskChoice) -> &'static str {
     match choice {
-        Choice::Deny => "deny",
-        Choice::Allow(Grant::Once) => "once",
-        Choice::Allow(Grant::Session) => "session",
-        Choice::Allow(Grant::Always) => "always",
+        AskChoice::Deny => "deny",
+        AskChoice::Allow(GrantScope::Once) => "once",
+        AskChoice::Allow(GrantScope::Session) => "session",
+        AskChoice::Allow(GrantScope::Always) => "always",
     }
 }
 
@@ -66,7 +66,8 @@ pub struct ApprovalRequest {
 
 /// What was decided.
 #[derive(Serialize, JsonSchema)]
-pub struct Responded {
+#[schemars(rename = "Responded")]
+pub struct ApprovalResponse {
     object: &'static str,
     run_id: String,
     approval_id: String,
@@ -80,8 +81,8 @@ pub async fn respond(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     RunName(run): RunName,
-    Body { value: ApprovalRequest { choice: said, approval_id }, .. }: Body<ApprovalRequest>,
-) -> Result<Json<Responded>, Problem> {
+    JsonBody { value: ApprovalRequest { choice: said, approval_id }, .. }: JsonBody<ApprovalRequest>,
+) -> Result<Json<ApprovalResponse>, ApiError> {
     let turn = own_run(&server, &caller, run).await?;
     let said = said.trim().to_ascii_lowercase();
     let said = match said.as_str() {
@@ -90,31 +91,31 @@ pub async fn respond(
     };
     let Some(choice) = choice(said) else {
         let message = "The choice is one of once, session, always and deny; nothing was decided";
-        let wrong = Problem::wrong("choice", message);
-        return Err(Problem { code: "invalid_approval_choice", ..wrong });
+        let wrong = ApiError::wrong("choice", message);
+        return Err(ApiError { code: "invalid_approval_choice", ..wrong });
     };
-    if turn.brought.is_none() {
+    if turn.app_request.is_none() {
         let message = "A room asks its own people: answer it there";
-        return Err(Problem::new(StatusCode::CONFLICT, "approval_in_room", message));
+        return Err(ApiError::new(StatusCode::CONFLICT, "approval_in_room", message));
     }
     // On a task of its own: whoever answers may leave, and an answer that is kept must be heard at once.
     let (turns, id, by) = (server.turns.clone(), turn.id.clone(), caller.actor());
     let answering = async move { turns.answer(&id, approval_id.map(AskId), choice, by).await };
-    match tokio::spawn(answering).await.map_err(Problem::mistake)?? {
-        Answer::Taken(ask) => Ok(Json(Responded {
+    match tokio::spawn(answering).await.map_err(ApiError::mistake)?? {
+        AnswerResult::Taken(ask) => Ok(Json(ApprovalResponse {
             object: "hermes.run.approval_response",
             run_id: turn.id.0,
             approval_id: ask.0,
             choice: word(choice),
             resolved: 1,
         })),
-        Answer::Nothing => {
+        AnswerResult::Nothing => {
             let message = "Nothing waits for this answer: it was answered, came too late, or was never asked";
-            Err(Problem::new(StatusCode::CONFLICT, "approval_not_pending", message))
+            Err(ApiError::new(StatusCode::CONFLICT, "approval_not_pending", message))
         }
-        Answer::Unclear => {
+        AnswerResult::Unclear => {
             let message = "More than one thing is asked: say which by its approval_id; nothing was decided";
-            Err(Problem::new(StatusCode::CONFLICT, "approval_unclear", message))
+            Err(ApiError::new(StatusCode::CONFLICT, "approval_unclear", message))
         }
     }
 }

@@ -12,9 +12,9 @@ use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Problem, Server};
+use super::{ApiError, Caller, Server};
 use crate::reply::one_line;
-use crate::turns::{InputBudget, InputPermit, Payer};
+use crate::turns::{BudgetPayer, InputBudget, InputPermit};
 
 /// Bytes of a request.
 const LARGEST: usize = 10_000_000;
@@ -38,7 +38,7 @@ const DEPTH: usize = 64;
 const SAID: usize = 200;
 
 /// A request as it came and as it is read.
-pub struct Body<T> {
+pub struct JsonBody<T> {
     /// Byte for byte, for what must be the same when it is asked again.
     pub bytes: CountedBody,
     /// What it says.
@@ -66,30 +66,30 @@ impl Deref for CountedBody {
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<Server>> for Body<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned> FromRequest<Arc<Server>> for JsonBody<T> {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, ApiError> {
         // Nobody asks anything but with a key, or where there is none.
-        let payer = request.extensions().get::<Caller>().map_or(Payer::Owner, Caller::payer);
+        let payer = request.extensions().get::<Caller>().map_or(BudgetPayer::Owner, Caller::payer);
         Self::whole(request, (server.turns.input_budget(), &payer), &server.draining).await
     }
 }
 
-impl<T: DeserializeOwned> Body<T> {
+impl<T: DeserializeOwned> JsonBody<T> {
     /// Reads a request, unless the process ends first.
     async fn whole(
         request: Request,
-        room: (&Arc<InputBudget>, &Payer),
+        room: (&Arc<InputBudget>, &BudgetPayer),
         draining: &CancellationToken,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let collecting = collect(&parts.headers, body.into_data_stream(), room);
         let collected = tokio::select! {
             biased;
             collected = tokio::time::timeout(WHOLE, collecting) => collected,
             // Whoever has sent only half of it is not waited for.
-            () = draining.cancelled() => return Err(Problem::draining()),
+            () = draining.cancelled() => return Err(ApiError::draining()),
         };
         let bytes = collected.map_err(|_| too_slow())??;
         check_kind(&parts.headers, &bytes)?;
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> Body<T> {
         // A list is read as the fields in their order, which nobody means.
         if bytes.trim_ascii_start().starts_with(b"[") {
             let message = "The request must be a JSON object";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message));
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_request", message));
         }
         Ok(Self { bytes, value })
     }
@@ -107,8 +107,8 @@ impl<T: DeserializeOwned> Body<T> {
 async fn collect(
     headers: &HeaderMap,
     mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
-    (budget, payer): (&Arc<InputBudget>, &Payer),
-) -> Result<CountedBody, Problem> {
+    (budget, payer): (&Arc<InputBudget>, &BudgetPayer),
+) -> Result<CountedBody, ApiError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > LARGEST as u64) {
         return Err(too_large());
@@ -123,7 +123,7 @@ async fn collect(
         let Some(piece) = next else { return Ok(CountedBody { bytes: all.into(), permit }) };
         let piece = piece.map_err(|error| {
             tracing::debug!(%error, "a request broke off");
-            Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end")
+            ApiError::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end")
         })?;
         if all.len() + piece.len() > LARGEST {
             return Err(too_large());
@@ -135,12 +135,12 @@ async fn collect(
     }
 }
 
-fn no_room() -> Problem {
-    Problem::busy("Too much is sent at once; send it again in a moment", AGAIN)
+fn no_room() -> ApiError {
+    ApiError::busy("Too much is sent at once; send it again in a moment", AGAIN)
 }
 
 /// JSON comes as such, or unnamed. What a page can send without asking first is none of that.
-fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), Problem> {
+fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), ApiError> {
     let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| !bytes.is_empty()) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let kind = kind.to_ascii_lowercase();
@@ -148,16 +148,16 @@ fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), Problem> {
         return Ok(());
     }
     let message = "The request must be JSON; send Content-Type: application/json";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
 }
 
-fn too_large() -> Problem {
+fn too_large() -> ApiError {
     let message = format!("The request is larger than {LARGEST} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
-fn too_slow() -> Problem {
-    Problem::new(
+fn too_slow() -> ApiError {
+    ApiError::new(
         StatusCode::REQUEST_TIMEOUT,
         "request_timeout",
         "The request did not come to its end in time",
@@ -165,10 +165,10 @@ fn too_slow() -> Problem {
 }
 
 /// Reads JSON; nothing at all counts as an empty object.
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     if deeper_than(bytes, DEPTH) {
         let message = format!("The JSON is nested deeper than {DEPTH} levels");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", message));
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message));
     }
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
     let mut from = serde_json::Deserializer::from_slice(bytes);
@@ -178,16 +178,16 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let error = error.into_inner();
         let code = if error.is_data() { "invalid_request" } else { "invalid_json" };
         let param = param.filter(|_| error.is_data()).map(|path| one_line(&path, SAID));
-        Problem { param, ..not_understood(code, &error) }
+        ApiError { param, ..not_understood(code, &error) }
     })?;
     from.end().map_err(|error| not_understood("invalid_json", &error))?;
     Ok(value)
 }
 
 /// An error repeats what it does not understand, which may be all of the request.
-fn not_understood(code: &'static str, error: &serde_json::Error) -> Problem {
+fn not_understood(code: &'static str, error: &serde_json::Error) -> ApiError {
     let message = format!("The request is not understood: {}", one_line(&error.to_string(), SAID));
-    Problem::new(StatusCode::BAD_REQUEST, code, message)
+    ApiError::new(StatusCode::BAD_REQUEST, code, message)
 }
 
 /// Whether brackets are nested deeper than this, outside of strings.
@@ -260,18 +260,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_is_given_up() {
         let headers = HeaderMap::new();
-        assert_eq!(collect(&headers, slow(3, 29), (&budget(), &Payer::Owner)).await.unwrap().len(), 6);
+        assert_eq!(collect(&headers, slow(3, 29), (&budget(), &BudgetPayer::Owner)).await.unwrap().len(), 6);
         assert_eq!(
-            collect(&headers, slow(1, 31), (&budget(), &Payer::Owner)).await.err().unwrap().status,
+            collect(&headers, slow(1, 31), (&budget(), &BudgetPayer::Owner)).await.err().unwrap().status,
             StatusCode::REQUEST_TIMEOUT
         );
         let request = Request::new(axum::body::Body::from_stream(slow(10, 20)));
         let (going, ending) = (CancellationToken::new(), CancellationToken::new());
-        let whole = Body::<serde_json::Value>::whole(request, (&budget(), &Payer::Owner), &going).await;
+        let whole =
+            JsonBody::<serde_json::Value>::whole(request, (&budget(), &BudgetPayer::Owner), &going).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("request_timeout"));
         ending.cancel();
         let request = Request::new(axum::body::Body::from_stream(slow(1, 20)));
-        let whole = Body::<serde_json::Value>::whole(request, (&budget(), &Payer::Owner), &ending).await;
+        let whole =
+            JsonBody::<serde_json::Value>::whole(request, (&budget(), &BudgetPayer::Owner), &ending).await;
         assert_eq!(whole.err().map(|problem| problem.code), Some("gateway_draining"));
     }
 
@@ -280,21 +282,28 @@ mod tests {
         let (headers, piece) = (HeaderMap::new(), Bytes::from(vec![b' '; 1_000_000]));
         let pieces =
             |count| futures_util::stream::iter((0..count).map(|_| Ok(piece.clone())).collect::<Vec<_>>());
-        assert_eq!(collect(&headers, pieces(10), (&budget(), &Payer::Owner)).await.unwrap().len(), LARGEST);
         assert_eq!(
-            collect(&headers, pieces(11), (&budget(), &Payer::Owner)).await.err().unwrap().code,
+            collect(&headers, pieces(10), (&budget(), &BudgetPayer::Owner)).await.unwrap().len(),
+            LARGEST
+        );
+        assert_eq!(
+            collect(&headers, pieces(11), (&budget(), &BudgetPayer::Owner)).await.err().unwrap().code,
             "body_too_large"
         );
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "10000001".parse().unwrap())]);
         assert_eq!(
-            collect(&announced, slow(1, 1_000_000), (&budget(), &Payer::Owner)).await.err().unwrap().code,
+            collect(&announced, slow(1, 1_000_000), (&budget(), &BudgetPayer::Owner))
+                .await
+                .err()
+                .unwrap()
+                .code,
             "body_too_large"
         );
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_one_app_sends_is_bounded_and_waits_for_room_at_first() {
-        let (budget, app) = (budget(), Payer::app("one"));
+        let (budget, app) = (budget(), BudgetPayer::app("one"));
         let pieces = |count| {
             let piece = Bytes::from_static(&[b' '; 64_000]);
             futures_util::stream::iter((0..count).map(move |_| Ok(piece.clone())).collect::<Vec<_>>())
@@ -309,7 +318,7 @@ mod tests {
         let refused = collect(&announced, pieces(1), (&budget, &app)).await.err().unwrap();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
         // Neither another app nor the owner waits for that.
-        for other in [Payer::app("two"), Payer::Owner] {
+        for other in [BudgetPayer::app("two"), BudgetPayer::Owner] {
             assert_eq!(collect(&announced, pieces(1), (&budget, &other)).await.unwrap().len(), 64_000);
         }
         let waiting = collect(&announced, pieces(1), (&budget, &app));

@@ -13,15 +13,15 @@ use talaria_platform::RoomId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::apps::FoundApp;
-use super::held::held;
-use super::listen::Peer;
-use super::refusals::Sent;
-use super::{Problem, Server};
-use crate::session::{HTTP, SessionId, hash};
+use super::app_tokens::FoundApp;
+use super::listen::ClientPeer;
+use super::rejection_log::RejectedRequest;
+use super::revocable_body::held;
+use super::{ApiError, Server};
+use crate::ids::{HTTP, SessionId, hash};
 use crate::store::TurnRow;
 use crate::token;
-use crate::turns::Payer;
+use crate::turns::BudgetPayer;
 
 /// Whoever asks.
 #[derive(Clone, Debug)]
@@ -53,13 +53,13 @@ impl Caller {
     }
 
     /// What concerns everybody's turns is for the owner alone.
-    pub fn must_be_owner(&self) -> Result<(), Problem> {
-        if self.is_owner() { Ok(()) } else { Err(Problem::owner_only()) }
+    pub fn must_be_owner(&self) -> Result<(), ApiError> {
+        if self.is_owner() { Ok(()) } else { Err(ApiError::owner_only()) }
     }
 
     /// Refuses instructions of an app whose token was made with `--no-instructions`.
-    pub fn may_instruct(&self) -> Result<(), Problem> {
-        if self.instructions { Ok(()) } else { Err(Problem::no_instructions()) }
+    pub fn may_instruct(&self) -> Result<(), ApiError> {
+        if self.instructions { Ok(()) } else { Err(ApiError::no_instructions()) }
     }
 
     /// The session that this caller means by a name.
@@ -93,8 +93,8 @@ impl Caller {
     }
 
     /// Whose share of what all hold in memory is used.
-    pub fn payer(&self) -> Payer {
-        Payer::app(&self.app)
+    pub fn payer(&self) -> BudgetPayer {
+        BudgetPayer::app(&self.app)
     }
 
     /// What the audit calls it.
@@ -106,7 +106,8 @@ impl Caller {
 /// Finds out who asks, or turns them away.
 pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
     let key = bearer(request.headers()).map(<[u8]>::to_vec);
-    let from = request.extensions().get::<Peer>().map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.address);
+    let from =
+        request.extensions().get::<ClientPeer>().map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.address);
     let caller = match server.recognise(key.as_deref(), from).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
@@ -122,11 +123,11 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
     // Whatever the handler waits for, it is over when the key is.
     let response = tokio::select! {
         biased;
-        () = caller.revoked.cancelled() => return Problem::invalid_key().into_response(),
+        () = caller.revoked.cancelled() => return ApiError::invalid_key().into_response(),
         response = next.run(request) => response,
     };
     if caller.revoked.is_cancelled() {
-        return Problem::invalid_key().into_response();
+        return ApiError::invalid_key().into_response();
     }
     held(response, caller.revoked, place)
 }
@@ -145,7 +146,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 impl Server {
-    async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, Problem> {
+    async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, ApiError> {
         let owner = self.keys.owner();
         let is_owner = |keyless| Caller {
             app: String::new(),
@@ -156,8 +157,8 @@ impl Server {
         let id = key.and_then(|key| token::id(std::str::from_utf8(key).ok()?));
         let key = match key {
             None if owner.has_key() => {
-                self.turned_away(from, Sent::Nothing);
-                return Err(Problem::no_key());
+                self.turned_away(from, RejectedRequest::Nothing);
+                return Err(ApiError::no_key());
             }
             // Clients send some key even where none is asked for. An app stays an app.
             Some(key) if owner.has_key() || id.is_some() => key,
@@ -165,7 +166,7 @@ impl Server {
         };
         let now = Instant::now();
         let paused = self.wrong_keys.permit(from, key, now).err();
-        let busy = |after| Problem::busy("Too many wrong keys were sent; wait before the next one", after);
+        let busy = |after| ApiError::busy("Too many wrong keys were sent; wait before the next one", after);
         // Whoever has a key that nobody guesses is not held up by those who try. One that may be guessed is not even
         // looked at meanwhile.
         let unseen = if owner.guessable { paused } else { self.wrong_keys.repeats(from, key, now) };
@@ -186,8 +187,11 @@ impl Server {
                 return Err(busy(after));
             }
             self.wrong_keys.wrong(from, key, now);
-            self.turned_away(from, id.map_or(Sent::Key, |id| Sent::Token(id.to_owned())));
-            return Err(Problem::invalid_key());
+            self.turned_away(
+                from,
+                id.map_or(RejectedRequest::Key, |id| RejectedRequest::Token(id.to_owned())),
+            );
+            return Err(ApiError::invalid_key());
         };
         self.wrong_keys.right(from, key);
         Ok(Caller { app, keyless: false, instructions, revoked })
@@ -195,10 +199,10 @@ impl Server {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Problem;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // A route that nobody had to be recognised for knows nobody.
-        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::invalid_key)
+        parts.extensions.get::<Self>().cloned().ok_or_else(ApiError::invalid_key)
     }
 }

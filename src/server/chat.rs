@@ -12,28 +12,29 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::request::ChatRequest;
-use super::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
-use super::body::Body;
+use super::body::JsonBody;
 use super::content::read_messages;
-use super::ended::{Ended, Tokens};
-use super::follow::{END, START, Shape};
-use super::frames::Frames;
-use super::heads::Heads;
-use super::{Caller, Problem, Server, approvals, notices};
+use super::headers::TurnHeaders;
+use super::sse::SseBuffer;
+use super::submit::{AnswerMode, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn};
+use super::turn_result::{ChatTokens, TurnResult};
+use super::turn_stream::{END, START, StreamFormat};
+use super::{ApiError, Caller, Server, approvals, notices};
 use crate::agent::{StepState, TurnEvent};
+use crate::ids::TurnId;
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
-use crate::session::TurnId;
-use crate::turns::log::Position;
+use crate::turns::log::LogPosition;
 
 /// The answer when it has not been asked for as it grows.
 #[derive(Serialize, JsonSchema)]
-pub struct Completion {
+#[schemars(rename = "Completion")]
+pub struct ChatCompletion {
     id: String,
     object: &'static str,
     created: i64,
     model: String,
-    choices: [Choice; 1],
-    usage: Tokens,
+    choices: [CompletionChoice; 1],
+    usage: ChatTokens,
     /// What became of the turn, if it is not whole; with its `error`, if it failed. Not beside `choices`: LiteLLM takes an
     /// `error` there for a failed request, and the client asked for the text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,9 +43,10 @@ pub struct Completion {
 
 /// The one answer there is.
 #[derive(Serialize, JsonSchema)]
-struct Choice {
+#[schemars(rename = "Choice")]
+struct CompletionChoice {
     index: u32,
-    message: Answer,
+    message: CompletionMessage,
     /// `stop`; `length` if it was cut or somebody stopped it; `error` if it failed and partial answers were asked for by
     /// `X-Talaria-Partial: true`. Otherwise a turn that failed is a 502.
     finish_reason: &'static str,
@@ -52,7 +54,8 @@ struct Choice {
 
 /// What the agent said.
 #[derive(Serialize, JsonSchema)]
-struct Answer {
+#[schemars(rename = "Answer")]
+struct CompletionMessage {
     role: &'static str,
     /// A long text is written while it is sent.
     #[schemars(with = "String")]
@@ -63,26 +66,26 @@ struct Answer {
 pub async fn complete(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    heads: Heads,
-    Body { bytes, mut value }: Body<ChatRequest>,
-) -> Result<Response, Problem> {
+    turn_headers: TurnHeaders,
+    JsonBody { bytes, mut value }: JsonBody<ChatRequest>,
+) -> Result<Response, ApiError> {
     let mut params = value.params()?.for_agent(&server.turns.agent())?;
     let ChatRequest { messages, model, stream, .. } = value;
-    let asking = Asking {
-        session: heads.session.clone().map_or(Which::Fresh, Which::Named),
+    let turn_request = TurnRequest {
+        session: turn_headers.session.clone().map_or(SessionSelector::Fresh, SessionSelector::Named),
         spoken: read_messages(&messages)?,
-        heads: heads.clone(),
+        turn_headers: turn_headers.clone(),
         params: params.take(),
         answer: if stream.unwrap_or_default() { AnswerMode::Streamed } else { AnswerMode::Whole },
         fingerprint: fingerprint("/v1/chat/completions", bytes),
     };
     // It may be large, and the answer may take long.
     drop(messages);
-    let begun = begin(&server, &caller, asking).await?;
-    let created = begun.asked_at(&server).await;
-    let Begun { follow, session } = begun;
-    let run = follow.run.clone();
-    let chunks = Chunks {
+    let submitted = submit_turn(&server, &caller, turn_request).await?;
+    let created = submitted.asked_at(&server).await;
+    let SubmittedTurn { reader, session } = submitted;
+    let run = reader.run.clone();
+    let chunks = ChatChunks {
         id: format!("chatcmpl-{run}"),
         created,
         model: model.unwrap_or_else(|| server.settings.model.clone()),
@@ -91,17 +94,17 @@ pub async fn complete(
         before: None,
     };
     let answer = match stream.unwrap_or_default() {
-        true => Ok(follow.stream(chunks)),
-        false => follow.until_the_end(|end| chunks.answer(&end, &heads)).await,
+        true => Ok(reader.stream(chunks)),
+        false => reader.until_the_end(|end| chunks.answer(&end, &turn_headers)).await,
     };
-    Ok(params.tell(heads.name(answer, &session, &run)))
+    Ok(params.tell(turn_headers.name(answer, &session, &run)))
 }
 
-/// What stands in a delta after its text; before it stands what [`Chunks::before`] says.
+/// What stands in a delta after its text; before it stands what [`ChatChunks::before`] says.
 const AFTER: &str = r#"},"finish_reason":null}]}"#;
 
 /// The answer as the protocol has it.
-struct Chunks {
+struct ChatChunks {
     id: String,
     created: i64,
     model: String,
@@ -111,7 +114,7 @@ struct Chunks {
     before: Option<String>,
 }
 
-impl Chunks {
+impl ChatChunks {
     fn chunk(&self, choices: Value) -> Value {
         let Self { id, created, model, .. } = self;
         json!({ "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices })
@@ -133,7 +136,7 @@ impl Chunks {
     }
 
     /// What became of the turn; with its whole text where that did not come as deltas.
-    fn hermes(&self, end: &Ended, text: Option<Value>) -> Value {
+    fn hermes(&self, end: &TurnResult, text: Option<Value>) -> Value {
         let mut hermes = json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status() });
         if let Some(text) = text {
             hermes["text"] = text;
@@ -156,18 +159,18 @@ impl Chunks {
     }
 
     /// The whole answer at once.
-    fn answer(self, end: &Ended, heads: &Heads) -> Response {
-        match end.problem(heads) {
+    fn answer(self, end: &TurnResult, turn_headers: &TurnHeaders) -> Response {
+        match end.problem(turn_headers) {
             Some(problem) => problem.into_response(),
             None => {
-                let mut frames = Frames::default();
+                let mut frames = SseBuffer::default();
                 let completion = self.whole(end, frames.long(&end.text));
                 frames.into_json(&completion)
             }
         }
     }
 
-    fn whole(self, end: &Ended, content: Value) -> Completion {
+    fn whole(self, end: &TurnResult, content: Value) -> ChatCompletion {
         // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
         let hermes = (end.status() != "completed").then(|| {
             let mut hermes = self.hermes(end, None);
@@ -176,25 +179,25 @@ impl Chunks {
             }
             hermes
         });
-        let message = Answer { role: "assistant", content };
-        Completion {
+        let message = CompletionMessage { role: "assistant", content };
+        ChatCompletion {
             id: self.id,
             object: "chat.completion",
             created: self.created,
             model: self.model,
-            choices: [Choice { index: 0, message, finish_reason: end.finish_reason() }],
+            choices: [CompletionChoice { index: 0, message, finish_reason: end.finish_reason() }],
             usage: end.tokens(),
             hermes,
         }
     }
 }
 
-impl Shape for Chunks {
-    fn begin(&mut self, out: &mut Frames) {
+impl StreamFormat for ChatChunks {
+    fn begin(&mut self, out: &mut SseBuffer) {
         out.event(None, Some(START), &self.delta(json!({ "role": "assistant", "content": "" }), None));
     }
 
-    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+    fn event(&mut self, event: TurnEvent<'_>, at: &LogPosition, out: &mut SseBuffer) {
         let id = || at.to_string();
         match event {
             TurnEvent::Text(text) => out.text(at, self.before(), text, AFTER),
@@ -228,7 +231,7 @@ impl Shape for Chunks {
         }
     }
 
-    fn end(&mut self, end: &Ended, is_told: bool, out: &mut Frames) {
+    fn end(&mut self, end: &TurnResult, is_told: bool, out: &mut SseBuffer) {
         let error = end.streamed_error();
         // No finish reason before an error: at `error` LiteLLM stops reading with words of its own, and clients with a
         // closed list of reasons do not know it.
@@ -244,7 +247,7 @@ impl Shape for Chunks {
         out.event(None, Some(END), &json!({ "error": error }));
     }
 
-    fn close(&mut self, out: &mut Frames) {
+    fn close(&mut self, out: &mut SseBuffer) {
         out.raw(DONE);
     }
 }

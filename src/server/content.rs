@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Problem;
-use crate::agent::{ImageUrl, Message, Part, Role};
-use crate::turns::Brought;
+use super::ApiError;
+use crate::agent::{ImageUrl, MessageRole, PromptPart, SessionMessage};
+use crate::turns::AppRequest;
 
 /// What a person says: text, or parts of which some are pictures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct PromptContent {
     /// The text of it.
     pub text: String,
     /// All of it, if there is more than text.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PromptPart>,
 }
 
 /// A message of the chat-completions protocol.
@@ -25,19 +25,20 @@ pub struct ChatMessage {
     pub role: String,
     /// What; text, a list of parts, or nothing.
     #[serde(default)]
-    #[schemars(with = "Said")]
+    #[schemars(with = "ContentSchema")]
     pub content: Value,
 }
 
-/// What [`Content`] is read from, for the OpenAPI document.
+/// What [`PromptContent`] is read from, for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
-pub enum Said {
+#[schemars(rename = "Said")]
+pub enum ContentSchema {
     /// Text.
     Text(String),
     /// Text and pictures.
-    Parts(Vec<SaidPart>),
+    Parts(Vec<ContentPartSchema>),
     /// Nothing.
     Nothing(()),
 }
@@ -46,13 +47,14 @@ pub enum Said {
 #[derive(JsonSchema)]
 #[schemars(tag = "type", rename_all = "snake_case")]
 #[expect(dead_code, reason = "see `Said`")]
-pub enum SaidPart {
+#[schemars(rename = "SaidPart")]
+pub enum ContentPartSchema {
     /// Words.
     Text { text: String },
     /// The same, as the Responses API has it.
     InputText { text: String },
     /// A picture.
-    ImageUrl { image_url: Picture },
+    ImageUrl { image_url: ImageUrlSchema },
     /// The same, as the Responses API has it.
     InputImage { image_url: String },
 }
@@ -60,7 +62,8 @@ pub enum SaidPart {
 /// Where a picture is.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "see `Said`")]
-pub struct Picture {
+#[schemars(rename = "Picture")]
+pub struct ImageUrlSchema {
     /// Begins with `http://`, `https://` or `data:image/`.
     #[schemars(regex(pattern = "^(https?://|data:image/)"))]
     url: String,
@@ -68,18 +71,18 @@ pub struct Picture {
 
 /// What a list of messages comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub struct ParsedMessages {
     /// For the system message of the turn.
     pub system: Option<String>,
     /// What was said before.
-    pub history: Vec<Message>,
+    pub history: Vec<SessionMessage>,
     /// What is said now.
-    pub now: Content,
+    pub now: PromptContent,
 }
 
-impl Content {
+impl PromptContent {
     /// Reads text or parts. `at` is how the place is called in an error.
-    pub fn read(value: &Value, at: &str) -> Result<Self, Problem> {
+    pub fn read(value: &Value, at: &str) -> Result<Self, ApiError> {
         match value {
             Value::String(text) => Ok(Self { text: text.clone(), parts: Vec::new() }),
             Value::Null => Ok(Self::default()),
@@ -88,19 +91,19 @@ impl Content {
                 Ok(Self::from_parts(parts))
             }
             Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-                Err(Problem::wrong(at, "The content must be text or a list of parts"))
+                Err(ApiError::wrong(at, "The content must be text or a list of parts"))
             }
         }
     }
 
     /// What these parts say together.
-    pub fn from_parts(parts: Vec<Part>) -> Self {
+    pub fn from_parts(parts: Vec<PromptPart>) -> Self {
         let texts = parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
-            Part::ImageUrl { .. } => None,
+            PromptPart::Text { text } => Some(text.as_str()),
+            PromptPart::ImageUrl { .. } => None,
         });
         let text = texts.collect::<Vec<_>>().join("\n");
-        let pictures = parts.iter().any(|part| matches!(part, Part::ImageUrl { .. }));
+        let pictures = parts.iter().any(|part| matches!(part, PromptPart::ImageUrl { .. }));
         Self { text, parts: if pictures { parts } else { Vec::new() } }
     }
 
@@ -111,35 +114,35 @@ impl Content {
 
     /// How it is remembered: pictures are named, not kept.
     pub fn remembered(&self) -> String {
-        let brought = Brought { parts: self.parts.clone(), ..Brought::default() };
-        format!("{}{}", self.text, brought.pictures()).trim().to_owned()
+        let app_request = AppRequest { parts: self.parts.clone(), ..AppRequest::default() };
+        format!("{}{}", self.text, app_request.pictures()).trim().to_owned()
     }
 }
 
 /// Reads the messages of a request: the last of a person is what is asked, and what stands before it the history.
 /// What tools said is left out, because it means nothing without its calls.
-pub fn read_messages(messages: &[ChatMessage]) -> Result<Spoken, Problem> {
+pub fn read_messages(messages: &[ChatMessage]) -> Result<ParsedMessages, ApiError> {
     read_list(messages, "messages")
 }
 
 /// Reads what a run is asked: text, parts, or messages of which the last is asked. Where the history is given apart
 /// from it, that is the history.
-pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<Spoken, Problem> {
+pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<ParsedMessages, ApiError> {
     let is_message = |one: &Value| one.get("role").is_some();
     let mut spoken = match input {
         Value::Array(list) if list.iter().any(is_message) => {
             let messages: Vec<ChatMessage> = serde_json::from_value(input.clone()).map_err(|_| {
-                Problem::wrong("input", "Each message of the list needs a role and a content")
+                ApiError::wrong("input", "Each message of the list needs a role and a content")
             })?;
             read_list(&messages, "input")?
         }
         input => {
-            let now = Content::read(input, "input")?;
+            let now = PromptContent::read(input, "input")?;
             if now.is_blank() {
                 let message = "Say what is asked: text, a list of parts, or a list of messages";
-                return Err(Problem::wrong("input", message));
+                return Err(ApiError::wrong("input", message));
             }
-            Spoken { now, ..Spoken::default() }
+            ParsedMessages { now, ..ParsedMessages::default() }
         }
     };
     if let Some(history) = history {
@@ -152,31 +155,31 @@ pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<Spok
 
 /// What messages come to before it is known which of them are asked.
 #[derive(Default)]
-pub struct Heard {
+pub struct MessageCollector {
     /// What they say for the system message.
     pub system: Vec<Option<String>>,
     /// What people and the agent say.
-    pub said: Vec<(Role, Content)>,
+    pub said: Vec<(MessageRole, PromptContent)>,
 }
 
-impl Heard {
+impl MessageCollector {
     /// Takes one more. `false` if nobody speaks in this role.
-    pub fn take(&mut self, role: Option<&str>, content: Content) -> bool {
+    pub fn take(&mut self, role: Option<&str>, content: PromptContent) -> bool {
         match role {
             Some("system" | "developer") => self.system.push(Some(content.text)),
-            Some("user") => self.said.push((Role::User, content)),
-            Some("assistant") => self.said.push((Role::Assistant, content)),
+            Some("user") => self.said.push((MessageRole::User, content)),
+            Some("assistant") => self.said.push((MessageRole::Assistant, content)),
             Some(_) | None => return false,
         }
         true
     }
 
     /// All of it is history, but for what is asked now. `name` is how the list is called in an error.
-    pub fn then(self, now: Option<Content>, name: &str) -> Result<Spoken, Problem> {
+    pub fn then(self, now: Option<PromptContent>, name: &str) -> Result<ParsedMessages, ApiError> {
         let Self { system, said } = self;
-        let wrong = || Problem::wrong(name, "The last message must be a user's, and not empty");
+        let wrong = || ApiError::wrong(name, "The last message must be a user's, and not empty");
         let now = now.filter(|now| !now.is_blank()).ok_or_else(wrong)?;
-        Ok(Spoken { system: join_system(system), history: history_of(said), now })
+        Ok(ParsedMessages { system: join_system(system), history: history_of(said), now })
     }
 }
 
@@ -186,33 +189,33 @@ pub fn join_system(said: impl IntoIterator<Item = Option<String>>) -> Option<Str
     (!said.is_empty()).then(|| said.join("\n\n"))
 }
 
-fn read_list(messages: &[ChatMessage], name: &str) -> Result<Spoken, Problem> {
+fn read_list(messages: &[ChatMessage], name: &str) -> Result<ParsedMessages, ApiError> {
     if let Some(last) = messages.last()
         && is_tool(&last.role)
     {
         let at = format!("{name}[{}].role", messages.len() - 1);
         let message =
             "The agent calls its own tools, so nobody waits for this result; end with a user's message";
-        return Err(Problem::unsupported(at, message));
+        return Err(ApiError::unsupported(at, message));
     }
     let mut heard = read_each(messages, name)?;
-    let last = heard.said.pop_if(|(role, _)| *role == Role::User);
+    let last = heard.said.pop_if(|(role, _)| *role == MessageRole::User);
     heard.then(last.map(|(_, content)| content), name)
 }
 
-fn history_of(said: Vec<(Role, Content)>) -> Vec<Message> {
-    let said = said.into_iter().map(|(role, content)| Message { role, content: content.remembered() });
+fn history_of(said: Vec<(MessageRole, PromptContent)>) -> Vec<SessionMessage> {
+    let said = said.into_iter().map(|(role, content)| SessionMessage { role, content: content.remembered() });
     said.filter(|message| !message.content.is_empty()).collect()
 }
 
-fn read_each(messages: &[ChatMessage], name: &str) -> Result<Heard, Problem> {
-    let mut heard = Heard::default();
+fn read_each(messages: &[ChatMessage], name: &str) -> Result<MessageCollector, ApiError> {
+    let mut heard = MessageCollector::default();
     for (index, message) in messages.iter().enumerate() {
-        let content = Content::read(&message.content, &format!("{name}[{index}].content"))?;
+        let content = PromptContent::read(&message.content, &format!("{name}[{index}].content"))?;
         let role = message.role.as_str();
         if !is_tool(role) && !heard.take(Some(role), content) {
             let at = format!("{name}[{index}].role");
-            return Err(Problem::wrong(at, "The role is one of system, user, assistant and tool"));
+            return Err(ApiError::wrong(at, "The role is one of system, user, assistant and tool"));
         }
     }
     Ok(heard)
@@ -223,16 +226,16 @@ fn is_tool(role: &str) -> bool {
     matches!(role, "tool" | "function")
 }
 
-fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {
-    let wrong = |message: &str| Problem::wrong(at, message);
+fn read_part(part: &Value, at: &str) -> Result<PromptPart, ApiError> {
+    let wrong = |message: &str| ApiError::wrong(at, message);
     if let Value::String(text) = part {
-        return Ok(Part::Text { text: text.clone() });
+        return Ok(PromptPart::Text { text: text.clone() });
     }
     let text = |name: &str| part.get(name).and_then(Value::as_str).map(str::to_owned);
     match part.get("type").and_then(Value::as_str) {
-        Some("text" | "input_text" | "output_text") => {
-            text("text").map(|text| Part::Text { text }).ok_or_else(|| wrong("A text part needs its text"))
-        }
+        Some("text" | "input_text" | "output_text") => text("text")
+            .map(|text| PromptPart::Text { text })
+            .ok_or_else(|| wrong("A text part needs its text")),
         Some("image_url" | "input_image") => {
             let nested = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
             let url = nested.map(str::to_owned).or_else(|| text("image_url"));
@@ -240,7 +243,7 @@ fn read_part(part: &Value, at: &str) -> Result<Part, Problem> {
             let begins = |kind: &str| url.get(..kind.len()).is_some_and(|url| url.eq_ignore_ascii_case(kind));
             let known = ["http://", "https://", "data:image/"].into_iter().any(begins);
             match known {
-                true => Ok(Part::ImageUrl { image_url: ImageUrl { url } }),
+                true => Ok(PromptPart::ImageUrl { image_url: ImageUrl { url } }),
                 false => Err(wrong("A picture's address begins with http://, https:// or data:image/")),
             }
         }

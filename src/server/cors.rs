@@ -10,7 +10,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 
-use crate::config::Origin;
+use crate::config::WebOrigin;
 
 /// What a page may do.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH, DELETE");
@@ -56,7 +56,7 @@ fn says(asked: &HeaderMap) -> HeaderValue {
 }
 
 /// Lets a listed page read an answer, and says that others get another one.
-pub fn allow(headers: &mut HeaderMap, listed: &[Origin], page: Option<HeaderValue>) {
+pub fn allow(headers: &mut HeaderMap, listed: &[WebOrigin], page: Option<HeaderValue>) {
     if !listed.is_empty() {
         headers.append(VARY, HeaderValue::from_static("Origin"));
     }

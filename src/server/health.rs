@@ -10,15 +10,16 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::about::PLATFORM;
-use super::{Caller, Problem, Server};
+use super::discovery::PLATFORM;
+use super::{ApiError, Caller, Server};
 use crate::control::agent_trouble;
-use crate::delivery::{Account, Reading};
+use crate::delivery::{DeliveryAccount, ReadingState};
 use crate::store::unix_now;
 
 /// How things are.
 #[derive(Serialize, JsonSchema)]
-pub struct Detailed {
+#[schemars(rename = "Detailed")]
+pub struct DetailedHealth {
     /// `ok`, or `not_ready` and the HTTP status is 503.
     status: &'static str,
     platform: &'static str,
@@ -27,9 +28,9 @@ pub struct Detailed {
     /// `running` or `draining`.
     gateway_state: &'static str,
     /// What must hold, and whether it does.
-    checks: BTreeMap<&'static str, Check>,
+    checks: BTreeMap<&'static str, HealthCheck>,
     /// The accounts on chat networks, by their names.
-    platforms: BTreeMap<String, Platform>,
+    platforms: BTreeMap<String, PlatformHealth>,
     /// Turns that run.
     active_agents: usize,
     /// Turns that wait for another of their session.
@@ -42,7 +43,8 @@ pub struct Detailed {
 
 /// One thing that must hold.
 #[derive(Serialize, JsonSchema)]
-struct Check {
+#[schemars(rename = "Check")]
+struct HealthCheck {
     ok: bool,
     /// For people, if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,12 +53,13 @@ struct Check {
 
 /// One account.
 #[derive(Serialize, JsonSchema)]
-struct Platform {
+#[schemars(rename = "Platform")]
+struct PlatformHealth {
     /// `reads`, or what it does instead.
     state: &'static str,
 }
 
-impl Check {
+impl HealthCheck {
     fn of(result: Result<(), String>) -> Self {
         Self { ok: result.is_ok(), why: result.err() }
     }
@@ -66,7 +69,7 @@ impl Check {
 pub async fn detailed(
     State(server): State<Arc<Server>>,
     caller: Caller,
-) -> Result<(StatusCode, Json<Detailed>), Problem> {
+) -> Result<(StatusCode, Json<DetailedHealth>), ApiError> {
     caller.must_be_owner()?;
     let platforms: BTreeMap<_, _> =
         server.turns.accounts().map(|account| (account.id().to_string(), state(account))).collect();
@@ -74,21 +77,24 @@ pub async fn detailed(
     let (store, agent) = tokio::join!(server.store.check(), server.turns.agent_health());
     let agent = agent_trouble(&agent).map_or(Ok(()), |trouble| Err(format!("it {trouble}")));
     let checks = BTreeMap::from([
-        ("store", Check::of(store)),
-        ("agent", Check::of(agent)),
-        ("platforms", Check::of(reads(&platforms))),
-        ("taking", Check::of(if draining { Err("the process is about to end".to_owned()) } else { Ok(()) })),
+        ("store", HealthCheck::of(store)),
+        ("agent", HealthCheck::of(agent)),
+        ("platforms", HealthCheck::of(reads(&platforms))),
+        (
+            "taking",
+            HealthCheck::of(if draining { Err("the process is about to end".to_owned()) } else { Ok(()) }),
+        ),
     ]);
     let ready = checks.values().all(|check| check.ok);
     let (active_agents, waiting_turns) = server.turns.count();
-    let detailed = Detailed {
+    let detailed = DetailedHealth {
         status: if ready { "ok" } else { "not_ready" },
         platform: PLATFORM,
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         gateway_state: if draining { "draining" } else { "running" },
         checks,
-        platforms: platforms.into_iter().map(|(name, state)| (name, Platform { state })).collect(),
+        platforms: platforms.into_iter().map(|(name, state)| (name, PlatformHealth { state })).collect(),
         active_agents,
         waiting_turns,
         since: server.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -109,15 +115,15 @@ fn reads(platforms: &BTreeMap<String, &'static str>) -> Result<(), String> {
 /// What [`state`] says of a platform that does what it should.
 const READS: &str = "reads";
 
-fn state(account: &Arc<Account>) -> &'static str {
+fn state(account: &Arc<DeliveryAccount>) -> &'static str {
     if account.lost().is_cancelled() {
         return "lost";
     }
     match account.reading() {
-        Reading::Starting => "starting",
-        Reading::Reads if account.platform().is_away() => "away",
-        Reading::Reads => READS,
-        Reading::Pausing => "pausing",
-        Reading::Ended => "ended",
+        ReadingState::Starting => "starting",
+        ReadingState::Reads if account.platform().is_away() => "away",
+        ReadingState::Reads => READS,
+        ReadingState::Pausing => "pausing",
+        ReadingState::Ended => "ended",
     }
 }

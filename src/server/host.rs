@@ -7,14 +7,14 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
-use crate::config::Host;
+use crate::config::UrlHost;
 
 /// Names of this machine, by which it may always be called.
 const OURS: [&str; 2] = ["localhost", "host.docker.internal"];
 
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug)]
-pub struct Entrance {
+pub struct EntryAddress {
     /// The address that was connected to.
     pub address: IpAddr,
     /// The server listens on every address there is, so that it may be behind one that it does not know.
@@ -22,30 +22,30 @@ pub struct Entrance {
 }
 
 /// Reads `name`, `name:port`, `192.168.1.7:port` or `[::1]:port`.
-pub fn read(text: &str) -> Option<Host> {
+pub fn read(text: &str) -> Option<UrlHost> {
     of(&url("http", text)?)
 }
 
-fn of(url: &Url) -> Option<Host> {
-    match Host::parse(url.host_str()?)?.without_dot() {
-        Host::Name(name) if name.is_empty() => None,
+fn of(url: &Url) -> Option<UrlHost> {
+    match UrlHost::parse(url.host_str()?)?.without_dot() {
+        UrlHost::Name(name) if name.is_empty() => None,
         host => Some(host),
     }
 }
 
 /// Whether the server may be called this.
-pub fn is_ours(host: &Host, listed: &[Host], entrance: Entrance) -> bool {
+pub fn is_ours(host: &UrlHost, listed: &[UrlHost], entrance: EntryAddress) -> bool {
     let ours = match host {
-        Host::Address(address) => {
+        UrlHost::Address(address) => {
             // No name was looked up, so none can have been pointed here.
             address.is_loopback() || entrance.everywhere || *address == entrance.address.to_canonical()
         }
-        Host::Name(name) => OURS.contains(&name.as_str()),
+        UrlHost::Name(name) => OURS.contains(&name.as_str()),
     };
     ours || listed.contains(host)
 }
 
-/// Whether a page's origin is this server itself, as it is called in `Host`: the same name and the same port.
+/// Whether a page's origin is this server itself, as it is called in `UrlHost`: the same name and the same port.
 pub fn is_own(origin: &str, host: &str) -> bool {
     let Some((scheme, rest)) = origin.split_once("://") else { return false };
     if !matches!(scheme, "http" | "https") {
@@ -68,11 +68,11 @@ fn url(scheme: &str, host: &str) -> Option<Url> {
 mod tests {
     use super::*;
 
-    const ON_LOOPBACK: Entrance =
-        Entrance { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), everywhere: false };
+    const ON_LOOPBACK: EntryAddress =
+        EntryAddress { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), everywhere: false };
 
-    fn ours(host: &str, listed: &[&str], entrance: Entrance) -> bool {
-        let listed: Vec<Host> = listed.iter().map(|host| Host::parse(host).unwrap()).collect();
+    fn ours(host: &str, listed: &[&str], entrance: EntryAddress) -> bool {
+        let listed: Vec<UrlHost> = listed.iter().map(|host| UrlHost::parse(host).unwrap()).collect();
         read(host).is_some_and(|host| is_ours(&host, &listed, entrance))
     }
 
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_and_where_it_listens_is_ours_too() {
-        let at = |address: &str, everywhere| Entrance { address: address.parse().unwrap(), everywhere };
+        let at = |address: &str, everywhere| EntryAddress { address: address.parse().unwrap(), everywhere };
         assert!(ours("Relay.Example:443", &["relay.example"], ON_LOOPBACK));
         assert!(ours("relay.example.", &["RELAY.example"], ON_LOOPBACK));
         assert!(!ours("other.example", &["relay.example"], ON_LOOPBACK));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Caller, Problem};
+use super::{ApiError, Caller};
 
 /// When to come back if there is no room now.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -15,30 +15,30 @@ const AGAIN: Duration = Duration::from_secs(2);
 const READERS: usize = 4;
 
 /// The turns that programs may have at once, running or waiting, and what apps may ask at once.
-pub struct Limits {
+pub struct TurnLimits {
     all: Arc<Semaphore>,
     each: usize,
     /// By name. Only apps with a token come so far, so there are never more than those.
-    apps: Mutex<HashMap<String, App>>,
+    apps: Mutex<HashMap<String, AppSlots>>,
 }
 
 #[derive(Clone)]
-struct App {
+struct AppSlots {
     turns: Arc<Semaphore>,
     requests: Arc<Semaphore>,
 }
 
 /// The right to have one turn more. It ends with the turn.
-pub type Permit = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+pub type TurnPermit = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
-impl Limits {
+impl TurnLimits {
     /// So many in all, and so many of one app.
     pub fn new((all, each): (usize, usize)) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), each, apps: Mutex::default() }
     }
 
     /// Makes room for one turn of a caller.
-    pub fn take(&self, caller: &Caller) -> Result<Permit, Problem> {
+    pub fn take(&self, caller: &Caller) -> Result<TurnPermit, ApiError> {
         let busy = |_| Self::too_many_turns();
         let own = match caller.is_owner() {
             true => None,
@@ -48,19 +48,19 @@ impl Limits {
     }
 
     /// What whoever finds no room for a turn is told.
-    pub fn too_many_turns() -> Problem {
-        Problem::busy("Too many turns run at once; ask again in a moment", AGAIN)
+    pub fn too_many_turns() -> ApiError {
+        ApiError::busy("Too many turns run at once; ask again in a moment", AGAIN)
     }
 
     /// Makes room for one request of an app, until its answer is read: it must not take all connections there are.
-    pub(super) fn request(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, Problem> {
-        let busy = |_| Problem::busy("Too many requests of this app are open; close some of them", AGAIN);
+    pub(super) fn request(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, ApiError> {
+        let busy = |_| ApiError::busy("Too many requests of this app are open; close some of them", AGAIN);
         self.app(caller).requests.try_acquire_owned().map_err(busy)
     }
 
-    fn app(&self, caller: &Caller) -> App {
+    fn app(&self, caller: &Caller) -> AppSlots {
         let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
-        let app = apps.entry(caller.app().to_owned()).or_insert_with(|| App {
+        let app = apps.entry(caller.app().to_owned()).or_insert_with(|| AppSlots {
             turns: Arc::new(Semaphore::new(self.each)),
             requests: Arc::new(Semaphore::new(self.each.saturating_mul(READERS).min(Semaphore::MAX_PERMITS))),
         });

@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use super::host::Entrance;
-use super::seats::{CLOSE_IDLE_EVERY, Seat, Seats};
-use super::wire::{Answer, Course, Wire};
-use super::{Server, canned, router};
-use crate::rarely::rarely;
+use super::connection::{ConnectionProgress, TimedConnection, TrackedBody};
+use super::connection_limit::{CLOSE_IDLE_EVERY, ConnectionLimit, ConnectionPermit};
+use super::host::EntryAddress;
+use super::{Server, raw_errors, router};
+use crate::poll_when_woken::poll_when_woken;
 
 /// Bytes of a request's head, and of what is read at once.
 const BUFFER: usize = 16 * 1024;
@@ -50,15 +50,15 @@ const SAID: Duration = Duration::from_secs(60);
 
 /// Who is at the other end of a connection; a part of every request.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct ClientPeer {
     /// Its address.
     pub address: IpAddr,
     /// Where it came in.
-    pub entrance: Entrance,
+    pub entrance: EntryAddress,
 }
 
 /// A server that listens. Dropping it lets go of everything.
-pub struct Serving {
+pub struct ListeningServer {
     /// Where it listens.
     pub address: SocketAddr,
     server: Arc<Server>,
@@ -68,15 +68,15 @@ pub struct Serving {
 }
 
 /// Takes what comes to a socket that is bound already, until it is told to stop.
-pub fn serve(server: Arc<Server>, listener: TcpListener) -> io::Result<Serving> {
+pub fn serve(server: Arc<Server>, listener: TcpListener) -> io::Result<ListeningServer> {
     let address = listener.local_addr()?;
     let (stop, connections) = (CancellationToken::new(), TaskTracker::new());
     let accepting = accept(listener, router(server.clone()), stop.clone(), connections.clone());
     connections.spawn(accepting);
-    Ok(Serving { address, server, stop, connections })
+    Ok(ListeningServer { address, server, stop, connections })
 }
 
-impl Serving {
+impl ListeningServer {
     /// The server itself.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
@@ -88,19 +88,19 @@ impl Serving {
     }
 
     /// Lets every connection end after what it is answered. One that has sent half a request is cut off soon.
-    pub fn let_go(&self) {
+    pub fn close_connections(&self) {
         self.stop.cancel();
         self.connections.close();
     }
 
     /// Does that, and waits for it.
     pub async fn ended(&self) {
-        self.let_go();
+        self.close_connections();
         self.connections.wait().await;
     }
 }
 
-impl Drop for Serving {
+impl Drop for ListeningServer {
     fn drop(&mut self) {
         self.server.draining.cancel();
         self.stop.cancel();
@@ -108,7 +108,7 @@ impl Drop for Serving {
 }
 
 async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, connections: TaskTracker) {
-    let seats = Seats::of_this_process();
+    let connection_limit = ConnectionLimit::of_this_process();
     let everywhere = listener.local_addr().is_ok_and(|address| address.ip().is_unspecified());
     // Whoever floods us must not flood the log too.
     let mut said: Option<Instant> = None;
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = look_for_idle.tick() => {
-                seats.close_idle();
+                connection_limit.close_idle();
                 continue;
             }
             () = stop.cancelled() => return,
@@ -141,7 +141,7 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
             }
         };
         let close = stop.child_token();
-        let Some(seat) = seats.take(peer.ip(), close.clone()) else {
+        let Some(permit) = connection_limit.take(peer.ip(), close.clone()) else {
             if may_say() {
                 tracing::warn!("there are too many connections; more are turned away");
             }
@@ -149,35 +149,35 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
             continue;
         };
         let Ok(local) = stream.local_addr() else { continue };
-        let entrance = Entrance { address: local.ip(), everywhere };
-        let peer = Peer { address: peer.ip().to_canonical(), entrance };
-        connections.spawn(answer(stream, peer, router.clone(), stop.clone(), close, seat));
+        let entrance = EntryAddress { address: local.ip(), everywhere };
+        let peer = ClientPeer { address: peer.ip().to_canonical(), entrance };
+        connections.spawn(answer(stream, peer, router.clone(), stop.clone(), close, permit));
     }
 }
 
 /// Serves one connection until it ends or `close` fires: because the process ends (`stop`), or because it was idle.
 async fn answer(
     stream: TcpStream,
-    peer: Peer,
+    peer: ClientPeer,
     router: Router,
     stop: CancellationToken,
     close: CancellationToken,
-    seat: Arc<Seat>,
+    permit: Arc<ConnectionPermit>,
 ) {
     if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "a connection could not be set up");
     }
-    let course = Course::begin();
-    let wire = Wire::new(stream, course.clone());
-    let stage = course.clone();
+    let progress = ConnectionProgress::begin();
+    let wire = TimedConnection::new(stream, progress.clone());
+    let stage = progress.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let lasts = (course.answers(), seat.busy());
+        let lasts = (progress.answers(), permit.busy());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let answering = router.clone().oneshot(request);
         async move {
             let response = answering.await?;
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, lasts)))
+            Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, lasts)))
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -186,7 +186,7 @@ async fn answer(
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(wire), service);
     tokio::pin!(connection);
-    let mut stopped = rarely(close.cancelled());
+    let mut stopped = poll_when_woken(close.cancelled());
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
@@ -205,12 +205,12 @@ async fn answer(
 }
 
 /// Waits until a connection that should end has had its time since it was answered anything, and that was taken.
-async fn unasked(course: &Course, last: Duration) {
+async fn unasked(progress: &ConnectionProgress, last: Duration) {
     // What was before does not count.
-    course.has_rested();
+    progress.has_rested();
     loop {
         tokio::time::sleep(last).await;
-        if course.has_rested() {
+        if progress.has_rested() {
             return;
         }
     }
@@ -218,7 +218,7 @@ async fn unasked(course: &Course, last: Duration) {
 
 /// Says that there is no room, if that can be said without waiting.
 fn turn_away(stream: TcpStream) {
-    let said = stream.into_std().and_then(|mut stream| stream.write_all(&canned::too_many()));
+    let said = stream.into_std().and_then(|mut stream| stream.write_all(&raw_errors::too_many()));
     if let Err(error) = said {
         tracing::debug!(%error, "a connection was turned away without a word");
     }

@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 
-use super::{Caller, Problem, Server};
-use crate::metrics::Waiting;
+use super::{ApiError, Caller, Server};
+use crate::metrics::WaitingCounts;
 use crate::store::unix_now;
 
 /// The form, for the OpenAPI document.
@@ -17,7 +17,7 @@ pub const OPEN_METRICS: &str = "application/openmetrics-text";
 const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`
-pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Result<Response, Problem> {
+pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Result<Response, ApiError> {
     caller.must_be_owner()?;
     let accounts: Vec<_> = server.turns.accounts().map(|account| account.id().clone()).collect();
     let now = unix_now();
@@ -28,6 +28,6 @@ pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Resul
     });
     let (_, turns) = server.turns.count();
     let (outbox, cleanups) = counted.await?;
-    let waiting = Waiting { turns, outbox, cleanups };
+    let waiting = WaitingCounts { turns, outbox, cleanups };
     Ok(([(CONTENT_TYPE, FORM)], server.turns.metrics().text(&server.store, waiting)).into_response())
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::i18n::LocalizedText;
 use crate::reply::one_line;
-use crate::rules::Live;
-use crate::words::Phrase;
+use crate::rules::LiveRules;
 
 /// The type of the event by which it is told, where clients leave alone what they do not know.
 pub const NOTICE: &str = "run.notice";
@@ -16,7 +16,7 @@ pub const WAITING: &str = "waiting for the agent";
 const LONGEST: usize = 500;
 
 /// How it is told: `message` is null when it is over. `None` where the operator silenced it.
-pub fn told(live: &Live, notice: Option<&Phrase>) -> Option<Value> {
+pub fn told(live: &LiveRules, notice: Option<&LocalizedText>) -> Option<Value> {
     let Some(phrase) = notice else { return Some(json!({ "message": null })) };
     let words = one_line(&live.now().words.say(phrase), LONGEST);
     // The sign is for rooms.

@@ -10,14 +10,15 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::problem::Shown;
-use super::route::{Answer, JSON, Route};
+use super::api_error::ApiErrorSchema;
+use super::route::{JSON, Route, RouteResponse};
 use super::routes;
 
 /// An OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(with = "Map<String, Value>")]
-pub struct Document;
+#[schemars(rename = "Document")]
+pub struct OpenApiDocument;
 
 /// The name of the one way to say who asks.
 const KEY: &str = "key";
@@ -82,13 +83,13 @@ pub async fn document() -> Json<&'static Value> {
 
 /// The document of a table.
 fn describe(routes: &[Route]) -> Value {
-    let mut schemas = Schemas::new();
+    let mut schemas = SchemaGenerators::new();
     let mut paths = Map::new();
     for route in routes {
         let at = paths.entry(route.path).or_insert_with(|| json!({}));
         at[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
     }
-    let problem = schemas.written.subschema_for::<Shown>();
+    let problem = schemas.written.subschema_for::<ApiErrorSchema>();
     let problems: Map<String, Value> =
         known().map(|&(status, why)| (name(status), shared(why, &problem))).collect();
     json!({
@@ -110,7 +111,7 @@ fn describe(routes: &[Route]) -> Value {
     })
 }
 
-fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+fn operation(route: &Route, schemas: &mut SchemaGenerators) -> Value {
     let mut operation = json!({
         "operationId": route.name,
         "summary": route.about,
@@ -131,7 +132,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     operation
 }
 
-fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
+fn parameters(route: &Route, schemas: &mut SchemaGenerators) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = in_path
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
@@ -159,9 +160,9 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
     parameters
 }
 
-fn responses(route: &Route, schemas: &mut Schemas) -> Value {
+fn responses(route: &Route, schemas: &mut SchemaGenerators) -> Value {
     let mut responses = Map::new();
-    for Answer { status, media, shape } in &route.answers {
+    for RouteResponse { status, media, shape } in &route.answers {
         let answer = responses.entry(status.to_string()).or_insert_with(|| {
             let mut answer = json!({ "description": route.about, "content": {} });
             if route.runs {
@@ -201,12 +202,12 @@ fn shared(why: &str, problem: &schemars::Schema) -> Value {
 }
 
 /// Schemas of what is read, and of what is written: a field that may be left out in one is always there in the other.
-struct Schemas {
+struct SchemaGenerators {
     read: SchemaGenerator,
     written: SchemaGenerator,
 }
 
-impl Schemas {
+impl SchemaGenerators {
     fn new() -> Self {
         let settings = || {
             SchemaSettings::draft2020_12().with(|settings| {
@@ -306,7 +307,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), routes.len());
-        let mut schemas = Schemas::new();
+        let mut schemas = SchemaGenerators::new();
         for route in &routes {
             operation(route, &mut schemas);
         }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde_json::{Number, Value, json};
 
-use super::Problem;
+use super::ApiError;
 use crate::agent::{AgentInfo, ModelParams};
 
 /// The response header that names what was ignored.
@@ -44,7 +44,7 @@ pub struct AgentParams {
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "StopTexts")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
-pub enum Stop {
+pub enum StopSchema {
     /// One text.
     One(String),
     /// Several.
@@ -55,7 +55,7 @@ pub enum Stop {
 #[derive(JsonSchema)]
 #[schemars(tag = "type", rename_all = "snake_case", rename = "ResponseFormat")]
 #[expect(dead_code, reason = "see `Stop`")]
-pub enum Format {
+pub enum FormatSchema {
     /// Any text.
     Text,
     /// Some JSON object.
@@ -83,11 +83,11 @@ impl ClientParams {
         value: Option<Number>,
         range: RangeInclusive<f64>,
         field: impl FnOnce(&mut ModelParams) -> &mut Option<Number>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ApiError> {
         let Some(value) = value else { return Ok(()) };
         if !value.as_f64().is_some_and(|number| range.contains(&number)) {
             let message = format!("It is a number from {} to {}", range.start(), range.end());
-            return Err(Problem::wrong(name, message));
+            return Err(ApiError::wrong(name, message));
         }
         *field(&mut self.params) = Some(value);
         self.given.push(name);
@@ -100,10 +100,10 @@ impl ClientParams {
         name: &'static str,
         value: Option<u64>,
         field: impl FnOnce(&mut ModelParams) -> &mut Option<u64>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ApiError> {
         match value {
             None => return Ok(()),
-            Some(0) => return Err(Problem::wrong(name, "It is at least 1")),
+            Some(0) => return Err(ApiError::wrong(name, "It is at least 1")),
             Some(_) => *field(&mut self.params) = value,
         }
         self.given.push(name);
@@ -119,7 +119,7 @@ impl ClientParams {
     }
 
     /// Takes the texts that end an answer.
-    pub fn stop(&mut self, value: Option<Value>) -> Result<(), Problem> {
+    pub fn stop(&mut self, value: Option<Value>) -> Result<(), ApiError> {
         let is_right = match &value {
             None => return Ok(()),
             Some(Value::String(_)) => true,
@@ -129,7 +129,7 @@ impl ClientParams {
             Some(_) => false,
         };
         if !is_right {
-            return Err(Problem::wrong("stop", format!("It is a text, or a list of 1 to {STOPS} texts")));
+            return Err(ApiError::wrong("stop", format!("It is a text, or a list of 1 to {STOPS} texts")));
         }
         self.params.stop = value;
         self.given.push("stop");
@@ -137,7 +137,7 @@ impl ClientParams {
     }
 
     /// Takes the output format, in the form of chat completions. `name` is what the client calls it.
-    pub fn format(&mut self, name: &'static str, format: Option<Value>) -> Result<(), Problem> {
+    pub fn format(&mut self, name: &'static str, format: Option<Value>) -> Result<(), ApiError> {
         let Some(format) = format else { return Ok(()) };
         match format.get("type").and_then(Value::as_str) {
             // As without it.
@@ -147,11 +147,11 @@ impl ClientParams {
                 self.schema = Some(name);
             }
             Some("json_schema") => {
-                return Err(Problem::wrong(name, "A format of type json_schema needs its schema"));
+                return Err(ApiError::wrong(name, "A format of type json_schema needs its schema"));
             }
             Some(_) | None => {
                 let message = "Its type is one of text, json_object and json_schema";
-                return Err(Problem::unsupported(name, message));
+                return Err(ApiError::unsupported(name, message));
             }
         }
         self.params.response_format = Some(format);
@@ -167,7 +167,7 @@ impl ClientParams {
     }
 
     /// What the agent that will answer is given of it.
-    pub fn for_agent(self, agent: &AgentInfo) -> Result<AgentParams, Problem> {
+    pub fn for_agent(self, agent: &AgentInfo) -> Result<AgentParams, ApiError> {
         let Self { params, given, schema, unused } = self;
         if agent.is_model() {
             return Ok(AgentParams { params, ignored: unused });
@@ -175,7 +175,7 @@ impl ClientParams {
         if let Some(name) = schema {
             let message =
                 "The agent is no model, so nothing can make its answer follow a JSON schema; leave it out";
-            return Err(Problem::unsupported(name, message));
+            return Err(ApiError::unsupported(name, message));
         }
         // Not even kept: should a model stand in for the agent, it must not use what the client was told is ignored.
         let ignored = given.into_iter().chain(unused).collect();
@@ -204,7 +204,7 @@ impl AgentParams {
 pub fn refuse_tools(
     (tools, tools_name): (Option<&Value>, &'static str),
     (choice, choice_name): (Option<&Value>, &'static str),
-) -> Result<(), Problem> {
+) -> Result<(), ApiError> {
     let is_none = choice.and_then(Value::as_str) == Some("none");
     match tools {
         None => {}
@@ -212,16 +212,16 @@ pub fn refuse_tools(
         Some(Value::Array(_)) => {
             let message = "The agent has its own tools and cannot call the client's; leave them out, or send \
                            tool_choice: \"none\"";
-            return Err(Problem::unsupported(tools_name, message));
+            return Err(ApiError::unsupported(tools_name, message));
         }
-        Some(_) => return Err(Problem::wrong(tools_name, "It must be a list")),
+        Some(_) => return Err(ApiError::wrong(tools_name, "It must be a list")),
     }
     match choice {
         None => Ok(()),
         Some(Value::String(choice)) if matches!(choice.as_str(), "none" | "auto") => Ok(()),
         Some(_) => {
             let message = "The agent chooses among its own tools; send auto or none";
-            Err(Problem::unsupported(choice_name, message))
+            Err(ApiError::unsupported(choice_name, message))
         }
     }
 }

@@ -5,12 +5,12 @@
 //! was said up to it; instructions are for their own turn alone. One that is asked with `store: false` runs like any
 //! other, but nobody finds it, and nothing goes on from it.
 
+mod approvals;
 mod events;
 mod input;
 mod object;
-mod questions;
 mod request;
-mod seen;
+mod sequence;
 mod stored;
 
 use std::sync::Arc;
@@ -22,21 +22,23 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 
 use self::events::ResponseEvents;
-use self::object::Answer;
-pub use self::object::{Deleted, Response as ResponseObject};
-use self::request::Asked;
+use self::object::ResponseInfo;
+pub use self::object::{DeletedResponse, ResponseObject};
+use self::request::CheckedRequest;
 pub use self::request::ResponsesRequest;
-use self::seen::Seen;
+use self::sequence::SeenSequence;
 pub use self::stored::{InputItems, ItemsQuery, cancel, input_items};
-use super::begin::{AnswerMode, Asking, Begun, Kept, Which, begin_kept, fingerprint};
-use super::body::Body;
-use super::ended::Ended;
-use super::follow::Follow;
-use super::heads::{Heads, LAST_EVENT_ID};
-use super::held::held;
-use super::path::ResponseName;
-use super::{Caller, Problem, Server};
-use crate::session::TurnId;
+use super::body::JsonBody;
+use super::headers::{LAST_EVENT_ID, TurnHeaders};
+use super::path_params::ResponseName;
+use super::revocable_body::held;
+use super::submit::{
+    AnswerMode, ResponseRecord, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_response,
+};
+use super::turn_result::TurnResult;
+use super::turn_stream::TurnReader;
+use super::{ApiError, Caller, Server};
+use crate::ids::TurnId;
 
 /// What the id of every response begins with; then the digits of its turn.
 const PREFIX: &str = "resp_";
@@ -45,22 +47,22 @@ const PREFIX: &str = "resp_";
 pub async fn create(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    mut heads: Heads,
-    Body { bytes, value }: Body<ResponsesRequest>,
-) -> Result<Response, Problem> {
-    let Asked { spoken, echo, params, store, stream } = value.read(&server.settings.model)?;
+    mut turn_headers: TurnHeaders,
+    JsonBody { bytes, value }: JsonBody<ResponsesRequest>,
+) -> Result<Response, ApiError> {
+    let CheckedRequest { spoken, echo, params, store, stream } = value.read(&server.settings.model)?;
     let mut params = params.for_agent(&server.turns.agent())?;
-    let seen = Seen::before(heads.last_event.take().as_deref(), None);
+    let seen = SeenSequence::before(turn_headers.last_event.take().as_deref(), None);
     let background = echo.background;
-    let session = match (&echo.previous_response_id, &echo.conversation, &heads.session) {
-        (Some(previous), _, _) => Which::After(previous.clone()),
-        (None, Some(name), _) | (None, None, Some(name)) => Which::Named(name.clone()),
-        (None, None, None) => Which::Fresh,
+    let session = match (&echo.previous_response_id, &echo.conversation, &turn_headers.session) {
+        (Some(previous), _, _) => SessionSelector::After(previous.clone()),
+        (None, Some(name), _) | (None, None, Some(name)) => SessionSelector::Named(name.clone()),
+        (None, None, None) => SessionSelector::Fresh,
     };
-    let asking = Asking {
+    let turn_request = TurnRequest {
         session,
         spoken,
-        heads: heads.clone(),
+        turn_headers: turn_headers.clone(),
         params: params.take(),
         answer: match (stream, background) {
             (_, true) => AnswerMode::Background,
@@ -69,25 +71,26 @@ pub async fn create(
         },
         fingerprint: fingerprint("/v1/responses", bytes),
     };
-    let keep = store.then(|| Kept { previous: echo.previous_response_id.clone(), request: echo.written() });
-    let begun = begin_kept(&server, &caller, asking, keep).await?;
-    let created = begun.asked_at(&server).await;
-    let Begun { follow, session } = begun;
-    let run = follow.run.clone();
-    let answer = Answer { id: id_of(&run), created, store, echo };
+    let keep = store
+        .then(|| ResponseRecord { previous: echo.previous_response_id.clone(), request: echo.written() });
+    let submitted = submit_response(&server, &caller, turn_request, keep).await?;
+    let created = submitted.asked_at(&server).await;
+    let SubmittedTurn { reader, session } = submitted;
+    let run = reader.run.clone();
+    let answer = ResponseInfo { id: id_of(&run), created, store, echo };
     let answer = match (stream, background) {
-        (true, _) => Ok(follow.stream(ResponseEvents::new(answer, &run, seen))),
+        (true, _) => Ok(reader.stream(ResponseEvents::new(answer, &run, seen))),
         (false, true) => answer.so_far(&server, &caller, &run).await,
         (false, false) => {
-            follow
-                .until_the_end(|end| match end.problem(&heads) {
+            reader
+                .until_the_end(|end| match end.problem(&turn_headers) {
                     Some(problem) => problem.into_response(),
                     None => answer.ended(&end),
                 })
                 .await
         }
     };
-    Ok(params.tell(heads.name(answer, &session, &run)))
+    Ok(params.tell(turn_headers.name(answer, &session, &run)))
 }
 
 /// `GET /v1/responses/{response_id}`, with `?stream=true` as a stream.
@@ -97,18 +100,19 @@ pub async fn retrieve(
     ResponseName(id): ResponseName,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let wanted = ResponseQuery::read(query.as_deref().unwrap_or_default())?;
     let app = caller.app().to_owned();
-    let kept = server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(Problem::no_response)?;
+    let kept =
+        server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(ApiError::no_response)?;
     let run = kept.turn.clone();
-    let answer = Answer::kept(kept);
+    let answer = ResponseInfo::kept(kept);
     if !wanted.stream {
         return answer.so_far(&server, &caller, &run).await;
     }
     let last_event = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    let seen = Seen::before(last_event, wanted.starting_after);
-    Ok(Follow::open(&server, &caller, &run, None)?.stream(ResponseEvents::new(answer, &run, seen)))
+    let seen = SeenSequence::before(last_event, wanted.starting_after);
+    Ok(TurnReader::open(&server, &caller, &run, None)?.stream(ResponseEvents::new(answer, &run, seen)))
 }
 
 /// `DELETE /v1/responses/{response_id}`
@@ -116,11 +120,11 @@ pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     ResponseName(id): ResponseName,
-) -> Result<Json<Deleted>, Problem> {
+) -> Result<Json<DeletedResponse>, ApiError> {
     let (app, wanted) = (caller.app().to_owned(), id.clone());
     match server.store.write(move |tx| tx.forget_response(&app, &wanted)).await? {
-        true => Ok(Json(Deleted { id, object: "response", deleted: true })),
-        false => Err(Problem::no_response()),
+        true => Ok(Json(DeletedResponse { id, object: "response", deleted: true })),
+        false => Err(ApiError::no_response()),
     }
 }
 
@@ -134,7 +138,7 @@ pub struct ResponseQuery {
 
 impl ResponseQuery {
     /// Reads the part of the address behind the question mark. What is not known there is for others.
-    fn read(query: &str) -> Result<Self, Problem> {
+    fn read(query: &str) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
@@ -142,11 +146,11 @@ impl ResponseQuery {
                     wanted.stream = match value {
                         "true" | "True" | "1" => true,
                         "false" | "False" | "0" => false,
-                        _ => return Err(Problem::wrong("stream", "It is true or false")),
+                        _ => return Err(ApiError::wrong("stream", "It is true or false")),
                     }
                 }
                 "starting_after" => {
-                    let number = value.parse().map_err(|_| Problem::wrong(name, "It must be a number"))?;
+                    let number = value.parse().map_err(|_| ApiError::wrong(name, "It must be a number"))?;
                     wanted.starting_after = Some(number);
                 }
                 _ => {}
@@ -156,10 +160,10 @@ impl ResponseQuery {
     }
 }
 
-impl Answer {
+impl ResponseInfo {
     /// As it is now: whole if its turn is over.
-    async fn so_far(&self, server: &Server, caller: &Caller, run: &TurnId) -> Result<Response, Problem> {
-        let (ended, room) = Ended::read_soon(server, caller, run).await?;
+    async fn so_far(&self, server: &Server, caller: &Caller, run: &TurnId) -> Result<Response, ApiError> {
+        let (ended, room) = TurnResult::read_soon(server, caller, run).await?;
         Ok(match ended {
             Some(ended) => held(self.ended(&ended), caller.revoked.clone(), room),
             None => Json(self.running()).into_response(),

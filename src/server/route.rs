@@ -11,7 +11,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::Server;
-use super::frames::Event;
+use super::sse::SseEventSchema;
 
 /// JSON, as most is.
 pub const JSON: &str = "application/json";
@@ -19,7 +19,7 @@ pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "text/event-stream";
 
 /// Makes the schema of a type; what it needs besides is put beside it.
-pub type Describe = fn(&mut SchemaGenerator) -> Schema;
+pub type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 /// One thing that can be asked.
 pub struct Route {
@@ -34,11 +34,11 @@ pub struct Route {
     /// Whether anybody may ask.
     pub open: bool,
     /// What is sent, as JSON; if nothing is, what is sent all the same does not matter.
-    pub takes: Option<Describe>,
+    pub takes: Option<SchemaFn>,
     /// What may be said in the address, after the question mark.
-    pub query: Option<Describe>,
+    pub query: Option<SchemaFn>,
     /// What comes back if all is well.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<RouteResponse>,
     /// The statuses of problems that only some routes have.
     pub fails: Vec<u16>,
     /// Whether it runs a turn: then its headers are those of all turns.
@@ -50,13 +50,13 @@ pub struct Route {
 
 /// One way to be answered.
 #[derive(Clone, Copy)]
-pub struct Answer {
+pub struct RouteResponse {
     /// The HTTP status.
     pub status: u16,
     /// In which form.
     pub media: &'static str,
     /// In which shape.
-    pub shape: Describe,
+    pub shape: SchemaFn,
 }
 
 impl Route {
@@ -105,13 +105,13 @@ impl Route {
 
     /// It is answered with this, in another form.
     pub fn answers_as<T: JsonSchema>(mut self, status: u16, media: &'static str) -> Self {
-        self.answers.push(Answer { status, media, shape: SchemaGenerator::subschema_for::<T> });
+        self.answers.push(RouteResponse { status, media, shape: SchemaGenerator::subschema_for::<T> });
         self
     }
 
     /// It is answered with events as they happen, always or if the request asks for it.
     pub fn streams(self) -> Self {
-        Self { reads: true, ..self }.answers_as::<Event>(200, EVENTS).fails([409])
+        Self { reads: true, ..self }.answers_as::<SseEventSchema>(200, EVENTS).fails([409])
     }
 
     /// It runs a turn.

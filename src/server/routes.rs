@@ -8,8 +8,8 @@ use axum::middleware::from_fn_with_state;
 
 use super::route::{Route, delete, get, patch, post};
 use super::{
-    Problem, Server, about, approvals, caller, chat, events, guard, health, metrics, openapi, responses,
-    runs, sessions,
+    ApiError, Server, approvals, caller, chat, discovery, health, metrics, openapi, origin_guard, responses,
+    run_events, runs, sessions,
 };
 
 /// Sessions.
@@ -21,31 +21,31 @@ const SESSION: &str = "/api/sessions/{session_id}";
 /// All of them.
 pub fn all() -> Vec<Route> {
     vec![
-        get("health", "/health", "Whether the server is there", about::health)
+        get("health", "/health", "Whether the server is there", discovery::health)
             .open()
-            .answers::<about::Health>(200),
-        get("health_v1", "/v1/health", "The same, where some clients look", about::health)
+            .answers::<discovery::HealthResponse>(200),
+        get("health_v1", "/v1/health", "The same, where some clients look", discovery::health)
             .open()
-            .answers::<about::Health>(200),
+            .answers::<discovery::HealthResponse>(200),
         get(
             "health_detailed",
             "/health/detailed",
             "How things are, and what is in the way",
             health::detailed,
         )
-        .answers::<health::Detailed>(200)
-        .answers::<health::Detailed>(503),
+        .answers::<health::DetailedHealth>(200)
+        .answers::<health::DetailedHealth>(503),
         get("metrics", "/metrics", "What is counted, for Prometheus", metrics::metrics)
             .answers_as::<String>(200, metrics::OPEN_METRICS),
         get("openapi", "/openapi.json", "This list, for programs", openapi::document)
-            .answers::<openapi::Document>(200),
-        get("models", "/v1/models", "The one model there is: the agent", about::models)
-            .answers::<about::Models>(200),
-        get("model", "/v1/models/{model_id}", "One model, by its id", about::model)
-            .answers::<about::Model>(200)
+            .answers::<openapi::OpenApiDocument>(200),
+        get("models", "/v1/models", "The one model there is: the agent", discovery::models)
+            .answers::<discovery::ModelList>(200),
+        get("model", "/v1/models/{model_id}", "One model, by its id", discovery::model)
+            .answers::<discovery::ModelEntry>(200)
             .fails([404]),
-        get("capabilities", "/v1/capabilities", "What this server can do", about::capabilities)
-            .answers::<about::Capabilities>(200),
+        get("capabilities", "/v1/capabilities", "What this server can do", discovery::capabilities)
+            .answers::<discovery::ServerCapabilities>(200),
         post(
             "chat_completions",
             "/v1/chat/completions",
@@ -53,19 +53,19 @@ pub fn all() -> Vec<Route> {
             chat::complete,
         )
         .takes::<chat::ChatRequest>()
-        .answers::<chat::Completion>(200)
+        .answers::<chat::ChatCompletion>(200)
         .streams()
         .runs()
         .fails([502]),
         post("runs", "/v1/runs", "Start a run and look after it later", runs::start)
             .takes::<runs::RunRequest>()
-            .answers::<runs::Started>(202)
+            .answers::<runs::StartedRun>(202)
             .runs(),
         get("run", "/v1/runs/{run_id}", "How a run is, or how it ended", runs::show)
-            .answers::<runs::Run>(200)
+            .answers::<runs::RunView>(200)
             .fails([404]),
-        get("run_events", "/v1/runs/{run_id}/events", "A run as it happens, or as it was", events::read)
-            .asks::<events::RunQuery>()
+        get("run_events", "/v1/runs/{run_id}/events", "A run as it happens, or as it was", run_events::read)
+            .asks::<run_events::RunQuery>()
             .streams()
             .fails([404]),
         post(
@@ -75,10 +75,10 @@ pub fn all() -> Vec<Route> {
             approvals::respond,
         )
         .takes::<approvals::ApprovalRequest>()
-        .answers::<approvals::Responded>(200)
+        .answers::<approvals::ApprovalResponse>(200)
         .fails([404, 409]),
         post("run_stop", "/v1/runs/{run_id}/stop", "Ends a run, whether it runs or waits", runs::stop)
-            .answers::<runs::Stopping>(200)
+            .answers::<runs::StoppingRun>(200)
             .fails([404]),
         post("responses", "/v1/responses", "The same in the shape of the newer protocol", responses::create)
             .takes::<responses::ResponsesRequest>()
@@ -102,7 +102,7 @@ pub fn all() -> Vec<Route> {
             "Forgets a response; what was said stays in its session",
             responses::remove,
         )
-        .answers::<responses::Deleted>(200)
+        .answers::<responses::DeletedResponse>(200)
         .fails([404]),
         post(
             "response_cancel",
@@ -121,19 +121,21 @@ pub fn all() -> Vec<Route> {
         .asks::<responses::ItemsQuery>()
         .answers::<responses::InputItems>(200)
         .fails([404]),
-        get("skills", "/v1/skills", "The skills that are installed: none", about::skills)
-            .answers::<about::Skills>(200),
+        get("skills", "/v1/skills", "The skills that are installed: none", discovery::skills)
+            .answers::<discovery::SkillList>(200),
         get("sessions", SESSIONS, "Sessions, the last used first", sessions::list)
             .asks::<sessions::ListQuery>()
-            .answers::<sessions::Listed>(200),
+            .answers::<sessions::SessionListing>(200),
         post("session_create", SESSIONS, "Begin a session", sessions::create)
             .takes::<sessions::NewRequest>()
-            .answers::<sessions::One>(201)
+            .answers::<sessions::SessionDetail>(201)
             .fails([409]),
-        get("session", SESSION, "One session", sessions::show).answers::<sessions::One>(200).fails([404]),
+        get("session", SESSION, "One session", sessions::show)
+            .answers::<sessions::SessionDetail>(200)
+            .fails([404]),
         patch("session_update", SESSION, "Rename a session, or say that it is over", sessions::change)
             .takes::<sessions::ChangeRequest>()
-            .answers::<sessions::One>(200)
+            .answers::<sessions::SessionDetail>(200)
             .fails([404]),
         delete(
             "session_delete",
@@ -141,7 +143,7 @@ pub fn all() -> Vec<Route> {
             "Stop what runs in a session and remove all of it",
             sessions::remove,
         )
-        .answers::<sessions::Deleted>(200)
+        .answers::<sessions::DeletedSession>(200)
         .fails([404, 409]),
         get(
             "session_messages",
@@ -149,8 +151,8 @@ pub fn all() -> Vec<Route> {
             "What was said, oldest first",
             sessions::messages,
         )
-        .asks::<sessions::Page>()
-        .answers::<sessions::Messages>(200)
+        .asks::<sessions::PageQuery>()
+        .answers::<sessions::MessagePage>(200)
         .fails([404]),
         post(
             "session_fork",
@@ -159,7 +161,7 @@ pub fn all() -> Vec<Route> {
             sessions::fork,
         )
         .takes::<sessions::ForkRequest>()
-        .answers::<sessions::One>(201)
+        .answers::<sessions::SessionDetail>(201)
         .fails([404, 409]),
         post(
             "session_chat",
@@ -168,7 +170,7 @@ pub fn all() -> Vec<Route> {
             sessions::chat,
         )
         .takes::<sessions::ChatRequest>()
-        .answers::<sessions::Completion>(200)
+        .answers::<sessions::SessionCompletion>(200)
         .runs()
         .fails([404, 502]),
         post(
@@ -199,19 +201,19 @@ pub fn router(server: Arc<Server>) -> Router {
     router
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(server.clone(), guard::guard))
+        .layer(from_fn_with_state(server.clone(), origin_guard::guard))
         .with_state(server)
 }
 
-async fn unknown() -> Problem {
-    Problem::new(
+async fn unknown() -> ApiError {
+    ApiError::new(
         StatusCode::NOT_FOUND,
         "not_found",
         "There is no such address; GET /v1/capabilities lists them",
     )
 }
 
-async fn wrong_method() -> Problem {
+async fn wrong_method() -> ApiError {
     let message = "This address does not take that method; GET /v1/capabilities lists them";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }

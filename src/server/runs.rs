@@ -10,17 +10,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
-use super::body::Body;
+use super::body::JsonBody;
 use super::content::{ChatMessage, join_system, read_input};
-use super::ended::{Ended, RunTokens, status_after};
-use super::frames::Frames;
-use super::heads::{Heads, check_name};
-use super::held::held;
-use super::path::RunName;
-use super::{Caller, Problem, Server, approvals};
+use super::headers::{TurnHeaders, check_name};
+use super::path_params::RunName;
+use super::revocable_body::held;
+use super::sse::SseBuffer;
+use super::submit::{AnswerMode, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn};
+use super::turn_result::{RunTokens, TurnResult, status_after};
+use super::{ApiError, Caller, Server, approvals};
 use crate::agent::ModelParams;
-use crate::session::{AskId, TurnId};
+use crate::ids::{AskId, TurnId};
 use crate::store::{self, AskRecord, RunRecord, TurnRow};
 
 /// What all answers here are about.
@@ -47,14 +47,15 @@ pub struct RunRequest {
 }
 
 /// A run, if it is there and the caller's to see.
-pub async fn own_run(server: &Server, caller: &Caller, run: TurnId) -> Result<TurnRow, Problem> {
+pub async fn own_run(server: &Server, caller: &Caller, run: TurnId) -> Result<TurnRow, ApiError> {
     let found = server.store.read(move |tx| tx.turn_head(&run)).await?;
-    found.filter(|turn| caller.owns(turn)).ok_or_else(Problem::no_run)
+    found.filter(|turn| caller.owns(turn)).ok_or_else(ApiError::no_run)
 }
 
 /// A run that was started, or when the same was asked before.
 #[derive(Serialize, JsonSchema)]
-pub struct Started {
+#[schemars(rename = "Started")]
+pub struct StartedRun {
     object: &'static str,
     run_id: String,
     status: &'static str,
@@ -64,7 +65,8 @@ pub struct Started {
 
 /// A run that was asked to end.
 #[derive(Serialize, JsonSchema)]
-pub struct Stopping {
+#[schemars(rename = "Stopping")]
+pub struct StoppingRun {
     object: &'static str,
     run_id: String,
     status: &'static str,
@@ -72,7 +74,8 @@ pub struct Stopping {
 
 /// How a run is.
 #[derive(Serialize, JsonSchema)]
-pub struct Run {
+#[schemars(rename = "Run")]
+pub struct RunView {
     object: &'static str,
     run_id: String,
     /// `queued`, `running`, `waiting_for_approval`, `stopping`, `completed`, `failed` or `cancelled`.
@@ -84,7 +87,7 @@ pub struct Run {
     /// What waits for an answer, as the events tell it.
     pending_approvals: Vec<Value>,
     /// Everything that was asked, and what became of it.
-    approvals: Vec<Approval>,
+    approvals: Vec<ApprovalRecord>,
     /// The whole text, at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -101,7 +104,8 @@ pub struct Run {
 
 /// A question as it stays on record.
 #[derive(Serialize, JsonSchema)]
-struct Approval {
+#[schemars(rename = "Approval")]
+struct ApprovalRecord {
     approval_id: String,
     title: String,
     /// `pending`, `approved` or `denied`.
@@ -119,28 +123,30 @@ struct Approval {
 pub async fn start(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    heads: Heads,
-    Body { bytes, value }: Body<RunRequest>,
-) -> Result<Response, Problem> {
+    turn_headers: TurnHeaders,
+    JsonBody { bytes, value }: JsonBody<RunRequest>,
+) -> Result<Response, ApiError> {
     let RunRequest { input, instructions, session_id, conversation_history, model } = value;
     let mut spoken = read_input(&input, conversation_history.as_deref())?;
     spoken.system = join_system([instructions, spoken.system]);
     if let Some(name) = &session_id {
-        check_name(name).map_err(|message| Problem::wrong("session_id", message))?;
+        check_name(name).map_err(|message| ApiError::wrong("session_id", message))?;
     }
-    let asking = Asking {
-        session: session_id.or_else(|| heads.session.clone()).map_or(Which::Fresh, Which::Named),
+    let turn_request = TurnRequest {
+        session: session_id
+            .or_else(|| turn_headers.session.clone())
+            .map_or(SessionSelector::Fresh, SessionSelector::Named),
         spoken,
-        heads: heads.clone(),
+        turn_headers: turn_headers.clone(),
         params: ModelParams::default(),
         answer: AnswerMode::Background,
         fingerprint: fingerprint("/v1/runs", bytes),
     };
     // They may be large.
     drop((input, conversation_history));
-    let Begun { follow, session } = begin(&server, &caller, asking).await?;
-    let run = follow.run.clone();
-    let started = status(&server, &run).await.map(|status| Started {
+    let SubmittedTurn { reader, session } = submit_turn(&server, &caller, turn_request).await?;
+    let run = reader.run.clone();
+    let started = status(&server, &run).await.map(|status| StartedRun {
         object: RUN,
         run_id: run.0.clone(),
         status: status.word(),
@@ -148,7 +154,7 @@ pub async fn start(
         model: model.unwrap_or_else(|| server.settings.model.clone()),
     });
     let answer = started.map(|started| (StatusCode::ACCEPTED, Json(started)).into_response());
-    Ok(heads.name(answer, &session, &run))
+    Ok(turn_headers.name(answer, &session, &run))
 }
 
 /// `GET /v1/runs/{run_id}`
@@ -156,10 +162,10 @@ pub async fn show(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     RunName(run): RunName,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let turn = own_run(&server, &caller, run).await?;
     let (status, ended, room) = loop {
-        let (ended, room) = Ended::read_soon(&server, &caller, &turn.id).await?;
+        let (ended, room) = TurnResult::read_soon(&server, &caller, &turn.id).await?;
         if let Some(ended) = ended {
             break (ended.status(), Some(ended), room);
         }
@@ -169,11 +175,11 @@ pub async fn show(
         }
     };
     let id = turn.id.clone();
-    let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(Problem::no_run)?;
+    let record = server.store.read(move |tx| tx.run_record(&id)).await?.ok_or_else(ApiError::no_run)?;
     let RunRecord { created, ended: over, asks } = record;
     let failure = ended.as_ref().and_then(|ended| ended.failure.clone());
-    let mut frames = Frames::default();
-    let run = Run {
+    let mut frames = SseBuffer::default();
+    let run = RunView {
         object: RUN,
         status,
         session_id: caller.name_of(&turn.session),
@@ -182,8 +188,8 @@ pub async fn show(
         updated_at: over.unwrap_or(created),
         pending_approvals: pending(&server, &turn.id, &asks),
         approvals: asks.into_iter().map(told).collect(),
-        usage: ended.as_ref().map(Ended::usage_of_a_run),
-        code: ended.as_ref().filter(|_| failure.is_some()).map(Ended::code),
+        usage: ended.as_ref().map(TurnResult::usage_of_a_run),
+        code: ended.as_ref().filter(|_| failure.is_some()).map(TurnResult::code),
         output: ended.map(|ended| frames.long(&ended.text)),
         error: failure,
         run_id: turn.id.0,
@@ -196,13 +202,13 @@ pub async fn stop(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     RunName(run): RunName,
-) -> Result<Json<Stopping>, Problem> {
+) -> Result<Json<StoppingRun>, ApiError> {
     let turn = own_run(&server, &caller, run).await?;
-    if !Ended::is_there(&server, &turn.id).await? {
+    if !TurnResult::is_there(&server, &turn.id).await? {
         server.turns.stop(&turn.session, &turn.id).await?;
     }
     let status = status(&server, &turn.id).await?.word();
-    Ok(Json(Stopping { object: RUN, run_id: turn.id.0, status }))
+    Ok(Json(StoppingRun { object: RUN, run_id: turn.id.0, status }))
 }
 
 /// How a run is, in one word.
@@ -219,25 +225,25 @@ impl RunStatus {
     }
 }
 
-async fn status(server: &Server, run: &TurnId) -> Result<RunStatus, Problem> {
+async fn status(server: &Server, run: &TurnId) -> Result<RunStatus, ApiError> {
     let id = run.clone();
     let read = server.store.read(move |tx| Ok((tx.ended(&id)?, tx.turn_head(&id)?, tx.run_record(&id)?)));
     let (ended, turn, record) = read.await?;
     if let Some((_, outcome)) = ended {
         return Ok(RunStatus::Over(status_after(&outcome)));
     }
-    let (Some(turn), Some(record)) = (turn, record) else { return Err(Problem::no_run()) };
+    let (Some(turn), Some(record)) = (turn, record) else { return Err(ApiError::no_run()) };
     Ok(RunStatus::Open(match turn.state {
         _ if turn.stop => "stopping",
         _ if record.asks.iter().any(AskRecord::is_open) => "waiting_for_approval",
-        store::State::Queued => "queued",
-        store::State::Dispatched | store::State::Streaming => "running",
+        store::TurnState::Queued => "queued",
+        store::TurnState::Dispatched | store::TurnState::Streaming => "running",
         // Each of these has an outcome.
-        store::State::Finalizing
-        | store::State::Done
-        | store::State::Failed
-        | store::State::Interrupted
-        | store::State::Cancelled => "running",
+        store::TurnState::Finalizing
+        | store::TurnState::Done
+        | store::TurnState::Failed
+        | store::TurnState::Interrupted
+        | store::TurnState::Cancelled => "running",
     }))
 }
 
@@ -248,13 +254,13 @@ fn pending(server: &Server, run: &TurnId, asks: &[AskRecord]) -> Vec<Value> {
     log.asked().iter().filter(|one| open(&one.id)).map(|one| approvals::requested(run, one)).collect()
 }
 
-fn told(ask: AskRecord) -> Approval {
+fn told(ask: AskRecord) -> ApprovalRecord {
     let (status, choice) = match (ask.is_open(), ask.is_allowed()) {
         (true, _) => ("pending", None),
         (false, true) => ("approved", ask.scope),
         (false, false) => ("denied", Some("deny".to_owned())),
     };
-    Approval {
+    ApprovalRecord {
         approval_id: ask.id.0,
         title: ask.title,
         status,

@@ -18,23 +18,23 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::{Extension, Json};
 
-pub use chat::{ChatRequest, Completion, chat, chat_stream};
-pub use page::{ListQuery, Page};
+pub use chat::{ChatRequest, SessionCompletion, chat, chat_stream};
+pub use page::{ListQuery, PageQuery};
 pub use remove::remove;
 pub use request::{ChangeRequest, ForkRequest, NewRequest};
 use request::{SHORT, name, short, system_text, title};
-pub use view::{Deleted, Listed, Messages, One};
-use view::{Message, Session};
+pub use view::{DeletedSession, MessagePage, SessionDetail, SessionListing};
+use view::{MessageView, SessionView};
 
-use super::body::Body;
-use super::frames::Frames;
-use super::held::held;
-use super::path::SessionName;
-use super::text_budget::Loaded;
-use super::{Caller, Problem, Server};
+use super::body::JsonBody;
+use super::path_params::SessionName;
+use super::revocable_body::held;
+use super::sse::SseBuffer;
+use super::text_budget::LoadResult;
+use super::{ApiError, Caller, Server};
+use crate::ids::SessionId;
 use crate::reply::one_line;
-use crate::session::SessionId;
-use crate::store::{Change, NewSession, SessionPage, Tx, Whose};
+use crate::store::{NewSession, SessionChange, SessionOwner, SessionPage, Tx};
 
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;
@@ -44,31 +44,31 @@ pub async fn list(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     query: ListQuery,
-) -> Result<Json<Listed>, Problem> {
+) -> Result<Json<SessionListing>, ApiError> {
     let ListQuery { limit, offset, after } = query;
     let limit = limit.unwrap_or(50).min(200);
     let whose = match caller.is_owner() {
-        true => Whose::Owners,
-        false => Whose::App(caller.app().to_owned()),
+        true => SessionOwner::Owners,
+        false => SessionOwner::App(caller.app().to_owned()),
     };
     // One more than is shown says whether there are more.
     let page = SessionPage { after: after.map(|name| caller.session(&name)), offset, limit: limit + 1 };
     let seen = server.store.read(move |tx| tx.seen_sessions(&whose, &page)).await?;
     let mut seen = seen.ok_or_else(|| {
-        Problem::wrong("after", "There is no such session any more; begin again without `after`")
+        ApiError::wrong("after", "There is no such session any more; begin again without `after`")
     })?;
     let has_more = seen.len() > limit;
     seen.truncate(limit);
-    let data = seen.into_iter().map(|seen| Session::new(&server, &caller, seen)).collect();
-    Ok(Json(Listed { object: "list", data, limit, offset, has_more }))
+    let data = seen.into_iter().map(|seen| SessionView::new(&server, &caller, seen)).collect();
+    Ok(Json(SessionListing { object: "list", data, limit, offset, has_more }))
 }
 
 /// `POST /api/sessions`
 pub async fn create(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
-    Body { value, .. }: Body<NewRequest>,
-) -> Result<(StatusCode, Json<One>), Problem> {
+    JsonBody { value, .. }: JsonBody<NewRequest>,
+) -> Result<(StatusCode, Json<SessionDetail>), ApiError> {
     let system_prompt = system_text(value.system_prompt, "system_prompt")?;
     if system_prompt.is_some() {
         caller.may_instruct()?;
@@ -88,7 +88,7 @@ pub async fn create(
         tx.seen_session(&id)
     });
     let seen = seen.await?.ok_or_else(exists)?;
-    Ok((StatusCode::CREATED, Json(One::new(&server, &caller, seen))))
+    Ok((StatusCode::CREATED, Json(SessionDetail::new(&server, &caller, seen))))
 }
 
 /// `GET /api/sessions/{session_id}`
@@ -96,10 +96,10 @@ pub async fn show(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-) -> Result<Json<One>, Problem> {
+) -> Result<Json<SessionDetail>, ApiError> {
     let id = caller.session(&name);
     let seen = server.store.read(move |tx| tx.seen_session(&id)).await?;
-    Ok(Json(One::new(&server, &caller, seen.ok_or_else(Problem::no_session)?)))
+    Ok(Json(SessionDetail::new(&server, &caller, seen.ok_or_else(ApiError::no_session)?)))
 }
 
 /// `PATCH /api/sessions/{session_id}`
@@ -107,9 +107,9 @@ pub async fn change(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-    Body { value, .. }: Body<ChangeRequest>,
-) -> Result<Json<One>, Problem> {
-    let change = Change {
+    JsonBody { value, .. }: JsonBody<ChangeRequest>,
+) -> Result<Json<SessionDetail>, ApiError> {
+    let change = SessionChange {
         title: value.title.map(title).transpose()?,
         end_reason: short(value.end_reason, "end_reason")?,
     };
@@ -119,7 +119,7 @@ pub async fn change(
         tx.change_session(&id, &change)?;
         tx.seen_session(&id)
     });
-    Ok(Json(One::new(&server, &caller, seen.await?.ok_or_else(Problem::no_session)?)))
+    Ok(Json(SessionDetail::new(&server, &caller, seen.await?.ok_or_else(ApiError::no_session)?)))
 }
 
 /// `GET /api/sessions/{session_id}/messages`
@@ -127,28 +127,28 @@ pub async fn messages(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-    page: Page,
-) -> Result<Response, Problem> {
-    let Page { limit, offset } = page;
+    page: PageQuery,
+) -> Result<Response, ApiError> {
+    let PageQuery { limit, offset } = page;
     let (id, limit) = (caller.session(&name), limit.unwrap_or(MESSAGES).min(MESSAGES));
     let read = move |tx: &Tx<'_>, most| {
         if !tx.has_session(&id)? {
-            return Ok(Loaded::Whole(None));
+            return Ok(LoadResult::Whole(None));
         }
         let (size, bytes) = tx.page_size(&id, limit, offset)?;
         Ok(match bytes > most {
-            true => Loaded::TooLong(bytes),
-            false => Loaded::Whole(Some(tx.page_of_messages(&id, size, offset)?)),
+            true => LoadResult::TooLong(bytes),
+            false => LoadResult::Whole(Some(tx.page_of_messages(&id, size, offset)?)),
         })
     };
     let (page, room) = server.texts.load_soon(&server.store, &caller, read).await?;
-    let page = page.ok_or_else(Problem::no_session)?;
+    let page = page.ok_or_else(ApiError::no_session)?;
     let total = page.total;
-    let mut frames = Frames::default();
+    let mut frames = SseBuffer::default();
     let messages = page.messages.into_iter().zip(offset + 1..);
-    let data: Vec<_> = messages.map(|(said, id)| Message::new(&name, id, said, &mut frames)).collect();
+    let data: Vec<_> = messages.map(|(said, id)| MessageView::new(&name, id, said, &mut frames)).collect();
     let has_more = (offset + data.len()) < usize::try_from(total).unwrap_or(usize::MAX);
-    let messages = Messages { object: "list", session_id: name, data, offset, total, has_more };
+    let messages = MessagePage { object: "list", session_id: name, data, offset, total, has_more };
     Ok(held(frames.into_json(&messages), caller.revoked, room))
 }
 
@@ -157,12 +157,12 @@ pub async fn fork(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(source): SessionName,
-    Body { value, .. }: Body<ForkRequest>,
-) -> Result<(StatusCode, Json<One>), Problem> {
+    JsonBody { value, .. }: JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<SessionDetail>), ApiError> {
     let (id, source) = (caller.session(&name(value.id.or(value.session_id))?), caller.session(&source));
     let (title, app) = (title(value.title)?, caller.app().to_owned());
     let forked = server.store.write(move |tx| {
-        let Some(from) = tx.seen_session(&source)? else { return Ok(Err(Problem::no_session())) };
+        let Some(from) = tx.seen_session(&source)? else { return Ok(Err(ApiError::no_session())) };
         if tx.has_session(&id)? {
             return Ok(Err(exists()));
         }
@@ -175,13 +175,13 @@ pub async fn fork(
             ..NewSession::new(&id, &app)
         };
         tx.branch(&source, &new)?;
-        Ok(tx.seen_session(&id)?.ok_or_else(Problem::no_session))
+        Ok(tx.seen_session(&id)?.ok_or_else(ApiError::no_session))
     });
     let seen = forked.await??;
-    Ok((StatusCode::CREATED, Json(One::new(&server, &caller, seen))))
+    Ok((StatusCode::CREATED, Json(SessionDetail::new(&server, &caller, seen))))
 }
 
-fn exists() -> Problem {
+fn exists() -> ApiError {
     let message = "There is a session of this id already; choose another one, or leave it out";
-    Problem::new(StatusCode::CONFLICT, "session_exists", message)
+    ApiError::new(StatusCode::CONFLICT, "session_exists", message)
 }

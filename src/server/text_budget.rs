@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Caller, Problem};
+use super::{ApiError, Caller};
 use crate::store::{self, Store, Tx};
-use crate::turns::{InputBudget, InputLimits, InputPermit, Payer};
+use crate::turns::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 
 const MIB: usize = 1024 * 1024;
 
@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub struct TextBudget(Arc<InputBudget>);
 
 /// What a read of the store gives that may load only so many bytes.
-pub enum Loaded<T> {
+pub enum LoadResult<T> {
     /// All of it.
     Whole(T),
     /// Nothing, because it has so many.
@@ -49,15 +49,15 @@ impl TextBudget {
     pub async fn load<T: Send + 'static>(
         &self,
         store: &Store,
-        payer: &Payer,
-        read: impl Fn(&Tx<'_>, usize) -> store::Result<Loaded<T>> + Clone + Send + 'static,
+        payer: &BudgetPayer,
+        read: impl Fn(&Tx<'_>, usize) -> store::Result<LoadResult<T>> + Clone + Send + 'static,
     ) -> store::Result<(T, Option<InputPermit>)> {
         let (mut most, mut permit) = (SHORT, None);
         loop {
             let read = read.clone();
             match store.read(move |tx| read(tx, most)).await? {
-                Loaded::Whole(text) => return Ok((text, permit)),
-                Loaded::TooLong(bytes) => {
+                LoadResult::Whole(text) => return Ok((text, permit)),
+                LoadResult::TooLong(bytes) => {
                     // What it has must not keep it from what it needs.
                     drop(permit.take());
                     permit = Some(self.0.take(payer, bytes).await);
@@ -72,34 +72,34 @@ impl TextBudget {
         &self,
         store: &Store,
         caller: &Caller,
-        read: impl Fn(&Tx<'_>, usize) -> store::Result<Loaded<T>> + Clone + Send + 'static,
-    ) -> Result<(T, Option<InputPermit>), Problem> {
+        read: impl Fn(&Tx<'_>, usize) -> store::Result<LoadResult<T>> + Clone + Send + 'static,
+    ) -> Result<(T, Option<InputPermit>), ApiError> {
         let loaded = tokio::time::timeout(ROOM, self.load(store, &caller.payer(), read)).await;
         Ok(loaded.map_err(|_| no_room("ask for this one again in a moment"))??)
     }
 }
 
 /// There is no room for a text; `next` says what to do.
-pub fn no_room(next: &str) -> Problem {
-    Problem::busy(format!("Too many long answers are waiting to be read; {next}"), AGAIN)
+pub fn no_room(next: &str) -> ApiError {
+    ApiError::busy(format!("Too many long answers are waiting to be read; {next}"), AGAIN)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Role;
-    use crate::session::{SessionId, TurnId};
+    use crate::agent::MessageRole;
+    use crate::ids::{SessionId, TurnId};
     use crate::store::NewSession;
 
     /// Loads a transcript, and how many bytes it has.
-    async fn load(texts: &TextBudget, store: &Store, payer: &Payer) -> (usize, Option<InputPermit>) {
+    async fn load(texts: &TextBudget, store: &Store, payer: &BudgetPayer) -> (usize, Option<InputPermit>) {
         let loading = texts.load(store, payer, |tx, most| {
             let turn = TurnId("turn".to_owned());
             let bytes = tx.transcript_bytes(&turn)?;
             if bytes > most {
-                return Ok(Loaded::TooLong(bytes));
+                return Ok(LoadResult::TooLong(bytes));
             }
-            Ok(Loaded::Whole(
+            Ok(LoadResult::Whole(
                 tx.transcript(&turn)?.iter().map(|said| said.record.message.content.len()).sum(),
             ))
         });
@@ -116,14 +116,14 @@ mod tests {
             owner: 0,
             rooms: 0,
         })));
-        let app = Payer::app("app");
+        let app = BudgetPayer::app("app");
         let say = |bytes: usize| {
             store.write(move |tx| {
                 let session = SessionId("session".to_owned());
                 if !tx.has_session(&session)? {
                     tx.create_session(&NewSession::new(&session, "app"))?;
                 }
-                tx.record(&session, &TurnId("turn".to_owned()), Role::Assistant, &"x".repeat(bytes))
+                tx.record(&session, &TurnId("turn".to_owned()), MessageRole::Assistant, &"x".repeat(bytes))
             })
         };
         say(SHORT).await.unwrap();

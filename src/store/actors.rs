@@ -1,9 +1,9 @@
 //! What is known of somebody that a decision about them needs, in one place so that nobody forgets a part of it.
 
-use talaria_platform::{AccountId, Author, RoomId, UserId};
+use talaria_platform::{AccountId, EventAuthor, RoomId, UserId};
 
 use super::{Result, Tx};
-use crate::access::{Actor, Channel};
+use crate::access::{Actor, EntryChannel};
 
 impl Tx<'_> {
     /// The author of something that has just come in.
@@ -11,8 +11,8 @@ impl Tx<'_> {
         &self,
         account: &AccountId,
         room: &RoomId,
-        author: &'a Author,
-        channel: Channel,
+        author: &'a EventAuthor,
+        channel: EntryChannel,
     ) -> Result<Actor<'a>> {
         let known = self.known_actor(account, room, &author.id)?;
         Ok(Actor { trust: author.trust, bot: author.bot, channel, ..known })

@@ -10,9 +10,9 @@ use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
 use super::grants::KEPT;
 use super::{Result, Tx, unix_now};
-use crate::access::Grant;
-use crate::agent::{Answered, Choice, Left, Spot};
-use crate::session::{AskId, SessionId, TurnId};
+use crate::access::GrantScope;
+use crate::agent::{AskChoice, AskPosition, AskResolved, PriorAsk};
+use crate::ids::{AskId, SessionId, TurnId};
 use crate::testing::broken;
 
 /// Questions after which those that are long over are looked for.
@@ -49,7 +49,7 @@ pub enum AskState {
     /// A person has allowed it; the agent does not know yet.
     Approved {
         /// How far.
-        grant: Grant,
+        grant: GrantScope,
         /// Who.
         by: String,
     },
@@ -65,7 +65,7 @@ const NOT_STOPPED: &str = "(SELECT stop FROM turns WHERE turns.id = asks.turn) =
 
 impl Tx<'_> {
     /// Opens a question that may be answered until `expires`. `false`: its code is taken.
-    pub fn add_ask(&self, ask: &AskRow, spot: Spot, expires: i64) -> Result<bool> {
+    pub fn add_ask(&self, ask: &AskRow, ask_position: AskPosition, expires: i64) -> Result<bool> {
         let added = self
             .conn
             .prepare_cached(
@@ -86,8 +86,8 @@ impl Tx<'_> {
                 ask.digest,
                 unix_now(),
                 expires,
-                spot.told,
-                spot.nth,
+                ask_position.emitted,
+                ask_position.nth,
             ])?;
         if added == 1 && self.conn.last_insert_rowid() % PRUNE_EACH == 0 {
             self.prune_asks()?;
@@ -135,10 +135,10 @@ impl Tx<'_> {
     }
 
     /// Whether this very answer to a question of a turn is the one that counts already.
-    pub fn answered_so(&self, turn: &TurnId, id: &AskId, by: &str, choice: Choice) -> Result<bool> {
+    pub fn answered_so(&self, turn: &TurnId, id: &AskId, by: &str, choice: AskChoice) -> Result<bool> {
         let (states, scope) = match choice {
-            Choice::Allow(grant) => (["approved", "taken"], Some(grant.name())),
-            Choice::Deny => (["denied", "denied"], None),
+            AskChoice::Allow(grant) => (["approved", "taken"], Some(grant.name())),
+            AskChoice::Deny => (["denied", "denied"], None),
         };
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM asks WHERE turn = ?1 AND id = ?2 AND by = ?3 AND scope IS ?4
@@ -188,7 +188,7 @@ impl Tx<'_> {
     }
 
     /// A person allows it. `false`: too late.
-    pub fn approve_ask(&self, id: &AskId, by: &str, grant: Grant) -> Result<bool> {
+    pub fn approve_ask(&self, id: &AskId, by: &str, grant: GrantScope) -> Result<bool> {
         let changed = self
             .conn
             .prepare_cached(&format!(
@@ -265,23 +265,23 @@ impl Tx<'_> {
     }
 
     /// A question stands elsewhere in its turn than was foreseen.
-    pub fn ask_stands(&self, id: &AskId, spot: Spot) -> Result<()> {
+    pub fn ask_stands(&self, id: &AskId, ask_position: AskPosition) -> Result<()> {
         let mut update = self.conn.prepare_cached("UPDATE asks SET told = ?2, nth = ?3 WHERE id = ?1")?;
-        update.execute(params![id.0, spot.told, spot.nth])?;
+        update.execute(params![id.0, ask_position.emitted, ask_position.nth])?;
         Ok(())
     }
 
     /// Where it stands in its turn how a question came out.
-    pub fn answer_stands(&self, id: &AskId, spot: Spot) -> Result<()> {
+    pub fn answer_stands(&self, id: &AskId, ask_position: AskPosition) -> Result<()> {
         let mut update =
             self.conn.prepare_cached("UPDATE asks SET ended_told = ?2, ended_nth = ?3 WHERE id = ?1")?;
-        update.execute(params![id.0, spot.told, spot.nth])?;
+        update.execute(params![id.0, ask_position.emitted, ask_position.nth])?;
         Ok(())
     }
 
     /// What was asked and answered so far in the turns that go on, in order. Answers that no process has told, as those
     /// of a restart, get their place here: behind all that was.
-    pub fn asks_so_far(&self) -> Result<HashMap<TurnId, Vec<Left>>> {
+    pub fn asks_so_far(&self) -> Result<HashMap<TurnId, Vec<PriorAsk>>> {
         let mut query = self.conn.prepare_cached(
             "SELECT asks.turn, asks.id, told, nth, ended_told, ended_nth, asks.state, scope, rule
              FROM asks JOIN turns ON turns.id = asks.turn
@@ -290,38 +290,46 @@ impl Tx<'_> {
         )?;
         let rows = query.query_map([], |row| {
             let id = AskId(row.get(1)?);
-            let asked = Spot { told: row.get(2)?, nth: row.get(3)? };
+            let asked = AskPosition { emitted: row.get(2)?, nth: row.get(3)? };
             let ended = match (row.get(4)?, row.get(5)?) {
-                (Some(told), Some(nth)) => Some(Spot { told, nth }),
+                (Some(emitted), Some(nth)) => Some(AskPosition { emitted, nth }),
                 _ => None,
             };
             let (state, scope): (String, Option<String>) = (row.get(6)?, row.get(7)?);
-            let choice = if state == "taken" { Choice::Allow(granted(scope)) } else { Choice::Deny };
-            let answered = Answered { id: id.clone(), choice, rule: known_rule(row.get(8)?) };
+            let choice = if state == "taken" { AskChoice::Allow(granted(scope)) } else { AskChoice::Deny };
+            let answered = AskResolved { id: id.clone(), choice, rule: known_rule(row.get(8)?) };
             Ok((TurnId(row.get(0)?), asked, ended, answered))
         })?;
-        let mut turns: HashMap<TurnId, Vec<(Spot, Left)>> = HashMap::new();
+        let mut turns: HashMap<TurnId, Vec<(AskPosition, PriorAsk)>> = HashMap::new();
         let mut untold = Vec::new();
         for row in rows {
             let (turn, asked, ended, answered) = row?;
-            let (told, id) = (asked.told, answered.id.clone());
+            let (emitted, id) = (asked.emitted, answered.id.clone());
             let so_far = turns.entry(turn.clone()).or_default();
-            so_far.push((asked, Left { told, id: id.clone(), answered: None }));
+            so_far.push((asked, PriorAsk { emitted, id: id.clone(), answered: None }));
             match ended {
-                Some(spot) => so_far.push((spot, Left { told: spot.told, id, answered: Some(answered) })),
+                Some(ask_position) => so_far.push((
+                    ask_position,
+                    PriorAsk { emitted: ask_position.emitted, id, answered: Some(answered) },
+                )),
                 None => untold.push((turn, answered)),
             }
         }
         for (turn, answered) in untold {
             let so_far = turns.entry(turn).or_default();
-            let told = so_far.iter().map(|(spot, _)| spot.told).max().unwrap_or_default();
-            let nth = so_far.iter().map(|(spot, _)| spot.nth.saturating_add(1)).max().unwrap_or_default();
-            let (spot, id) = (Spot { told, nth }, answered.id.clone());
-            self.answer_stands(&id, spot)?;
-            so_far.push((spot, Left { told, id, answered: Some(answered) }));
+            let emitted =
+                so_far.iter().map(|(ask_position, _)| ask_position.emitted).max().unwrap_or_default();
+            let nth = so_far
+                .iter()
+                .map(|(ask_position, _)| ask_position.nth.saturating_add(1))
+                .max()
+                .unwrap_or_default();
+            let (ask_position, id) = (AskPosition { emitted, nth }, answered.id.clone());
+            self.answer_stands(&id, ask_position)?;
+            so_far.push((ask_position, PriorAsk { emitted, id, answered: Some(answered) }));
         }
-        let in_order = |(turn, mut so_far): (_, Vec<(Spot, Left)>)| {
-            so_far.sort_by_key(|(spot, _)| spot.nth);
+        let in_order = |(turn, mut so_far): (_, Vec<(AskPosition, PriorAsk)>)| {
+            so_far.sort_by_key(|(ask_position, _)| ask_position.nth);
             (turn, so_far.into_iter().map(|(_, left)| left).collect())
         };
         Ok(turns.into_iter().map(in_order).collect())
@@ -338,9 +346,9 @@ impl Tx<'_> {
 }
 
 /// How far something was allowed. What does not read back is the narrowest.
-fn granted(scope: Option<String>) -> Grant {
-    let known = |grant: &Grant| scope.as_deref() == Some(grant.name());
-    Grant::ALL.into_iter().find(known).unwrap_or(Grant::Once)
+fn granted(scope: Option<String>) -> GrantScope {
+    let known = |grant: &GrantScope| scope.as_deref() == Some(grant.name());
+    GrantScope::ALL.into_iter().find(known).unwrap_or(GrantScope::Once)
 }
 
 /// Who or what decided, as it is told. What does not read back is a no.
@@ -368,7 +376,7 @@ fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Where;
+    use crate::access::PlaceKind;
     use crate::store::tests::temporary;
 
     fn question(n: i64) -> AskRow {
@@ -389,15 +397,15 @@ mod tests {
         let (_folder, store) = temporary();
         let left = store.write(|tx| {
             for n in 1..PRUNE_EACH {
-                tx.add_ask(&question(n), Spot::default(), unix_now() + 300)?;
+                tx.add_ask(&question(n), AskPosition::default(), unix_now() + 300)?;
                 tx.deny_ask(&AskId(format!("ask {n}")), "@ann", "denied")?;
             }
-            tx.add_grant(&question(1), Where::Room, Grant::Always, "@ann")?;
+            tx.add_grant(&question(1), PlaceKind::Room, GrantScope::Always, "@ann")?;
             // A month passes.
             tx.conn.execute("UPDATE asks SET asked = asked - ?1", [KEPT + 1])?;
             tx.conn.execute("UPDATE grants SET expires = expires - ?1", [KEPT + 1])?;
-            tx.add_ask(&question(PRUNE_EACH), Spot::default(), unix_now() + 300)?;
-            tx.add_grant(&question(1), Where::Room, Grant::Session, "@ann")?;
+            tx.add_ask(&question(PRUNE_EACH), AskPosition::default(), unix_now() + 300)?;
+            tx.add_grant(&question(1), PlaceKind::Room, GrantScope::Session, "@ann")?;
             let count = "SELECT (SELECT count(*) FROM asks), (SELECT count(*) FROM grants)";
             Ok(tx.conn.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
         });

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
 use super::{Result, TurnRow, Tx, unix_now};
-use crate::access::{Action, Grant, Where};
-use crate::session::{HTTP, hash};
+use crate::access::{AccessAction, GrantScope, PlaceKind};
+use crate::ids::{HTTP, hash};
 
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
@@ -67,7 +67,7 @@ pub struct AuditFilter {
 
 /// What the limits count of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum LimitCount<'a> {
     /// Messages and commands that were answered, if only with a word about who may.
     Asking,
     /// The same, and answers to what agents ask.
@@ -78,7 +78,7 @@ pub enum Heard<'a> {
 
 /// Something that the operator did at the command line.
 #[derive(Clone, Copy, Debug)]
-pub struct Operated<'a> {
+pub struct OperatorAction<'a> {
     /// The account it is about; empty for all of them.
     pub account: &'a str,
     /// Whom it is about; [`OPERATOR`] if it is about a thing.
@@ -96,7 +96,7 @@ pub struct Operated<'a> {
 /// Somebody no list names, who tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Refused {
+pub struct RefusedRow {
     pub account: String,
     pub actor: String,
     pub place: String,
@@ -119,8 +119,8 @@ impl Tx<'_> {
         account: &AccountId,
         actor: &UserId,
         room: &RoomId,
-        place: Where,
-        action: Action,
+        place: PlaceKind,
+        action: AccessAction,
         allowed: bool,
         rule: &str,
     ) -> Result<()> {
@@ -129,8 +129,8 @@ impl Tx<'_> {
     }
 
     /// Keeps what the operator did at the command line, where there is no action in a room.
-    pub fn audit_operator(&self, about: &Operated<'_>) -> Result<()> {
-        let Operated { account, actor, room, action, allowed, rule } = *about;
+    pub fn audit_operator(&self, about: &OperatorAction<'_>) -> Result<()> {
+        let OperatorAction { account, actor, room, action, allowed, rule } = *about;
         let account = AccountId::from(account);
         let room = room.map(|room| room_hash(&account, room)).unwrap_or_default();
         self.add_audit(&account, actor, &room, "operator", action, allowed, rule, None)
@@ -149,11 +149,11 @@ impl Tx<'_> {
         turn: &TurnRow,
         digest: &str,
         actor: &str,
-        grant: Option<Grant>,
+        grant: Option<GrantScope>,
         rule: &str,
     ) -> Result<()> {
         let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
-        let (account, place) = (&turn.account, Where::from(turn.direct).name());
+        let (account, place) = (&turn.account, PlaceKind::from(turn.direct).name());
         let room = room_hash(account, &turn.place.room);
         self.add_audit(account, actor, &room, place, &action, grant.is_some(), rule, Some(digest))
     }
@@ -224,13 +224,13 @@ impl Tx<'_> {
     }
 
     /// Those whom no list names and who tried since `since`, the latest first.
-    pub fn refused(&self, since: i64, limit: usize) -> Result<Vec<Refused>> {
+    pub fn refused(&self, since: i64, limit: usize) -> Result<Vec<RefusedRow>> {
         let mut query = self.conn.prepare_cached(
             "SELECT account, actor, place, count(*), max(at) FROM audit
              WHERE rule = 'not listed' AND at >= ?1 GROUP BY account, actor, place ORDER BY 5 DESC LIMIT ?2",
         )?;
         let rows = query.query_map(params![since, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok(Refused {
+            Ok(RefusedRow {
                 account: row.get(0)?,
                 actor: row.get(1)?,
                 place: row.get(2)?,
@@ -247,14 +247,14 @@ impl Tx<'_> {
         &self,
         account: &AccountId,
         actor: &UserId,
-        heard: Heard<'_>,
+        heard: LimitCount<'_>,
         since: i64,
         nth: usize,
     ) -> Result<Option<i64>> {
         let (rule, anything) = match heard {
-            Heard::Asking => (None, false),
-            Heard::Anything => (None, true),
-            Heard::Refused(rule) => (Some(rule), false),
+            LimitCount::Asking => (None, false),
+            LimitCount::Anything => (None, true),
+            LimitCount::Refused(rule) => (Some(rule), false),
         };
         let mut query = self.conn.prepare_cached(
             "SELECT at FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
@@ -291,14 +291,14 @@ mod tests {
     use super::*;
     use crate::store::tests::temporary;
 
-    fn operated(actor: &str) -> Operated<'_> {
-        Operated { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
+    fn operated(actor: &str) -> OperatorAction<'_> {
+        OperatorAction { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
     }
 
     /// Somebody whom no list names.
     fn stranger(tx: &Tx<'_>, actor: &str) -> Result<()> {
         let (account, actor, room) = ("a".into(), actor.into(), "!room".into());
-        tx.audit(&account, &actor, &room, Where::Room, Action::Message, false, "not listed")
+        tx.audit(&account, &actor, &room, PlaceKind::Room, AccessAction::Message, false, "not listed")
     }
 
     fn actors(tx: &Tx<'_>) -> Result<Vec<String>> {
@@ -313,7 +313,7 @@ mod tests {
                 tx.audit_operator(&operated(actor))?;
             }
             // A refusal, but the operator's own.
-            tx.audit_operator(&Operated { allowed: false, ..operated("4") })?;
+            tx.audit_operator(&OperatorAction { allowed: false, ..operated("4") })?;
             for n in 0..50 {
                 stranger(tx, &format!("@{n}"))?;
             }

@@ -5,33 +5,33 @@
 
 use rusqlite::params;
 
-use super::programs::KEPT;
+use super::idempotency::KEPT;
 use super::{Result, TurnRow, Tx, unix_now};
-use crate::agent::Message;
-use crate::session::{SessionId, TurnId};
-use crate::turns::Patience;
+use crate::agent::SessionMessage;
+use crate::ids::{SessionId, TurnId};
+use crate::turns::WhenUnread;
 
 /// How long an answer is kept that nobody has a key for, in seconds: its run can still be looked at, by whoever read
 /// its id in the headers.
 const WITHOUT_KEY: i64 = 60 * 60;
 
 /// When a session goes that is used now for a single request.
-pub fn ephemeral_expiry(patience: Patience) -> i64 {
+pub fn ephemeral_expiry(patience: WhenUnread) -> i64 {
     unix_now()
         + match patience {
-            Patience::None => WITHOUT_KEY,
-            Patience::AWhile | Patience::Endless => KEPT,
+            WhenUnread::None => WITHOUT_KEY,
+            WhenUnread::AWhile | WhenUnread::Endless => KEPT,
         }
 }
 
 impl Tx<'_> {
     /// The answer of a program's turn is there: of a session of its own nothing else is kept, and its time begins.
     pub(super) fn settle_ephemeral(&self, turn: &TurnRow) -> Result<()> {
-        let Some(brought) = &turn.brought else { return Ok(()) };
+        let Some(app_request) = &turn.app_request else { return Ok(()) };
         let is_ephemeral = self
             .conn
             .prepare_cached("UPDATE sessions SET expires = ?2 WHERE id = ?1 AND expires IS NOT NULL")?
-            .execute(params![turn.session.0, ephemeral_expiry(brought.patience)])?;
+            .execute(params![turn.session.0, ephemeral_expiry(app_request.patience)])?;
         if is_ephemeral > 0 {
             self.forget_brought_history(&turn.session)?;
         }
@@ -51,7 +51,7 @@ impl Tx<'_> {
     }
 
     /// Replaces what was said in a session by what a client says was said.
-    pub fn replace_history(&self, id: &SessionId, history: &[Message]) -> Result<()> {
+    pub fn replace_history(&self, id: &SessionId, history: &[SessionMessage]) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM messages WHERE session = ?1")?.execute([&id.0])?;
         history.iter().try_for_each(|said| self.record(id, &BROUGHT, said.role, &said.content))
     }

@@ -4,8 +4,8 @@ use rusqlite::params;
 use talaria_platform::{AccountId, RoomId};
 
 use super::{AskRow, Result, TurnRow, Tx, unix_now};
-use crate::access::{Grant, Where};
-use crate::session::SessionId;
+use crate::access::{GrantScope, PlaceKind};
+use crate::ids::SessionId;
 
 /// How long a grant holds, in days.
 pub const GRANT_DAYS: usize = 30;
@@ -30,11 +30,11 @@ pub struct GrantRow {
 impl Tx<'_> {
     /// The same need not be asked again: in this session, or in this room whatever the session, for as long
     /// as it is the kind of place that it is now.
-    pub fn add_grant(&self, ask: &AskRow, place: Where, grant: Grant, by: &str) -> Result<()> {
+    pub fn add_grant(&self, ask: &AskRow, place: PlaceKind, grant: GrantScope, by: &str) -> Result<()> {
         let session = match grant {
-            Grant::Once => return Ok(()),
-            Grant::Session => Some(&ask.session.0),
-            Grant::Always => None,
+            GrantScope::Once => return Ok(()),
+            GrantScope::Session => Some(&ask.session.0),
+            GrantScope::Always => None,
         };
         let now = unix_now();
         // Few, and made by hand: whenever there is one more, those that are over can go.
@@ -45,7 +45,7 @@ impl Tx<'_> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
-                crate::session::random_hex(4),
+                crate::ids::random_hex(4),
                 ask.digest,
                 ask.title,
                 session,
@@ -60,15 +60,15 @@ impl Tx<'_> {
     }
 
     /// Who allowed this before, here and for longer than once, and how far; the furthest first.
-    pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(Grant, String)>> {
+    pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(GrantScope, String)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
                  AND (session IS NULL OR session = ?5) AND expires > ?6 ORDER BY session IS NULL DESC, granted",
         )?;
-        let (room, place) = (turn.place.room.as_str(), Where::from(turn.direct).name());
+        let (room, place) = (turn.place.room.as_str(), PlaceKind::from(turn.direct).name());
         let rows = query.query_map(
             params![turn.account.as_str(), room, place, digest, turn.session.0, unix_now()],
-            |row| Ok((if row.get(0)? { Grant::Always } else { Grant::Session }, row.get(1)?)),
+            |row| Ok((if row.get(0)? { GrantScope::Always } else { GrantScope::Session }, row.get(1)?)),
         )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }

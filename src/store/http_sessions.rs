@@ -2,11 +2,11 @@
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::programs::{MESSAGE_BYTES, NewSession};
+use super::idempotency::{MESSAGE_BYTES, NewSession};
 use super::sessions::{FIRST_QUESTION, known_by};
-use super::{Result, Transcribed, Tx, unix_now};
-use crate::agent::Usage;
-use crate::session::SessionId;
+use super::{Result, TranscriptRow, Tx, unix_now};
+use crate::agent::TokenUsage;
+use crate::ids::SessionId;
 
 /// Bytes of content that one page of messages may have.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -16,7 +16,7 @@ const REMOVED: &str = "sessions.removed";
 
 /// Whose sessions are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum SessionOwner {
     /// Those of an app, and nothing else.
     App(String),
     /// The owner's own, and those of rooms.
@@ -41,12 +41,12 @@ pub struct SeenSession {
     pub messages: u64,
     pub tool_calls: u64,
     pub api_calls: u64,
-    pub tokens: Usage,
+    pub tokens: TokenUsage,
 }
 
 /// What of a session is changed. `None` leaves it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct SessionChange {
     /// Another name, or none.
     pub title: Option<Option<String>>,
     /// It is over, because of this.
@@ -55,9 +55,9 @@ pub struct Change {
 
 /// A page of a transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct TranscriptPage {
     /// In the order in which they came.
-    pub messages: Vec<Transcribed>,
+    pub messages: Vec<TranscriptRow>,
     /// How many the session has.
     pub total: u64,
 }
@@ -74,10 +74,10 @@ pub struct SessionPage {
 }
 
 /// The statement that lists sessions. The filters are those of indices, word for word.
-fn list_query(whose: &Whose, after: bool) -> String {
+fn list_query(whose: &SessionOwner, after: bool) -> String {
     let filter = match whose {
-        Whose::App(_) => "account = '@http' AND room = ?3",
-        Whose::Owners => "(account <> '@http' OR room = '') AND ?3 = ''",
+        SessionOwner::App(_) => "account = '@http' AND room = ?3",
+        SessionOwner::Owners => "(account <> '@http' OR room = '') AND ?3 = ''",
     };
     let after = if after { "(used, id) < (?4, ?5)" } else { "?4 = 0 AND ?5 = ''" };
     // Chosen first, so that nothing is counted of those that are not on the page.
@@ -112,7 +112,11 @@ impl Tx<'_> {
     /// A page of somebody's sessions, the last used first. Costs the same however many there are: the index has them
     /// in this order, and what is left out before the page is only stepped over. `None`: the session is gone behind
     /// which the page begins.
-    pub fn seen_sessions(&self, whose: &Whose, page: &SessionPage) -> Result<Option<Vec<SeenSession>>> {
+    pub fn seen_sessions(
+        &self,
+        whose: &SessionOwner,
+        page: &SessionPage,
+    ) -> Result<Option<Vec<SeenSession>>> {
         let after = match &page.after {
             Some(id) => match self.last_use(id)? {
                 Some(used) => Some((used, id.0.as_str())),
@@ -124,8 +128,8 @@ impl Tx<'_> {
         let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
         let (limit, offset) = (number(page.limit), number(page.offset));
         let app = match whose {
-            Whose::App(app) => app.as_str(),
-            Whose::Owners => "",
+            SessionOwner::App(app) => app.as_str(),
+            SessionOwner::Owners => "",
         };
         let (used, id) = after.unwrap_or_default();
         let rows = query.query_map(params![limit, offset, app, used, id], read_seen)?;
@@ -145,7 +149,7 @@ impl Tx<'_> {
     }
 
     /// Changes a session. Whoever names one wants to keep it.
-    pub fn change_session(&self, id: &SessionId, change: &Change) -> Result<()> {
+    pub fn change_session(&self, id: &SessionId, change: &SessionChange) -> Result<()> {
         if let Some(title) = &change.title {
             self.conn
                 .prepare_cached(
@@ -186,13 +190,13 @@ impl Tx<'_> {
     }
 
     /// What was said in a session, so many messages from `offset` on.
-    pub fn page_of_messages(&self, id: &SessionId, size: usize, offset: usize) -> Result<Page> {
+    pub fn page_of_messages(&self, id: &SessionId, size: usize, offset: usize) -> Result<TranscriptPage> {
         let total = self.message_count(id)? as u64;
         let messages = self.transcribed(
             "session = ?1 ORDER BY id LIMIT ?2 OFFSET ?3",
             params![id.0, number(size), number(offset)],
         )?;
-        Ok(Page { messages, total })
+        Ok(TranscriptPage { messages, total })
     }
 
     /// Begins a session with everything that was said in another one, which ends with that.
@@ -254,7 +258,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<SeenSession> {
         messages: row.get(10)?,
         tool_calls: row.get(11)?,
         api_calls: row.get(12)?,
-        tokens: Usage { input: row.get(13)?, output: row.get(14)? },
+        tokens: TokenUsage { input: row.get(13)?, output: row.get(14)? },
     })
 }
 
@@ -268,8 +272,8 @@ mod tests {
     use crate::store::Retention;
     use crate::store::tests::temporary;
 
-    fn new(id: &str, app: &str, passing: bool) -> NewSession {
-        NewSession { passing, ..NewSession::new(&SessionId(id.to_owned()), app) }
+    fn new(id: &str, app: &str, ephemeral: bool) -> NewSession {
+        NewSession { ephemeral, ..NewSession::new(&SessionId(id.to_owned()), app) }
     }
 
     fn unused_for(tx: &Tx<'_>, id: &str, seconds: i64) {
@@ -296,15 +300,15 @@ mod tests {
                 let page = tx.seen_sessions(&whose, &SessionPage { after, offset, limit })?;
                 Ok::<_, crate::store::StoreError>(page.map(ids))
             };
-            let apps = |app: &str| Whose::App(app.to_owned());
+            let apps = |app: &str| SessionOwner::App(app.to_owned());
             Ok([
-                list(Whose::Owners, 10, 0, None)?,
-                list(Whose::Owners, 1, 1, None)?,
+                list(SessionOwner::Owners, 10, 0, None)?,
+                list(SessionOwner::Owners, 1, 1, None)?,
                 list(apps("x"), 10, 0, None)?,
                 list(apps("z"), 10, 0, None)?,
-                list(Whose::Owners, 10, 0, Some("a"))?,
-                list(Whose::Owners, 10, 1, Some("a"))?,
-                list(Whose::Owners, 10, 0, Some("gone"))?,
+                list(SessionOwner::Owners, 10, 0, Some("a"))?,
+                list(SessionOwner::Owners, 10, 1, Some("a"))?,
+                list(SessionOwner::Owners, 10, 0, Some("gone"))?,
             ])
         });
         let listed = listed.await.unwrap();
@@ -335,10 +339,10 @@ mod tests {
                              CASE n % 3 WHEN 1 THEN '' ELSE 'x' END, n, n * 7919 % 100003, 1 FROM n",
                     params![from, to],
                 )?;
-                let page = |whose: &Whose, after: bool, values: (i64, i64, &str, i64, &str)| {
+                let page = |whose: &SessionOwner, after: bool, values: (i64, i64, &str, i64, &str)| {
                     cost(tx.conn, &list_query(whose, after), values)
                 };
-                let (owners, app) = (Whose::Owners, Whose::App("x".to_owned()));
+                let (owners, app) = (SessionOwner::Owners, SessionOwner::App("x".to_owned()));
                 costs.push(vec![
                     page(&owners, false, (10, 0, "", 0, "")),
                     page(&owners, false, (10, 10, "", 0, "")),
@@ -362,13 +366,13 @@ mod tests {
         const DAY: i64 = 24 * 60 * 60;
         let (_dir, store) = temporary();
         let left = store.write(|tx| {
-            for (id, passing, unused) in [
+            for (id, ephemeral, unused) in [
                 ("new", true, 0),
                 ("old", true, 31 * DAY),
                 ("named", false, 400 * DAY),
                 ("recent", false, 89 * DAY),
             ] {
-                tx.create_session(&new(id, "", passing))?;
+                tx.create_session(&new(id, "", ephemeral))?;
                 unused_for(tx, id, unused);
             }
             tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("expired", "", true) })?;
@@ -377,12 +381,14 @@ mod tests {
             tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("titled", "", true) })?;
             tx.change_session(
                 &SessionId("titled".to_owned()),
-                &Change { title: Some(Some("Mine".to_owned())), end_reason: None },
+                &SessionChange { title: Some(Some("Mine".to_owned())), end_reason: None },
             )?;
             unused_for(tx, "titled", 50 * DAY);
             let left = || {
-                let page =
-                    tx.seen_sessions(&Whose::Owners, &SessionPage { limit: 10, ..SessionPage::default() })?;
+                let page = tx.seen_sessions(
+                    &SessionOwner::Owners,
+                    &SessionPage { limit: 10, ..SessionPage::default() },
+                )?;
                 let mut left = ids(page.unwrap());
                 left.sort();
                 Ok::<_, crate::store::StoreError>(left.join(" "))
@@ -406,7 +412,7 @@ mod tests {
             tx.create_session(&new("s", "", false))?;
             for size in [PAGE_BYTES + 1, 10, PAGE_BYTES, 10] {
                 let text = "x".repeat(size);
-                tx.record(&id, &crate::session::TurnId(String::new()), crate::agent::Role::User, &text)?;
+                tx.record(&id, &crate::ids::TurnId(String::new()), crate::agent::MessageRole::User, &text)?;
             }
             let page = |offset| {
                 let (size, bytes) = tx.page_size(&id, 10, offset)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::writer::{Command, Writer};
+use super::writer::{StoreWriter, WriterCommand};
 use super::{ReadJob, Tx, unix_now};
 
 /// How long nobody writes before maintenance begins.
@@ -46,7 +46,7 @@ const SLACK: i64 = 64;
 /// Free pages that one transaction gives back.
 const PAGES: i64 = 1024;
 
-impl Writer {
+impl StoreWriter {
     /// Has maintenance come after this long, or earlier if that was asked for before.
     pub(super) fn arm(&mut self, after: Duration) {
         self.is_armed = true;
@@ -170,10 +170,10 @@ impl Writer {
 }
 
 /// Runs on the reader thread, which reads nothing until the checkpoint is done.
-fn pause_for_checkpoint(writer: &mpsc::WeakSender<Command>) {
+fn pause_for_checkpoint(writer: &mpsc::WeakSender<WriterCommand>) {
     let (reader, released) = channel::<()>();
     let Some(writer) = writer.upgrade() else { return };
-    if writer.blocking_send(Command::Checkpoint(reader)).is_ok() {
+    if writer.blocking_send(WriterCommand::Checkpoint(reader)).is_ok() {
         // Or the writer would wait for us to let go of it.
         drop(writer);
         // Always an error: the other end is only dropped.
@@ -181,8 +181,8 @@ fn pause_for_checkpoint(writer: &mpsc::WeakSender<Command>) {
     }
 }
 
-/// The timer thread: sends [`Command::Maintain`] when the shortest of the spans it was given is over.
-pub(super) fn keep_time(spans: &Receiver<Duration>, writer: &mpsc::WeakSender<Command>) {
+/// The timer thread: sends [`WriterCommand::Maintain`] when the shortest of the spans it was given is over.
+pub(super) fn keep_time(spans: &Receiver<Duration>, writer: &mpsc::WeakSender<WriterCommand>) {
     let mut due: Option<Instant> = None;
     loop {
         let span = match due {
@@ -197,7 +197,7 @@ pub(super) fn keep_time(spans: &Receiver<Duration>, writer: &mpsc::WeakSender<Co
             Err(RecvTimeoutError::Timeout) => {
                 let Some(writer) = writer.upgrade() else { return };
                 // A full queue is a busy writer, which is not the time for it anyway.
-                due = writer.try_send(Command::Maintain).is_err().then(|| Instant::now() + QUIET);
+                due = writer.try_send(WriterCommand::Maintain).is_err().then(|| Instant::now() + QUIET);
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -249,18 +249,18 @@ mod tests {
         for part in 0..20 {
             let filled = store.write(move |tx| {
                 for n in 0..50 {
-                    let id = crate::session::SessionId(format!("s{part}_{n}"));
+                    let id = crate::ids::SessionId(format!("s{part}_{n}"));
                     let new = NewSession {
-                        passing: true,
+                        ephemeral: true,
                         expires: Some(unix_now() + 3),
                         ..NewSession::new(&id, "")
                     };
                     tx.create_session(&new)?;
-                    let turn = crate::session::TurnId(String::new());
+                    let turn = crate::ids::TurnId(String::new());
                     tx.record(
                         &id,
                         &turn,
-                        crate::agent::Role::User,
+                        crate::agent::MessageRole::User,
                         &format!("{CANARY} {}", "x".repeat(20_000)),
                     )?;
                 }

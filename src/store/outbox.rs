@@ -2,14 +2,16 @@
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
-use talaria_platform::{AccountId, Body, BodyKind, File, MessageId, Place, RoomId, SendKey, ThreadId};
+use talaria_platform::{
+    AccountId, BodyKind, MessageBody, MessageId, OutgoingFile, Place, RoomId, SendKey, ThreadId,
+};
 
 use super::{Result, TurnRow, Tx};
-use crate::session::TurnId;
+use crate::ids::TurnId;
 
 /// One message that must arrive. Written with a borrowed body, because an answer may be long.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OutboxRow<B = Body> {
+pub struct OutboxRow<B = MessageBody> {
     /// The same again after a crash, so that the message is posted once.
     pub key: SendKey,
     /// Which account sends it.
@@ -132,9 +134,10 @@ impl Tx<'_> {
 
     /// Adds a file of a turn's end as a message of its own. Its content lies beside the row, so that a long line of
     /// files is not in memory while it waits.
-    pub fn add_file(&self, turn: &TurnRow, part: usize, file: &File) -> Result<()> {
+    pub fn add_file(&self, turn: &TurnRow, part: usize, file: &OutgoingFile) -> Result<()> {
         let key = turn.id.send_key(part);
-        let described = File { name: file.name.clone(), mime: file.mime.clone(), content: Vec::new() };
+        let described =
+            OutgoingFile { name: file.name.clone(), mime: file.mime.clone(), content: Vec::new() };
         self.add_outbox(&OutboxRow {
             key: key.clone(),
             account: turn.account.clone(),
@@ -142,11 +145,11 @@ impl Tx<'_> {
             turn: Some(turn.id.clone()),
             kind: OutboxKind::Final,
             part,
-            body: Body {
+            body: MessageBody {
                 reply_to: Some(turn.event.clone()),
                 files: vec![described],
                 silent: part > 0,
-                ..Body::new(BodyKind::Answer, "")
+                ..MessageBody::new(BodyKind::Answer, "")
             },
             not_before: 0,
         })?;
@@ -197,7 +200,7 @@ impl Tx<'_> {
     }
 
     /// What the first part of a turn's end shows, if it has ended.
-    pub fn first_part(&self, turn: &TurnId) -> Result<Option<Body>> {
+    pub fn first_part(&self, turn: &TurnId) -> Result<Option<MessageBody>> {
         let mut query = self.conn.prepare_cached(
             "SELECT body FROM outbox WHERE turn = ?1 AND part = 0 AND state = 'pending'
                  AND kind = 'final'",
@@ -222,7 +225,7 @@ impl Tx<'_> {
                 turn: Some(turn.id.clone()),
                 kind: OutboxKind::Removal,
                 part,
-                body: Body::new(BodyKind::Notice, ""),
+                body: MessageBody::new(BodyKind::Notice, ""),
                 not_before: 0,
             })?;
         }
@@ -262,7 +265,7 @@ impl Tx<'_> {
 
     /// Has the first part of a turn's end shown once more at `not_before`, when any edit before it has run
     /// out of time.
-    pub fn show_again(&self, turn: &TurnRow, first: Option<&Body>, not_before: i64) -> Result<()> {
+    pub fn show_again(&self, turn: &TurnRow, first: Option<&MessageBody>, not_before: i64) -> Result<()> {
         let Some(body) = first else { return Ok(()) };
         if self.is_withdrawn(&turn.id)? {
             return Ok(());

@@ -35,7 +35,7 @@ const INVITED: &str = "invited";
 
 /// How many of an account's strangers there are besides somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Others {
+pub struct StrangerCounts {
     /// Wait for the operator's word, or may be about to.
     pub waiting: usize,
     /// Asked a short while ago, and it came to nothing.
@@ -44,7 +44,7 @@ pub struct Others {
 
 /// Until when the rows of strangers count, each in seconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub struct Lapse {
+pub struct StrangerExpiry {
     /// A request that was made then or before is over.
     pub asked: i64,
     /// So is what never became one, or came to nothing.
@@ -55,7 +55,7 @@ pub struct Lapse {
 
 impl Tx<'_> {
     /// Forgets requests that nobody answered in time.
-    pub fn forget_lapsed_pairings(&self, lapse: Lapse) -> Result<()> {
+    pub fn forget_lapsed_pairings(&self, lapse: StrangerExpiry) -> Result<()> {
         self.conn
             .prepare_cached(
                 "DELETE FROM pairings WHERE code IS NOT NULL
@@ -85,13 +85,13 @@ impl Tx<'_> {
     }
 
     /// How many other strangers there are.
-    pub fn other_strangers(&self, account: &AccountId, person: &UserId) -> Result<Others> {
+    pub fn other_strangers(&self, account: &AccountId, person: &UserId) -> Result<StrangerCounts> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FILTER (WHERE code <> '' OR salt = ?3), count(*) FILTER (WHERE code = '' AND salt <> ?3)
              FROM pairings WHERE account = ?1 AND person <> ?2 AND code IS NOT NULL",
         )?;
         Ok(query.query_row(params![account.as_str(), person.as_str(), INVITED], |row| {
-            Ok(Others { waiting: row.get(0)?, turned_away: row.get(1)? })
+            Ok(StrangerCounts { waiting: row.get(0)?, turned_away: row.get(1)? })
         })?)
     }
 
@@ -240,17 +240,17 @@ mod tests {
             ask(tx, "a", "@future", "4", 201)?;
             let in_pairing = tx.pairings()?.into_iter().find(|pairing| pairing.person == "@in").unwrap();
             tx.pair(&in_pairing, 60)?;
-            tx.forget_lapsed_pairings(Lapse { asked: 100, void: 150, now: 200 })?;
+            tx.forget_lapsed_pairings(StrangerExpiry { asked: 100, void: 150, now: 200 })?;
             let left: Vec<_> = tx.pairings()?.into_iter().map(|p| (p.person, p.pending, p.at)).collect();
             assert_eq!(left, [("@in".to_owned(), false, 60), ("@new".to_owned(), true, 101)]);
             assert!(tx.is_paired(&"a".into(), "@in")? && !tx.is_paired(&"a".into(), "@new")?);
             assert_eq!(
                 tx.other_strangers(&"a".into(), &"@in".into())?,
-                Others { waiting: 1, turned_away: 0 }
+                StrangerCounts { waiting: 1, turned_away: 0 }
             );
             assert_eq!(
                 tx.other_strangers(&"a".into(), &"@new".into())?,
-                Others { waiting: 0, turned_away: 0 }
+                StrangerCounts { waiting: 0, turned_away: 0 }
             );
             Ok(())
         })
@@ -272,8 +272,8 @@ mod tests {
             assert!(tx.pairings()?.is_empty() && tx.waiting_pairings()?.is_empty());
             assert_eq!(tx.pairing_of(&"a".into(), &"@eve".into())?, Some(200), "it was made all the same");
             let others = tx.other_strangers(&"a".into(), &"@ann".into())?;
-            assert_eq!(others, Others { waiting: 0, turned_away: 1 });
-            tx.forget_lapsed_pairings(Lapse { asked: 100, void: 200, now: 300 })?;
+            assert_eq!(others, StrangerCounts { waiting: 0, turned_away: 1 });
+            tx.forget_lapsed_pairings(StrangerExpiry { asked: 100, void: 200, now: 300 })?;
             assert_eq!(tx.pairing_of(&"a".into(), &"@eve".into())?, None);
             Ok(())
         })

@@ -3,11 +3,11 @@
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{NewSession, Result, TurnRow, Tx, unix_now};
-use crate::session::{SessionId, TurnId};
+use crate::ids::{SessionId, TurnId};
 
 /// A response that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptResponse {
+pub struct StoredResponse {
     /// What it is called.
     pub id: String,
     /// The turn that answers it.
@@ -24,7 +24,7 @@ pub struct KeptResponse {
 
 /// Where a turn goes on that was asked behind a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Onward {
+pub enum ContinuationPoint {
     /// In the response's own session, where nothing came after it.
     Here(SessionId),
     /// In a session that has just been made of what was said up to it.
@@ -37,7 +37,7 @@ pub enum Onward {
 
 impl Tx<'_> {
     /// Keeps a response of an app.
-    pub fn keep_response(&self, app: &str, kept: &KeptResponse) -> Result<()> {
+    pub fn keep_response(&self, app: &str, kept: &StoredResponse) -> Result<()> {
         self.conn
             .prepare_cached(
                 "INSERT INTO responses (id, app, turn, session, previous, request, created)
@@ -56,12 +56,12 @@ impl Tx<'_> {
     }
 
     /// A response of an app. One of another app is not there.
-    pub fn response(&self, app: &str, id: &str) -> Result<Option<KeptResponse>> {
+    pub fn response(&self, app: &str, id: &str) -> Result<Option<StoredResponse>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, turn, session, previous, request, created FROM responses WHERE app = ?1 AND id = ?2",
         )?;
         let found = query.query_row([app, id], |row| {
-            Ok(KeptResponse {
+            Ok(StoredResponse {
                 id: row.get(0)?,
                 turn: TurnId(row.get(1)?),
                 session: SessionId(row.get(2)?),
@@ -98,9 +98,15 @@ impl Tx<'_> {
     /// which is then made with what was said up to it.
     ///
     /// `expires` is set for a turn that is not to be stored: its session goes then, so it must not be the response's own.
-    pub fn go_on_from(&self, app: &str, id: &str, fork: &SessionId, expires: Option<i64>) -> Result<Onward> {
-        let Some(KeptResponse { turn, session, .. }) = self.response(app, id)? else {
-            return Ok(Onward::Gone);
+    pub fn go_on_from(
+        &self,
+        app: &str,
+        id: &str,
+        fork: &SessionId,
+        expires: Option<i64>,
+    ) -> Result<ContinuationPoint> {
+        let Some(StoredResponse { turn, session, .. }) = self.response(app, id)? else {
+            return Ok(ContinuationPoint::Gone);
         };
         let mut query = self.conn.prepare_cached(
             "SELECT seq, seq = (SELECT max(seq) FROM turns WHERE session = ?1),
@@ -111,12 +117,12 @@ impl Tx<'_> {
             Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?))
         });
         match found.optional()? {
-            None => Ok(Onward::Gone),
-            Some((_, true, _)) if expires.is_none() => Ok(Onward::Here(session)),
-            Some((_, _, true)) => Ok(Onward::Unfinished),
+            None => Ok(ContinuationPoint::Gone),
+            Some((_, true, _)) if expires.is_none() => Ok(ContinuationPoint::Here(session)),
+            Some((_, _, true)) => Ok(ContinuationPoint::Unfinished),
             Some((seq, _, false)) => {
                 self.fork_up_to(app, &session, seq, fork, expires)?;
-                Ok(Onward::Forked)
+                Ok(ContinuationPoint::Forked)
             }
         }
     }
@@ -138,7 +144,7 @@ impl Tx<'_> {
                 model: row.get(1)?,
                 system_prompt: row.get(2)?,
                 parent: Some(from.0.clone()),
-                passing: true,
+                ephemeral: true,
                 expires,
                 ..NewSession::new(to, app)
             })
@@ -158,7 +164,7 @@ impl Tx<'_> {
     }
 }
 
-impl KeptResponse {
+impl StoredResponse {
     /// One that is asked now.
     pub fn new(id: String, turn: &TurnRow, previous: Option<String>, request: String) -> Self {
         let (turn, session) = (turn.id.clone(), turn.session.clone());

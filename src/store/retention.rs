@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::{Result, Tx, unix_now};
-use crate::session::SessionId;
+use crate::ids::SessionId;
 
 /// Sessions that one transaction removes. Whoever else wants to write waits for it.
 const AT_ONCE: usize = 200;

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::{Result, Tx};
-use crate::session::{AskId, TurnId};
+use crate::ids::{AskId, TurnId};
 
 /// When a run began and ended, and what was asked in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::time::SystemTime;
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, Tx, unix_now};
-use crate::agent::{Message, Record, Role};
+use crate::agent::{MessageRole, SessionMessage, TranscriptRecord};
+use crate::ids::{SessionId, SessionKey, TurnId, hash};
 use crate::reply::one_line;
-use crate::session::{SessionId, SessionKey, TurnId, hash};
 
 /// A session as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionRow {
     /// Its own id.
     pub id: SessionId,
     /// How often its history was changed after the fact.
@@ -28,7 +28,7 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {
     /// Which.
-    pub session: Session,
+    pub session: SessionRow,
     /// What people know it by: see `known_by`.
     pub title: Option<String>,
     /// How many messages it has.
@@ -37,7 +37,7 @@ pub struct ListedSession {
     pub current: bool,
 }
 
-impl Session {
+impl SessionRow {
     /// The name under which an upstream knows this history: a changed history is another one to it.
     pub fn upstream_id(&self) -> SessionId {
         // Between an app and its name for a session stands what no upstream takes.
@@ -80,7 +80,7 @@ pub(super) fn known_by(title: Option<String>, question: Option<String>) -> Optio
 
 impl Tx<'_> {
     /// The current session of a key, begun now if there is none.
-    pub fn session_for(&self, key: &SessionKey) -> Result<Session> {
+    pub fn session_for(&self, key: &SessionKey) -> Result<SessionRow> {
         let found = self
             .conn
             .prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 AND current = 1"))?
@@ -93,7 +93,7 @@ impl Tx<'_> {
     }
 
     /// Ends the current session of a key, which stays stored, and begins another one.
-    pub fn begin_session(&self, key: &SessionKey) -> Result<Session> {
+    pub fn begin_session(&self, key: &SessionKey) -> Result<SessionRow> {
         self.conn
             .prepare_cached("UPDATE sessions SET current = 0 WHERE key = ?1 AND current = 1")?
             .execute([&key.digest])?;
@@ -109,7 +109,7 @@ impl Tx<'_> {
     }
 
     /// A session by its id.
-    pub fn session(&self, id: &SessionId) -> Result<Session> {
+    pub fn session(&self, id: &SessionId) -> Result<SessionRow> {
         let mut query = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?;
         Ok(query.query_row([&id.0], read_session)?)
     }
@@ -230,13 +230,13 @@ impl Tx<'_> {
     }
 
     /// Appends a message.
-    pub fn record(&self, session: &SessionId, turn: &TurnId, role: Role, content: &str) -> Result<()> {
+    pub fn record(&self, session: &SessionId, turn: &TurnId, role: MessageRole, content: &str) -> Result<()> {
         self.add_message(session, turn, role, content, None)
     }
 
     /// Appends a message that an agent told.
-    pub fn add_record(&self, session: &SessionId, turn: &TurnId, record: &Record) -> Result<()> {
-        let Message { role, content } = &record.message;
+    pub fn add_record(&self, session: &SessionId, turn: &TurnId, record: &TranscriptRecord) -> Result<()> {
+        let SessionMessage { role, content } = &record.message;
         let tools = record.tools.as_ref().map(serde_json::to_string).transpose()?;
         self.add_message(session, turn, *role, content, tools)
     }
@@ -245,7 +245,7 @@ impl Tx<'_> {
         &self,
         session: &SessionId,
         turn: &TurnId,
-        role: Role,
+        role: MessageRole,
         content: &str,
         tools: Option<String>,
     ) -> Result<()> {
@@ -259,14 +259,14 @@ impl Tx<'_> {
     }
 
     /// The newest messages within both caps, oldest first. Costs what it returns, not what is stored.
-    pub fn history(&self, session: &SessionId, messages: usize, bytes: usize) -> Result<Vec<Message>> {
+    pub fn history(&self, session: &SessionId, messages: usize, bytes: usize) -> Result<Vec<SessionMessage>> {
         let mut query = self.conn.prepare_cached(
             "SELECT role, content FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2",
         )?;
         let limit = i64::try_from(messages).unwrap_or(i64::MAX);
         let rows = query.query_map(params![session.0, limit], |row| {
             let role: String = row.get(0)?;
-            Ok(Message { role: role_from(&role), content: row.get(1)? })
+            Ok(SessionMessage { role: role_from(&role), content: row.get(1)? })
         })?;
         let mut newest_first = Vec::new();
         let mut room = bytes;
@@ -300,8 +300,8 @@ impl Tx<'_> {
     }
 }
 
-fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
-    Ok(Session {
+fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
         id: SessionId(row.get(0)?),
         forks: row.get(1)?,
         number: row.get(2)?,
@@ -320,19 +320,19 @@ fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
     })
 }
 
-fn role_name(role: Role) -> &'static str {
+fn role_name(role: MessageRole) -> &'static str {
     match role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     }
 }
 
-pub(super) fn role_from(name: &str) -> Role {
+pub(super) fn role_from(name: &str) -> MessageRole {
     match name {
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
-        _ => Role::Tool,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
+        _ => MessageRole::Tool,
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
         let all = ids.flat_map(|id| {
             [0, 1].map(|forks| {
                 let id = SessionId(id.clone());
-                Session { id, forks, number: 1, title: None, used: 0 }.upstream_id().0
+                SessionRow { id, forks, number: 1, title: None, used: 0 }.upstream_id().0
             })
         });
         let mut all: Vec<_> = all.collect();

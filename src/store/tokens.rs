@@ -5,11 +5,11 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, Tx, unix_now};
-use crate::token::Kept;
+use crate::token::TokenDigest;
 
 /// An app, as its operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct App {
+pub struct AppInfo {
     /// What it is called.
     pub name: String,
     /// Which token it has; no secret.
@@ -38,7 +38,7 @@ pub struct TokenRecord {
 impl Tx<'_> {
     /// Gives an app its token; one that it had no longer counts. `instructions` is whether it may instruct the agent.
     /// `false` if another app has a token with this id.
-    pub fn add_token(&self, app: &str, token: &Kept, instructions: bool) -> Result<bool> {
+    pub fn add_token(&self, app: &str, token: &TokenDigest, instructions: bool) -> Result<bool> {
         let added = self
             .conn
             .prepare_cached(
@@ -53,7 +53,7 @@ impl Tx<'_> {
     }
 
     /// Every app, by name.
-    pub fn apps(&self) -> Result<Vec<App>> {
+    pub fn apps(&self) -> Result<Vec<AppInfo>> {
         let mut query = self.conn.prepare_cached(
             "SELECT app, id, created, used, revoked, instructions FROM tokens ORDER BY app",
         )?;
@@ -62,7 +62,7 @@ impl Tx<'_> {
     }
 
     /// One app.
-    pub fn app(&self, name: &str) -> Result<Option<App>> {
+    pub fn app(&self, name: &str) -> Result<Option<AppInfo>> {
         let mut query = self.conn.prepare_cached(
             "SELECT app, id, created, used, revoked, instructions FROM tokens WHERE app = ?1",
         )?;
@@ -116,8 +116,8 @@ impl Tx<'_> {
     }
 }
 
-fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<App> {
-    Ok(App {
+fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<AppInfo> {
+    Ok(AppInfo {
         name: row.get(0)?,
         token: row.get(1)?,
         created: row.get(2)?,
@@ -133,8 +133,8 @@ mod tests {
     use crate::store::tests::temporary;
     use crate::token;
 
-    fn kept(token: &str) -> Kept {
-        Kept::of(token).unwrap()
+    fn kept(token: &str) -> TokenDigest {
+        TokenDigest::of(token).unwrap()
     }
 
     #[tokio::test]

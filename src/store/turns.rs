@@ -1,19 +1,19 @@
 //! Turns: how they are found and how they go on, until they end.
 
-mod ending;
+mod finish;
 mod row;
 
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, EventId, RoomId, ThreadId};
 
-pub use self::ending::Finish;
+pub use self::finish::FinishedTurn;
 use self::row::{COLUMNS, read_turn};
-pub use self::row::{Person, State, TurnRow};
+pub use self::row::{PersonInfo, TurnRow, TurnState};
 use super::{Result, Tx, unix_now};
-use crate::agent::Prepared;
+use crate::agent::PreparedTurn;
+use crate::ids::{SessionId, TurnId};
 use crate::rules::AgentName;
-use crate::session::{SessionId, TurnId};
-use crate::turns::Brought;
+use crate::turns::AppRequest;
 
 /// A turn that has not ended.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Tx<'_> {
                 Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
                 turn.quote.as_ref().map(serde_json::to_string).transpose()?,
                 turn.agent.map(AgentName::name),
-                turn.brought.as_ref().map(serde_json::to_string).transpose()?,
+                turn.app_request.as_ref().map(serde_json::to_string).transpose()?,
             ])?;
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Tx<'_> {
 
     /// The request that was made of `prompt` is stored and may be sent from now on. `false`: the question is
     /// another one by now.
-    pub fn dispatch(&self, id: &TurnId, prompt: Option<&str>, prepared: &Prepared) -> Result<bool> {
+    pub fn dispatch(&self, id: &TurnId, prompt: Option<&str>, prepared: &PreparedTurn) -> Result<bool> {
         let changed = self
             .conn
             .prepare_cached(
@@ -189,11 +189,11 @@ impl Tx<'_> {
     }
 
     /// What was asked in a turn, without the request that was made of it.
-    pub fn asked(&self, id: &TurnId) -> Result<Option<(String, Option<Box<Brought>>)>> {
+    pub fn asked(&self, id: &TurnId) -> Result<Option<(String, Option<Box<AppRequest>>)>> {
         let mut query = self.conn.prepare_cached("SELECT prompt, brought FROM turns WHERE id = ?1")?;
         let found = query.query_row([&id.0], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?)));
-        let Some((prompt, brought)) = found.optional()? else { return Ok(None) };
-        Ok(Some((prompt, brought.as_deref().map(serde_json::from_str).transpose()?)))
+        let Some((prompt, app_request)) = found.optional()? else { return Ok(None) };
+        Ok(Some((prompt, app_request.as_deref().map(serde_json::from_str).transpose()?)))
     }
 
     /// The request that was stored for a turn; `None` if there is none.

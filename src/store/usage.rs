@@ -4,16 +4,16 @@ use rusqlite::{Row, params};
 use talaria_platform::{AccountId, UserId};
 
 use super::{Result, Tx, unix_now};
-use crate::agent::Usage;
-use crate::session::SessionId;
+use crate::agent::TokenUsage;
+use crate::ids::SessionId;
 
 /// What was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct UsageTotals {
     /// Turns that ran, however they ended and whether they were taken back later or not.
     pub turns: u64,
     /// What they cost, as far as the agents said.
-    pub tokens: Usage,
+    pub tokens: TokenUsage,
 }
 
 /// What is added up. A turn that was cancelled before it ran cost nothing. Each number is an upstream's word, so
@@ -24,13 +24,13 @@ const SUMS: &str = "SELECT count(*),
 
 impl Tx<'_> {
     /// What a session used.
-    pub fn used_by_session(&self, session: &SessionId) -> Result<Used> {
+    pub fn used_by_session(&self, session: &SessionId) -> Result<UsageTotals> {
         let mut query = self.conn.prepare_cached(&format!("{SUMS} AND session = ?1"))?;
         Ok(query.query_row([&session.0], read_used)?)
     }
 
     /// What a person used on an account in the last so many seconds.
-    pub fn used_by_person(&self, account: &AccountId, person: &UserId, seconds: i64) -> Result<Used> {
+    pub fn used_by_person(&self, account: &AccountId, person: &UserId, seconds: i64) -> Result<UsageTotals> {
         let mut query =
             self.conn.prepare_cached(&format!("{SUMS} AND account = ?1 AND author = ?2 AND created > ?3"))?;
         let since = unix_now() - seconds;
@@ -38,6 +38,6 @@ impl Tx<'_> {
     }
 }
 
-fn read_used(row: &Row<'_>) -> rusqlite::Result<Used> {
-    Ok(Used { turns: row.get(0)?, tokens: Usage { input: row.get(1)?, output: row.get(2)? } })
+fn read_used(row: &Row<'_>) -> rusqlite::Result<UsageTotals> {
+    Ok(UsageTotals { turns: row.get(0)?, tokens: TokenUsage { input: row.get(1)?, output: row.get(2)? } })
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{ErrorCode, ffi};
 use tokio::sync::oneshot;
 
-use super::writer::Command;
+use super::writer::WriterCommand;
 use super::{Store, unix_now};
-use crate::session::Utc;
+use crate::ids::UtcTime;
 
 /// How long the store may take to answer a health check.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,11 +31,11 @@ pub struct WriteFailure {
 /// The outcome of the last commits. The writer thread sets it, health checks read it.
 #[derive(Clone, Default)]
 pub(super) struct WriteHealth {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CommitState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct CommitState {
     failure: Option<WriteFailure>,
     /// When a commit last wrote something.
     succeeded: Option<Instant>,
@@ -73,7 +73,7 @@ impl WriteHealth {
         state.failure.is_none() && state.succeeded.is_some_and(|at| at.elapsed() < PROVEN)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +98,7 @@ impl Store {
         let _clock = crate::testing::hold_clock();
         let (done, probed) = oneshot::channel();
         let closed = || "the store is closed".to_owned();
-        self.writer.send(Command::Probe(done)).await.map_err(|_| closed())?;
+        self.writer.send(WriterCommand::Probe(done)).await.map_err(|_| closed())?;
         probed.await.map_err(|_| closed())?;
         self.health.failure().map_or(Ok(()), |failure| Err(failure.to_string()))
     }
@@ -107,7 +107,7 @@ impl Store {
 impl std::fmt::Display for WriteFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let since = Duration::from_secs(u64::try_from(self.since).unwrap_or_default());
-        let Utc { year, month, day, hour, minute, second } = Utc::from(std::time::UNIX_EPOCH + since);
+        let UtcTime { year, month, day, hour, minute, second } = UtcTime::from(std::time::UNIX_EPOCH + since);
         write!(
             f,
             "nothing can be stored since {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC"

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::retention::Retention;
 use super::write_health::{WriteHealth, disk_trouble, is_refused_write};
-use super::{ReadJob, Reply, Result, StoreError, WriteJob};
+use super::{JobReply, ReadJob, Result, StoreError, WriteJob};
 
 /// Jobs that share one commit. Bounds how long the first of them waits for the last.
 const GROUP: usize = 256;
@@ -19,7 +19,7 @@ const GROUP: usize = 256;
 const PROBE_BYTES: usize = 1024 * 1024;
 
 /// What the writer thread is asked to do.
-pub(super) enum Command {
+pub(super) enum WriterCommand {
     /// Run a job in the next transaction.
     Write(WriteJob),
     /// Do what is due: see `maintenance`.
@@ -32,21 +32,21 @@ pub(super) enum Command {
 
 /// A job that has run: what is left to do once its transaction is committed, or not.
 pub(super) struct RanJob {
-    pub(super) reply: Reply,
+    pub(super) reply: JobReply,
     /// Set if the disk kept it from being written.
     pub(super) trouble: Option<String>,
 }
 
 /// The writer thread's own state.
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     pub(super) conn: Connection,
-    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) commands: mpsc::Receiver<WriterCommand>,
     /// To have the reader pause for a checkpoint. Weak, like `own`: neither keeps the store open.
     pub(super) reader: mpsc::WeakSender<ReadJob>,
-    pub(super) own: mpsc::WeakSender<Command>,
+    pub(super) own: mpsc::WeakSender<WriterCommand>,
     pub(super) health: WriteHealth,
     pub(super) retention: Retention,
-    /// Asks for [`Command::Maintain`] after this long. Dropped at the end, which ends the timer thread.
+    /// Asks for [`WriterCommand::Maintain`] after this long. Dropped at the end, which ends the timer thread.
     pub(super) timer: std_mpsc::Sender<Duration>,
     /// The write-ahead log.
     pub(super) wal: PathBuf,
@@ -60,7 +60,7 @@ pub(super) struct Writer {
     pub(super) commits: u64,
 }
 
-impl Writer {
+impl StoreWriter {
     pub(super) fn wal_of(database: &Path) -> PathBuf {
         let mut path = database.as_os_str().to_owned();
         path.push("-wal");
@@ -83,16 +83,16 @@ impl Writer {
     }
 
     /// Returns a command that was found in the queue and has yet to be obeyed.
-    fn obey(&mut self, command: Command) -> Option<Command> {
+    fn obey(&mut self, command: WriterCommand) -> Option<WriterCommand> {
         match command {
-            Command::Write(job) => return self.commit_group(job),
-            Command::Maintain => self.maintain(),
-            Command::Checkpoint(reader) => {
+            WriterCommand::Write(job) => return self.commit_group(job),
+            WriterCommand::Maintain => self.maintain(),
+            WriterCommand::Checkpoint(reader) => {
                 self.is_parking = false;
                 self.checkpoint();
                 drop(reader);
             }
-            Command::Probe(done) => {
+            WriterCommand::Probe(done) => {
                 self.probe();
                 // The health check may have given up.
                 let _ = done.send(());
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     /// Runs a job and those that wait behind it, and commits them together.
-    fn commit_group(&mut self, first: WriteJob) -> Option<Command> {
+    fn commit_group(&mut self, first: WriteJob) -> Option<WriterCommand> {
         if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
             self.note_failure(&error);
             (first(Err(error.into())).reply)(Ok(()));
@@ -121,7 +121,7 @@ impl Writer {
                 break;
             }
             match self.commands.try_recv() {
-                Ok(Command::Write(another)) => job = Some(another),
+                Ok(WriterCommand::Write(another)) => job = Some(another),
                 Ok(other) => next = Some(other),
                 Err(_) => {}
             }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use talaria_platform::{
-    Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event, Inbox, MessageId,
-    Place, Platform, SendKey,
+    BoxFuture, CancellationToken, EventBatch, Inbox, MessageBody, MessageId, Place, Platform,
+    PlatformCapabilities, PlatformError, PlatformErrorKind, RoomEvent, SendKey,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -21,17 +21,17 @@ use crate::config::TestConfig;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "as in the contract")]
-pub enum Request {
+pub enum NetworkRequest {
     Read { cursor: Option<String> },
-    Send { place: Place, key: SendKey, body: Body },
-    Edit { place: Place, message: MessageId, key: SendKey, body: Body },
+    Send { place: Place, key: SendKey, body: MessageBody },
+    Edit { place: Place, message: MessageId, key: SendKey, body: MessageBody },
 }
 
 /// What the other end answers to a send or an edit.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "as in the contract")]
-pub enum Answer {
+pub enum NetworkReply {
     Message(MessageId),
     Retry { after_ms: Option<u64> },
     Gone,
@@ -42,23 +42,23 @@ pub enum Answer {
 /// What comes on the reading connection; each is acknowledged with a line when it is on disk.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as in the contract")]
-pub struct Incoming {
-    pub events: Vec<Event>,
+pub struct IncomingEvent {
+    pub events: Vec<RoomEvent>,
     pub cursor: String,
 }
 
 /// The platform.
-pub struct Network {
+pub struct TestNetwork {
     config: TestConfig,
 }
 
-impl Network {
+impl TestNetwork {
     /// A network at the configured socket. Nothing is connected yet.
     pub fn new(config: TestConfig) -> Self {
         Self { config }
     }
 
-    async fn connect(&self, request: &Request) -> std::io::Result<BufReader<UnixStream>> {
+    async fn connect(&self, request: &NetworkRequest) -> std::io::Result<BufReader<UnixStream>> {
         let mut stream = UnixStream::connect(&self.config.socket).await?;
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
@@ -66,33 +66,41 @@ impl Network {
         Ok(BufReader::new(stream))
     }
 
-    async fn ask(&self, request: Request) -> Result<MessageId, Error> {
+    async fn ask(&self, request: NetworkRequest) -> Result<MessageId, PlatformError> {
         let answer = async {
             let mut stream = self.connect(&request).await?;
             let mut line = String::new();
             stream.read_line(&mut line).await?;
-            std::io::Result::Ok(serde_json::from_str::<Answer>(&line)?)
+            std::io::Result::Ok(serde_json::from_str::<NetworkReply>(&line)?)
         };
-        match answer.await.map_err(|error| Error::new(ErrorKind::Retry { after: None }, error))? {
-            Answer::Message(message) => Ok(message),
-            Answer::Retry { after_ms } => {
-                Err(ErrorKind::Retry { after: after_ms.map(Duration::from_millis) }.into())
+        match answer
+            .await
+            .map_err(|error| PlatformError::new(PlatformErrorKind::Retry { after: None }, error))?
+        {
+            NetworkReply::Message(message) => Ok(message),
+            NetworkReply::Retry { after_ms } => {
+                Err(PlatformErrorKind::Retry { after: after_ms.map(Duration::from_millis) }.into())
             }
-            Answer::Gone => Err(ErrorKind::Gone.into()),
-            Answer::Rejected => Err(ErrorKind::Rejected.into()),
-            Answer::Fatal => Err(ErrorKind::Fatal.into()),
+            NetworkReply::Gone => Err(PlatformErrorKind::Gone.into()),
+            NetworkReply::Rejected => Err(PlatformErrorKind::Rejected.into()),
+            NetworkReply::Fatal => Err(PlatformErrorKind::Fatal.into()),
         }
     }
 
-    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
-        let lost = |error: std::io::Error| Error::new(ErrorKind::Retry { after: None }, error);
-        let refused = |error| Error::new(ErrorKind::Retry { after: None }, error);
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), PlatformError> {
+        let lost =
+            |error: std::io::Error| PlatformError::new(PlatformErrorKind::Retry { after: None }, error);
+        let refused = |error| PlatformError::new(PlatformErrorKind::Retry { after: None }, error);
         let cursor = inbox.cursor().await.map_err(refused)?;
-        let mut stream = self.connect(&Request::Read { cursor }).await.map_err(lost)?;
+        let mut stream = self.connect(&NetworkRequest::Read { cursor }).await.map_err(lost)?;
         let mut line = String::new();
         while stream.read_line(&mut line).await.map_err(lost)? > 0 {
-            let incoming: Incoming = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
-            let batch = Batch { events: incoming.events, cursor: Some(incoming.cursor), ..Batch::default() };
+            let incoming: IncomingEvent = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
+            let batch = EventBatch {
+                events: incoming.events,
+                cursor: Some(incoming.cursor),
+                ..EventBatch::default()
+            };
             inbox.accept(batch).await.map_err(refused)?;
             stream.write_all(b"\n").await.map_err(lost)?;
             line.clear();
@@ -101,9 +109,9 @@ impl Network {
     }
 }
 
-impl Platform for Network {
-    fn about(&self) -> Capabilities {
-        Capabilities {
+impl Platform for TestNetwork {
+    fn about(&self) -> PlatformCapabilities {
+        PlatformCapabilities {
             show: self.config.show,
             delete: false,
             react: false,
@@ -114,7 +122,11 @@ impl Platform for Network {
         }
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         Box::pin(async move {
             tokio::select! {
                 ended = self.read(inbox) => ended,
@@ -127,9 +139,13 @@ impl Platform for Network {
         &'a self,
         place: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
-        Box::pin(self.ask(Request::Send { place: place.clone(), key: key.clone(), body: body.clone() }))
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
+        Box::pin(self.ask(NetworkRequest::Send {
+            place: place.clone(),
+            key: key.clone(),
+            body: body.clone(),
+        }))
     }
 
     fn edit<'a>(
@@ -137,9 +153,9 @@ impl Platform for Network {
         place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        let request = Request::Edit {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
+        let request = NetworkRequest::Edit {
             place: place.clone(),
             message: message.clone(),
             key: key.clone(),

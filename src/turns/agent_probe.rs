@@ -7,9 +7,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, Reached};
+use crate::agent::{AgentError, AgentErrorKind, AnsweringAgent};
+use crate::i18n::TextKey;
 use crate::reply;
-use crate::words::Text;
 
 /// How long an answer counts. Several who watch ask the agent once.
 const FRESH: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The last answer.
 #[derive(Default)]
 pub(super) struct AgentProbe {
-    last: Mutex<Option<(Instant, Result<Reached, AgentError>)>>,
+    last: Mutex<Option<(Instant, Result<AnsweringAgent, AgentError>)>>,
 }
 
 /// What is known of the agent.
@@ -62,12 +62,12 @@ impl Turns {
             return AgentHealth::Failing { times, why: why(&words.to_string()) };
         }
         match reached {
-            Ok(Reached::StandIn) => AgentHealth::StandIn,
-            Ok(Reached::Agent) | Err(_) => AgentHealth::Ready,
+            Ok(AnsweringAgent::StandIn) => AgentHealth::StandIn,
+            Ok(AnsweringAgent::Agent) | Err(_) => AgentHealth::Ready,
         }
     }
 
-    async fn reach_agent(&self) -> Result<Reached, AgentError> {
+    async fn reach_agent(&self) -> Result<AnsweringAgent, AgentError> {
         let mut last = self.probe.last.lock().await;
         if let Some((at, reached)) = &*last
             && at.elapsed() < FRESH
@@ -75,7 +75,7 @@ impl Turns {
             return reached.clone();
         }
         let asked = tokio::time::timeout(PATIENCE, self.agents.main.reachable()).await;
-        let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, Text::WhyTooSlow));
+        let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, TextKey::WhyTooSlow));
         let reached = asked.unwrap_or_else(|_| silent());
         *last = Some((Instant::now(), reached.clone()));
         reached

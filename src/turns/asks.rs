@@ -4,8 +4,8 @@
 //! has a task of its own, so that it comes to an end however the agent is left: answered, too late, stopped,
 //! at the end of the process, or no longer wanted. Whatever goes wrong, the answer is no.
 
-mod answering;
-mod asking;
+mod answer;
+mod lifecycle;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,18 +16,18 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::sink::Sink;
-use super::watch::Logs;
-use crate::agent::{AgentError, Ask, Choice, Out, Spot, TurnEvent};
+use super::readers::TurnLogs;
+use super::sink::TurnSink;
+use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, TurnEvent};
 use crate::delivery::Delivery;
-use crate::rules::Live;
-use crate::session::{AskId, TurnId};
+use crate::i18n::TextKey;
+use crate::ids::{AskId, TurnId};
+use crate::rules::LiveRules;
 use crate::store::{self, GATEWAY, Store, TurnRow};
 use crate::testing::broken;
-use crate::words::Text;
-pub use answering::{Answer, choice};
-pub use asking::PER_TURN;
-use asking::{Asking, tell};
+pub use answer::{AnswerResult, choice};
+pub use lifecycle::PER_TURN;
+use lifecycle::{AskContext, tell};
 
 /// Why a question is denied that the end of a process came before, as the store and programs are told. The log of
 /// that process does not say so: its readers are cut off, and nobody could know which of them had heard of it. The next
@@ -38,7 +38,7 @@ pub const RESTART: &str = "restart";
 pub(super) struct Asks {
     pub store: Store,
     pub delivery: Arc<Delivery>,
-    pub live: Arc<Live>,
+    pub live: Arc<LiveRules>,
     /// How long people have.
     pub answer_within: Duration,
     /// The engine's own: fired when the process is about to end.
@@ -48,7 +48,7 @@ pub(super) struct Asks {
     /// Whom to wake when a person has answered; the other end is the task of the question.
     pub waiting: Mutex<HashMap<AskId, Arc<Notify>>>,
     /// Where readers of a turn see what is asked.
-    pub logs: Arc<Logs>,
+    pub logs: Arc<TurnLogs>,
 }
 
 impl Asks {
@@ -74,14 +74,14 @@ impl Asks {
                 let max = delivery.max_text(&turn.account);
                 if tx.withdraw_ask(&ask.id, RESTART)? {
                     tx.audit_ask(&turn, &ask.digest, GATEWAY, None, RESTART)?;
-                    let words = Text::AskRestarted.with("title", ask.title.as_str());
+                    let words = TextKey::AskRestarted.with("title", ask.title.as_str());
                     tell(tx, &rules.words, &turn, max, ask.id.end_key(), &words)?;
                 }
             }
             Ok((left.len(), tx.asks_so_far()?))
         });
         let (denied, so_far) = denied.await?;
-        self.logs.left(so_far);
+        self.logs.add_prior_asks(so_far);
         if denied > 0 {
             tracing::info!(asks = denied, "questions of the last run are denied");
             self.delivery.accounts().for_each(|account| account.wake());
@@ -90,21 +90,21 @@ impl Asks {
     }
 
     /// Asks, and waits.
-    async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> Choice {
+    async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> AskChoice {
         let (reply, choice) = oneshot::channel();
-        let asking = Asking { asks: self.clone(), turn, stop: stop.clone() };
+        let asking = AskContext { asks: self.clone(), turn, stop: stop.clone() };
         self.tasks.spawn(asking.run(ask, reply));
-        let choice = choice.await.unwrap_or(Choice::Deny);
+        let choice = choice.await.unwrap_or(AskChoice::Deny);
         // The last look: nothing is waited for between this and the agent.
         match self.draining.is_cancelled() || (stop.is_cancelled() && !broken("ask-stop")) {
-            true => Choice::Deny,
+            true => AskChoice::Deny,
             false => choice,
         }
     }
 
     /// Where in its turn a question would stand that is asked or answered now.
-    fn spot(&self, turn: &TurnId) -> Spot {
-        self.logs.of(turn).map(|log| log.spot()).unwrap_or_default()
+    fn ask_position(&self, turn: &TurnId) -> AskPosition {
+        self.logs.of(turn).map(|log| log.ask_position()).unwrap_or_default()
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<AskId, Arc<Notify>>> {
@@ -113,18 +113,18 @@ impl Asks {
     }
 }
 
-/// The [`Out`] of one try of a turn: what happens goes to the sink, what is asked to people.
-pub(super) struct Voice<'a> {
-    sink: &'a Sink<'a>,
+/// The [`AgentOutput`] of one try of a turn: what happens goes to the sink, what is asked to people.
+pub(super) struct TurnOutput<'a> {
+    sink: &'a TurnSink<'a>,
     asks: &'a Arc<Asks>,
     turn: &'a TurnRow,
     /// Fired when a person asks to stop the turn.
     stop: &'a CancellationToken,
 }
 
-impl<'a> Voice<'a> {
+impl<'a> TurnOutput<'a> {
     pub fn new(
-        sink: &'a Sink<'a>,
+        sink: &'a TurnSink<'a>,
         asks: &'a Arc<Asks>,
         turn: &'a TurnRow,
         stop: &'a CancellationToken,
@@ -133,17 +133,17 @@ impl<'a> Voice<'a> {
     }
 }
 
-impl Out for Voice<'_> {
+impl AgentOutput for TurnOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
         self.sink.emit(event);
     }
 
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, Choice> {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
     }
 
-    fn whole(&self, text: &str) {
-        self.sink.whole(text);
+    fn replace_text(&self, text: &str) {
+        self.sink.replace_text(text);
     }
 
     fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {

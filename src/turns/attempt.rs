@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use talaria_platform::Lasts;
+use talaria_platform::PlaceLifetime;
 use tokio_util::sync::CancellationToken;
 
-use super::asks::Voice;
-use super::sink::Sink;
-use super::{Running, Turns, changeover, input};
-use crate::agent::{AgentError, Prepared, Turn, TurnEnd};
-use crate::metrics::Open;
-use crate::rarely::rarely;
+use super::asks::TurnOutput;
+use super::sink::TurnSink;
+use super::{RunningTurn, Turns, fallback_notices, input_slot};
+use crate::agent::{AgentError, AgentTurn, PreparedTurn, TurnEnd};
+use crate::metrics::GaugeGuard;
+use crate::poll_when_woken::poll_when_woken;
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
 
@@ -20,10 +20,10 @@ impl Turns {
     pub(super) async fn attempt(
         &self,
         row: &mut Arc<TurnRow>,
-        turn: &mut Turn,
-        prepared: &mut Option<Prepared>,
-        sink: &Sink<'_>,
-        running: &Running,
+        turn: &mut AgentTurn,
+        prepared: &mut Option<PreparedTurn>,
+        sink: &TurnSink<'_>,
+        running: &RunningTurn,
     ) -> store::Result<Result<TurnEnd, AgentError>> {
         failpoint("turn.taken");
         if let Err(end) = Box::pin(self.make_ready(row, turn, prepared, sink, running)).await? {
@@ -32,36 +32,36 @@ impl Turns {
         let Some(prepared) = prepared.as_mut() else { return Ok(Ok(TurnEnd::Stopped)) };
         failpoint("turn.dispatched");
 
-        let request = input::hand_over(prepared, running);
+        let request = input_slot::hand_over(prepared, running);
         Ok(self.run_agent(row, turn, request, sink, running).await)
     }
 
     async fn run_agent(
         &self,
         row: &Arc<TurnRow>,
-        turn: &Turn,
-        prepared: Prepared,
-        sink: &Sink<'_>,
-        running: &Running,
+        turn: &AgentTurn,
+        prepared: PreparedTurn,
+        sink: &TurnSink<'_>,
+        running: &RunningTurn,
     ) -> Result<TurnEnd, AgentError> {
         let (stop, resumable) = (CancellationToken::new(), prepared.resumable);
-        let voice = Voice::new(sink, &self.asks, row, &running.stop);
+        let output = TurnOutput::new(sink, &self.asks, row, &running.stop);
         let agent = self.agent_of(row);
-        let _streaming = Open::new(&self.metrics.streams);
-        let mut run = agent.run_turn(turn, prepared, &voice, stop.clone());
+        let _streaming = GaugeGuard::new(&self.metrics.streams);
+        let mut run = agent.run_turn(turn, prepared, &output, stop.clone());
         // Every delta comes by here, so nothing else is looked at that did not call.
-        let mut interrupted = rarely(self.interrupted(running, sink));
+        let mut interrupted = poll_when_woken(self.interrupted(running, sink));
         tokio::select! {
             biased;
             () = &mut interrupted => {}
             end = &mut run => return end,
         }
         if running.stop.is_cancelled() {
-            sink.hush();
+            sink.freeze();
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
-        if wanted && resumable && !row.is_fleeting() && self.lasts(row) == Lasts::Always {
+        if wanted && resumable && !row.is_ephemeral() && self.lasts(row) == PlaceLifetime::Always {
             // The next process asks for this very run, so it must not be told to end: it is only let go.
             return Ok(TurnEnd::Stopped);
         }
@@ -74,10 +74,10 @@ impl Turns {
     async fn make_ready(
         &self,
         row: &mut Arc<TurnRow>,
-        turn: &mut Turn,
-        prepared: &mut Option<Prepared>,
-        sink: &Sink<'_>,
-        running: &Running,
+        turn: &mut AgentTurn,
+        prepared: &mut Option<PreparedTurn>,
+        sink: &TurnSink<'_>,
+        running: &RunningTurn,
     ) -> store::Result<Result<(), Result<TurnEnd, AgentError>>> {
         loop {
             if prepared.is_none() {
@@ -96,7 +96,7 @@ impl Turns {
                 failpoint("turn.prepared");
             }
             if let Some(prepared) = prepared.as_ref() {
-                input::set_aside(row, turn, running);
+                input_slot::set_aside(row, turn, running);
                 if self.dispatch(row, prepared).await? {
                     return Ok(Ok(()));
                 }
@@ -111,13 +111,13 @@ impl Turns {
 
     /// Stores the request, and with it what the room is told if the stand-in is asked here for the first time.
     /// `false`: the question was edited meanwhile, and the request is of no use.
-    async fn dispatch(&self, row: &TurnRow, prepared: &Prepared) -> store::Result<bool> {
+    async fn dispatch(&self, row: &TurnRow, prepared: &PreparedTurn) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
         // Only people edit what they asked; what a program asked may be large.
-        let prompt = row.brought.is_none().then(|| row.prompt.clone());
+        let prompt = row.app_request.is_none().then(|| row.prompt.clone());
         let max = self.delivery.max_text(&row.account);
         let notice = match prepared.stand_in {
-            true => changeover::away(row, max, &self.agent_of(row).about(), &self.live.now().words),
+            true => fallback_notices::away(row, max, &self.agent_of(row).about(), &self.live.now().words),
             false => Vec::new(),
         };
         let told = self.store.write(move |tx| {
@@ -139,7 +139,7 @@ impl Turns {
     }
 
     /// Waits for any reason to end a running agent early.
-    pub(super) async fn interrupted(&self, running: &Running, sink: &Sink<'_>) {
+    pub(super) async fn interrupted(&self, running: &RunningTurn, sink: &TurnSink<'_>) {
         tokio::select! {
             () = running.stop.cancelled() => {}
             () = self.draining.cancelled() => {}

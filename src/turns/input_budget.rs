@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::session::HTTP;
+use crate::ids::HTTP;
 use crate::store::TurnRow;
 
 /// Bytes of all questions together. Each byte is in memory up to four times on its way (as it came, as JSON, as the turn,
@@ -28,7 +28,7 @@ const OWNER: usize = 10_000_000;
 
 /// Who is charged for a question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Payer {
+pub enum BudgetPayer {
     /// Whoever runs the server.
     Owner,
     /// All people in all rooms.
@@ -37,7 +37,7 @@ pub enum Payer {
     App(String),
 }
 
-impl Payer {
+impl BudgetPayer {
     /// The app of this name; the owner has none.
     pub fn app(name: &str) -> Self {
         if name.is_empty() { Self::Owner } else { Self::App(name.to_owned()) }
@@ -51,20 +51,20 @@ impl Payer {
 
 /// The budget. One per process.
 pub struct InputBudget {
-    used: Mutex<Used>,
+    used: Mutex<UsedBytes>,
     /// Tells those who wait that something was given back.
     freed: Notify,
     limits: InputLimits,
 }
 
 #[derive(Default)]
-struct Used {
+struct UsedBytes {
     all: usize,
     /// By all but the owner.
     shared: usize,
     /// By all apps.
     apps: usize,
-    by: HashMap<Payer, usize>,
+    by: HashMap<BudgetPayer, usize>,
 }
 
 /// What a budget has, in bytes.
@@ -82,7 +82,7 @@ pub struct InputLimits {
 /// Bytes that count. Dropping it gives them back.
 pub struct InputPermit {
     budget: Arc<InputBudget>,
-    payer: Payer,
+    payer: BudgetPayer,
     bytes: usize,
 }
 
@@ -100,13 +100,13 @@ impl InputBudget {
 
     /// Counts so many bytes, if there is room for them. What is larger than a share counts as one: it has to come through
     /// some time.
-    pub fn try_take(self: &Arc<Self>, payer: &Payer, bytes: usize) -> Option<InputPermit> {
+    pub fn try_take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> Option<InputPermit> {
         let bytes = bytes.min(self.limits.share);
         self.add(payer, bytes).then(|| InputPermit { budget: self.clone(), payer: payer.clone(), bytes })
     }
 
     /// Counts so many bytes once there is room for them.
-    pub async fn take(self: &Arc<Self>, payer: &Payer, bytes: usize) -> InputPermit {
+    pub async fn take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> InputPermit {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -119,16 +119,16 @@ impl InputBudget {
         }
     }
 
-    fn add(&self, payer: &Payer, bytes: usize) -> bool {
+    fn add(&self, payer: &BudgetPayer, bytes: usize) -> bool {
         let mut used = self.lock();
         let all = used.all + bytes;
         if all > self.limits.all {
             return false;
         }
-        if *payer != Payer::Owner {
+        if *payer != BudgetPayer::Owner {
             let own = used.by.get(payer).copied().unwrap_or_default() + bytes;
             let shared = used.shared + bytes;
-            let apps = used.apps + if matches!(payer, Payer::App(_)) { bytes } else { 0 };
+            let apps = used.apps + if matches!(payer, BudgetPayer::App(_)) { bytes } else { 0 };
             let for_all_but_owner = self.limits.all - self.limits.owner;
             if own > self.limits.share
                 || shared > for_all_but_owner
@@ -143,7 +143,7 @@ impl InputBudget {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, UsedBytes> {
         // Every change under this lock is complete in itself.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,9 +172,9 @@ impl InputPermit {
     fn give_back(&self, bytes: usize) {
         let mut used = self.budget.lock();
         used.all -= bytes;
-        if self.payer != Payer::Owner {
+        if self.payer != BudgetPayer::Owner {
             used.shared -= bytes;
-            if matches!(self.payer, Payer::App(_)) {
+            if matches!(self.payer, BudgetPayer::App(_)) {
                 used.apps -= bytes;
             }
             let left = used.by.get(&self.payer).copied().unwrap_or_default().saturating_sub(bytes);
@@ -205,17 +205,17 @@ mod tests {
     #[test]
     fn one_app_leaves_room_for_the_others_and_all_of_them_for_the_owner() {
         let budget = budget();
-        let (one, two, three) = (Payer::app("one"), Payer::app("two"), Payer::app("three"));
+        let (one, two, three) = (BudgetPayer::app("one"), BudgetPayer::app("two"), BudgetPayer::app("three"));
         let held: Vec<_> = (0..100).map_while(|_| budget.try_take(&one, 10)).collect();
         assert_eq!(held.len(), 3, "an app has its share");
         let other = budget.try_take(&two, 30);
         assert!(other.is_some());
         let last = budget.try_take(&three, 10);
         assert!(last.is_some() && budget.try_take(&three, 1).is_none());
-        let rooms = budget.try_take(&Payer::Rooms, 10);
-        assert!(rooms.is_some() && budget.try_take(&Payer::Rooms, 1).is_none());
-        let owner = budget.try_take(&Payer::app(""), 30);
-        assert!(owner.is_some() && budget.try_take(&Payer::Owner, 1).is_none());
+        let rooms = budget.try_take(&BudgetPayer::Rooms, 10);
+        assert!(rooms.is_some() && budget.try_take(&BudgetPayer::Rooms, 1).is_none());
+        let owner = budget.try_take(&BudgetPayer::app(""), 30);
+        assert!(owner.is_some() && budget.try_take(&BudgetPayer::Owner, 1).is_none());
         drop((held, other, last, rooms, owner));
         let used = budget.lock();
         assert_eq!((used.all, used.shared, used.apps, used.by.len()), (0, 0, 0, 0), "nothing is left behind");
@@ -223,25 +223,25 @@ mod tests {
 
     #[test]
     fn a_permit_grows_only_where_there_is_room() {
-        let (budget, one) = (budget(), Payer::app("one"));
+        let (budget, one) = (budget(), BudgetPayer::app("one"));
         let mut permit = budget.try_take(&one, 0).unwrap();
         assert!(permit.grow_to(10) && permit.grow_to(5) && permit.grow_to(30));
         assert!(budget.try_take(&one, 1).is_none());
         assert!(permit.grow_to(31), "what is larger than a share counts as one");
-        let rest = [30, 30, 20].map(|bytes| budget.try_take(&Payer::Owner, bytes));
+        let rest = [30, 30, 20].map(|bytes| budget.try_take(&BudgetPayer::Owner, bytes));
         permit.shrink_to(10);
         permit.shrink_to(20);
         assert_eq!((permit.bytes, budget.try_take(&one, 20).is_some()), (10, true), "it never grows by that");
         drop(permit);
         let mut permit = budget.try_take(&one, 30).unwrap();
-        assert!(budget.try_take(&Payer::Owner, 1).is_none() && permit.grow_to(30));
+        assert!(budget.try_take(&BudgetPayer::Owner, 1).is_none() && permit.grow_to(30));
         drop((permit, rest));
         assert_eq!(budget.lock().all, 0);
     }
 
     #[tokio::test]
     async fn whoever_waits_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
-        let (budget, one) = (budget(), Payer::app("one"));
+        let (budget, one) = (budget(), BudgetPayer::app("one"));
         let held = budget.try_take(&one, 20).unwrap();
         let (waiting, payer) = (budget.clone(), one.clone());
         let large = tokio::spawn(async move { waiting.take(&payer, 30).await.bytes });

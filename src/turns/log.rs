@@ -2,11 +2,11 @@
 //!
 //! Text lies in one buffer and an entry for text only says how far it reaches, so that a thousand
 //! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
-//! [`Position`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
+//! [`LogPosition`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
 
 mod budget;
 mod position;
-mod reading;
+mod read;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -20,15 +20,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::RESTART;
-use crate::agent::{Answered, Asked, Choice, Left, Record, Spot, Step, TurnEvent, Usage};
-use crate::reply::Enclosed;
-use crate::session::{AskId, random_hex};
-use crate::words::Phrase;
-use budget::{Counted, Readers};
+use crate::agent::{
+    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TranscriptRecord, TurnEvent,
+};
+use crate::i18n::LocalizedText;
+use crate::ids::{AskId, random_hex};
+use crate::reply::EnclosedFile;
+use budget::{CountedBytes, LogReaders};
 pub use budget::{LogBudget, LogReader, NoRoom};
-pub use position::Position;
-pub use reading::{SLICE, slice};
-pub use summary::Summary;
+pub use position::LogPosition;
+pub use read::{SLICE, slice};
+pub use summary::TurnSummary;
 
 /// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
 const ENTRY: usize = 128;
@@ -41,7 +43,7 @@ const TOOLS: usize = 64;
 
 /// The events of one turn.
 pub struct TurnLog {
-    inner: Mutex<Inner>,
+    inner: Mutex<LogState>,
     /// Tells readers that wait in [`TurnLog::changed`].
     changed: Notify,
     /// Fired by the engine when nothing more will come.
@@ -57,36 +59,36 @@ pub struct TurnLog {
     /// Tells an upstream that waits for readers that one of them took something or left.
     read_on: Notify,
     /// What earlier processes asked in this turn, and how it came out.
-    left: Arc<[Left]>,
+    prior_asks: Arc<[PriorAsk]>,
     /// Tells it from every other log, also from those of other processes.
     name: u32,
 }
 
 #[derive(Default)]
-struct Inner {
+struct LogState {
     /// Shared with whoever stores the end: it may be long.
     text: Arc<String>,
     /// The reasoning, if anybody may read it.
     thoughts: String,
-    entries: Vec<Entry>,
+    entries: Vec<LogEntry>,
     /// Messages that the agent told.
-    records: Vec<Record>,
+    records: Vec<TranscriptRecord>,
     size: usize,
     /// The same as it counts among all logs.
-    counted: Counted,
-    readers: Readers,
+    counted: CountedBytes,
+    readers: LogReaders,
     /// News of steps among the entries.
     steps: usize,
     /// Questions and answers among them, without what was refused at once: the next process does not know of it.
     questions: usize,
     tools: Vec<String>,
     /// Files that came in the text. Bounded by whoever takes them out of it.
-    files: Vec<Enclosed>,
+    files: Vec<EnclosedFile>,
     /// How many there were beside those.
     more_files: usize,
     /// How what is attached to the question is remembered.
     attached: Option<String>,
-    usage: Usage,
+    usage: TokenUsage,
     /// When the newest entry came or grew.
     changed_at: Option<Instant>,
     /// When the oldest entry came, or grew, that was not read since.
@@ -99,7 +101,7 @@ struct Inner {
     /// Bytes of text, from its beginning, that people have been shown.
     shown: usize,
     /// Somebody asked to stop the turn.
-    hushed: bool,
+    frozen: bool,
     /// What the text is after all, if it is not what was told.
     settled: Option<String>,
     /// It is not what was told, and more.
@@ -108,20 +110,20 @@ struct Inner {
     before: String,
 }
 
-enum Entry {
+enum LogEntry {
     /// Text up to this byte.
     Text(usize),
     /// Reasoning up to this byte.
     Thought(usize),
     Step(Step),
-    Notice(Option<Phrase>),
-    Asked(Asked),
-    Answered(Answered),
+    Notice(Option<LocalizedText>),
+    Asked(AskOpened),
+    Answered(AskResolved),
 }
 
 /// The turn has grown beyond its cap.
 #[derive(Debug)]
-pub struct Full;
+pub struct LogFull;
 
 impl TurnLog {
     /// An empty log that holds at most `cap` bytes.
@@ -140,7 +142,7 @@ impl TurnLog {
             for_readers: false,
             waits_for_readers: false,
             read_on: Notify::new(),
-            left: Arc::default(),
+            prior_asks: Arc::default(),
             name,
         }
     }
@@ -152,7 +154,7 @@ impl TurnLog {
 
     /// The same, counted in this budget.
     pub fn within(self, budget: Arc<LogBudget>) -> Self {
-        self.lock().counted = Counted::new(budget);
+        self.lock().counted = CountedBytes::new(budget);
         self
     }
 
@@ -162,13 +164,13 @@ impl TurnLog {
     }
 
     /// The same of a turn in which earlier processes asked this.
-    pub fn after(self, left: Arc<[Left]>) -> Self {
-        Self { left, ..self }
+    pub fn after(self, prior_asks: Arc<[PriorAsk]>) -> Self {
+        Self { prior_asks, ..self }
     }
 
     /// What earlier processes asked in this turn, and how it came out.
-    pub fn left(&self) -> &Arc<[Left]> {
-        &self.left
+    pub fn prior_asks(&self) -> &Arc<[PriorAsk]> {
+        &self.prior_asks
     }
 
     /// An earlier process told this.
@@ -182,12 +184,12 @@ impl TurnLog {
     }
 
     /// Appends an event. Thoughts are always counted, but kept only for those who may read them: no room may.
-    pub fn append(&self, event: TurnEvent<'_>) -> Result<(), Full> {
+    pub fn append(&self, event: TurnEvent<'_>) -> Result<(), LogFull> {
         self.append_at(event).map(drop)
     }
 
     /// The same, and where it stands.
-    pub fn append_at(&self, event: TurnEvent<'_>) -> Result<Spot, Full> {
+    pub fn append_at(&self, event: TurnEvent<'_>) -> Result<AskPosition, LogFull> {
         let appended = self.take(event);
         if appended.is_err() {
             self.full.cancel();
@@ -200,9 +202,9 @@ impl TurnLog {
         &self.full
     }
 
-    fn take(&self, event: TurnEvent<'_>) -> Result<Spot, Full> {
+    fn take(&self, event: TurnEvent<'_>) -> Result<AskPosition, LogFull> {
         let mut inner = self.lock();
-        let at = inner.spot(&self.left);
+        let at = inner.ask_position(&self.prior_asks);
         let now = Instant::now();
         inner.changed_at = Some(now);
         if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_) | TurnEvent::Record(_)) {
@@ -212,13 +214,13 @@ impl TurnLog {
             TurnEvent::Text(text) => {
                 inner.size += text.len();
                 if inner.size > self.cap {
-                    return Err(Full);
+                    return Err(LogFull);
                 }
                 push(Arc::make_mut(&mut inner.text), text);
                 let end = inner.text.len();
                 match inner.entries.last_mut() {
-                    Some(Entry::Text(up_to)) => *up_to = end,
-                    _ => inner.add(Entry::Text(end)),
+                    Some(LogEntry::Text(up_to)) => *up_to = end,
+                    _ => inner.add(LogEntry::Text(end)),
                 }
             }
             TurnEvent::Thought(text) => {
@@ -227,8 +229,8 @@ impl TurnLog {
                     push(&mut inner.thoughts, text);
                     let end = inner.thoughts.len();
                     match inner.entries.last_mut() {
-                        Some(Entry::Thought(up_to)) => *up_to = end,
-                        _ => inner.add(Entry::Thought(end)),
+                        Some(LogEntry::Thought(up_to)) => *up_to = end,
+                        _ => inner.add(LogEntry::Thought(end)),
                     }
                 }
             }
@@ -238,9 +240,9 @@ impl TurnLog {
                 if inner.tools.len() < TOOLS && !step.title.is_empty() && !inner.tools.contains(&step.title) {
                     inner.tools.push(step.title.clone());
                 }
-                inner.add(Entry::Step(step));
+                inner.add(LogEntry::Step(step));
             }
-            TurnEvent::Notice(words) => inner.add(Entry::Notice(words)),
+            TurnEvent::Notice(words) => inner.add(LogEntry::Notice(words)),
             TurnEvent::Usage(usage) => inner.usage = usage,
             TurnEvent::Record(record) => {
                 inner.size += ENTRY + record.message.content.len();
@@ -249,13 +251,13 @@ impl TurnLog {
             TurnEvent::Asked(asked) => {
                 inner.size += asked.ask.detail.len() + asked.ask.title.len();
                 inner.questions += usize::from(!asked.refused);
-                inner.add(Entry::Asked(asked));
+                inner.add(LogEntry::Asked(asked));
             }
             TurnEvent::Answered(answered) => {
                 // The process may have ended it, or nearly, before whoever waited for it heard.
                 if !inner.is_answered(&answered.id) {
                     inner.questions += usize::from(inner.is_asked(&answered.id));
-                    inner.add(Entry::Answered(answered));
+                    inner.add(LogEntry::Answered(answered));
                 }
             }
         }
@@ -267,19 +269,19 @@ impl TurnLog {
         if awaited {
             self.changed.notify_waiters();
         }
-        if full { Err(Full) } else { Ok(at) }
+        if full { Err(LogFull) } else { Ok(at) }
     }
 
     /// Where a question would stand that is asked or answered now.
-    pub fn spot(&self) -> Spot {
-        self.lock().spot(&self.left)
+    pub fn ask_position(&self) -> AskPosition {
+        self.lock().ask_position(&self.prior_asks)
     }
 
     /// Says of every question that nobody has answered that it is denied, because the process ends.
     pub fn deny_unanswered(&self) {
         let unanswered = self.lock().unanswered();
         for id in unanswered {
-            let answered = Answered { id, choice: Choice::Deny, rule: RESTART };
+            let answered = AskResolved { id, choice: AskChoice::Deny, rule: RESTART };
             // One that is full ends anyway.
             let _ = self.append(TurnEvent::Answered(answered));
         }
@@ -287,10 +289,10 @@ impl TurnLog {
 
     /// Says what the text is, with the files that are in it. Where it goes on with what was told, readers get the rest;
     /// otherwise only the end says so, because what they have read cannot be taken back.
-    pub fn settle(&self, text: String, files: Vec<Enclosed>, more_files: usize) -> Result<(), Full> {
+    pub fn settle(&self, text: String, files: Vec<EnclosedFile>, more_files: usize) -> Result<(), LogFull> {
         let mut inner = self.lock();
         if text.len() > self.cap {
-            return Err(Full);
+            return Err(LogFull);
         }
         (inner.files, inner.more_files) = (files, more_files);
         let rest = text.strip_prefix(inner.text.as_str()).filter(|_| text.starts_with(&inner.before));
@@ -310,7 +312,7 @@ impl TurnLog {
     }
 
     /// Keeps a file for the end; the text names it.
-    pub fn enclose(&self, file: Enclosed) {
+    pub fn enclose(&self, file: EnclosedFile) {
         let mut inner = self.lock();
         inner.size += ENTRY + file.name.len();
         inner.files.push(file);
@@ -327,7 +329,7 @@ impl TurnLog {
     }
 
     /// Waits until there is something after `position`, or the end.
-    pub async fn changed(&self, position: &Position) {
+    pub async fn changed(&self, position: &LogPosition) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
         // Registered before looking, so that nothing slips in between.
@@ -379,13 +381,13 @@ impl TurnLog {
 
     /// Says that nothing more is to be shown before the end. It is near, and whoever asked may have left: what
     /// comes until then is not for those who stay.
-    pub fn hush(&self) {
-        self.lock().hushed = true;
+    pub fn freeze(&self) {
+        self.lock().frozen = true;
     }
 
     /// Whether only the end is to be shown.
-    pub fn is_hushed(&self) -> bool {
-        self.lock().hushed
+    pub fn is_frozen(&self) -> bool {
+        self.lock().frozen
     }
 
     /// The room shows the text up to this byte.
@@ -401,13 +403,13 @@ impl TurnLog {
 
     /// The whole text, the tools and the cost. Taken out where nobody reads a turn any more that is over, because
     /// the text may be long.
-    pub fn take_summary(&self) -> Summary {
+    pub fn take_summary(&self) -> TurnSummary {
         let mut inner = self.lock();
         let settled = inner.settled.take();
         // Only `settle` looks at it, and the agent is done. The log may stay, and this may be as long as its text.
         inner.before = String::new();
         let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
-        Summary {
+        TurnSummary {
             text: settled.map_or_else(told, Arc::new),
             differs: inner.differs,
             records: mem::take(&mut inner.records),
@@ -421,16 +423,16 @@ impl TurnLog {
     }
 
     /// Whether there is something after `position`. If not, the next event tells who waits for it.
-    fn is_beyond(&self, position: &Position) -> bool {
+    fn is_beyond(&self, position: &LogPosition) -> bool {
         let mut inner = self.lock();
         inner.awaited = true;
         let position = position.within(self.name);
         match inner.entries.get(position.entry) {
             // Text that was taken, or is known from elsewhere, is nothing new.
-            Some(Entry::Text(end)) => {
+            Some(LogEntry::Text(end)) => {
                 more(&inner.text, position.text, *end) || position.entry + 1 < inner.entries.len()
             }
-            Some(Entry::Thought(end)) => {
+            Some(LogEntry::Thought(end)) => {
                 more(&inner.thoughts, position.thought, *end) || position.entry + 1 < inner.entries.len()
             }
             Some(_) => true,
@@ -438,7 +440,7 @@ impl TurnLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -456,33 +458,37 @@ fn more(text: &str, from: usize, to: usize) -> bool {
     text.get(from..to).is_some_and(|text| !text.is_empty())
 }
 
-impl Inner {
-    fn spot(&self, left: &[Left]) -> Spot {
-        Spot { told: self.text.len() + self.thoughts.len() + self.steps, nth: left.len() + self.questions }
+impl LogState {
+    fn ask_position(&self, prior_asks: &[PriorAsk]) -> AskPosition {
+        AskPosition {
+            emitted: self.text.len() + self.thoughts.len() + self.steps,
+            nth: prior_asks.len() + self.questions,
+        }
     }
 
     fn is_asked(&self, ask: &AskId) -> bool {
-        let this = |entry: &Entry| matches!(entry, Entry::Asked(asked) if asked.id == *ask && !asked.refused);
+        let this =
+            |entry: &LogEntry| matches!(entry, LogEntry::Asked(asked) if asked.id == *ask && !asked.refused);
         self.entries.iter().any(this)
     }
 
     fn is_answered(&self, ask: &AskId) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, Entry::Answered(answered) if answered.id == *ask))
+        self.entries.iter().any(|entry| matches!(entry, LogEntry::Answered(answered) if answered.id == *ask))
     }
 
     fn unanswered(&self) -> Vec<AskId> {
         let mut open = Vec::new();
         for entry in &self.entries {
             match entry {
-                Entry::Asked(asked) => open.push(asked.id.clone()),
-                Entry::Answered(answered) => open.retain(|id| *id != answered.id),
-                Entry::Text(_) | Entry::Thought(_) | Entry::Step(_) | Entry::Notice(_) => {}
+                LogEntry::Asked(asked) => open.push(asked.id.clone()),
+                LogEntry::Answered(answered) => open.retain(|id| *id != answered.id),
+                LogEntry::Text(_) | LogEntry::Thought(_) | LogEntry::Step(_) | LogEntry::Notice(_) => {}
             }
         }
         open
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: LogEntry) {
         self.size += ENTRY;
         self.entries.push(entry);
     }

@@ -2,29 +2,31 @@
 
 use std::sync::Arc;
 
-use talaria_platform::Lasts;
+use talaria_platform::PlaceLifetime;
 use tracing::Instrument as _;
 
+use super::authorization::permitted;
 use super::log::TurnLog;
-use super::permitted::permitted;
-use super::sink::Sink;
-use super::watch::Logs;
-use super::{Payer, Running, Turns, input, keeping, told};
-use crate::agent::{Attempt, Kept, Message, Origin, Prepared, Turn, TurnEvent};
-use crate::reply::Outcome;
-use crate::session::TurnId;
-use crate::store::{self, Session, State, TurnRow};
+use super::readers::TurnLogs;
+use super::sink::TurnSink;
+use super::{BudgetPayer, RunningTurn, Turns, checkpoint, input_slot, prompt_text};
+use crate::agent::{
+    AgentScratch, AgentTurn, AttemptKind, PreparedTurn, SessionMessage, TurnEvent, TurnOrigin,
+};
+use crate::i18n::TextKey;
+use crate::ids::TurnId;
+use crate::reply::TurnOutcome;
+use crate::store::{self, SessionRow, TurnRow, TurnState};
 use crate::testing::failpoint;
-use crate::words::Text;
 use crate::{conversation, media};
 
 /// The mark on a question that is taken up.
 const TAKEN_UP: &str = "👀";
 
 /// What there was of a turn before this process took it up.
-pub(super) struct Before {
+pub(super) struct PriorProgress {
     /// Text that people could already read.
-    pub floor: String,
+    pub already_shown: String,
     /// A message that shows the turn was sent, or may have been; or it takes one over.
     pub anchored: bool,
     /// An edit of that message may still be under way.
@@ -36,11 +38,11 @@ pub(super) struct Before {
 }
 
 /// A turn, its session, what there was of it, and the history.
-type Loaded = (Arc<TurnRow>, Session, Before, Vec<Message>);
+type LoadedTurn = (Arc<TurnRow>, SessionRow, PriorProgress, Vec<SessionMessage>);
 
 /// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
 struct EndOfLog<'a> {
-    logs: &'a Logs,
+    logs: &'a TurnLogs,
     log: &'a TurnLog,
     id: &'a TurnId,
 }
@@ -52,16 +54,16 @@ impl Drop for EndOfLog<'_> {
 }
 
 /// How a drive of a turn came out.
-pub(super) enum Drive {
+pub(super) enum RunResult {
     /// It is over.
-    Over(Outcome),
+    Over(TurnOutcome),
     /// The process ends first; the next one goes on from the store.
     Suspended,
 }
 
 impl Turns {
     /// Runs one turn of a line.
-    pub(super) async fn run(&self, running: &Running) -> store::Result<()> {
+    pub(super) async fn run(&self, running: &RunningTurn) -> store::Result<()> {
         // Beginning and end are boxed: a turn spends its time between them, and a stream should take little.
         let loaded = Box::pin(self.load(running)).await?;
         let Some((turn, session, before, history)) = loaded else {
@@ -72,13 +74,13 @@ impl Turns {
             return Ok(());
         };
         let account = self.delivery.account(&turn.account);
-        if account.is_none() && turn.brought.is_none() {
+        if account.is_none() && turn.app_request.is_none() {
             tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
             return Ok(());
         }
         // What is asked again has its marks, and they cannot be taken back: others beside them would say both.
         if before.permitted
-            && turn.state == State::Queued
+            && turn.state == TurnState::Queued
             && !turn.stop
             && turn.attempt == 0
             && let Some(account) = &account
@@ -86,16 +88,21 @@ impl Turns {
             account.mark(&turn.place, &turn.event, TAKEN_UP);
         }
         let log = self.logs.open(&turn, self.settings.turn_bytes);
-        log.told_before(before.floor.clone());
+        log.told_before(before.already_shown.clone());
         // A task of its own, so that a delta does not wake it; it ends with the log.
         let shown = match account.clone() {
             Some(account) => {
-                let shown = conversation::show(account, turn.clone(), log.clone(), before.floor.clone());
+                let shown =
+                    conversation::show(account, turn.clone(), log.clone(), before.already_shown.clone());
                 tokio::spawn(shown.in_current_span())
             }
             None => {
-                let kept =
-                    keeping::keep(self.store.clone(), turn.id.clone(), log.clone(), before.floor.len());
+                let kept = checkpoint::keep(
+                    self.store.clone(),
+                    turn.id.clone(),
+                    log.clone(),
+                    before.already_shown.len(),
+                );
                 tokio::spawn(kept.in_current_span())
             }
         };
@@ -117,19 +124,19 @@ impl Turns {
     async fn run_and_keep(
         &self,
         mut turn: Arc<TurnRow>,
-        session: Session,
-        before: Before,
-        history: Vec<Message>,
+        session: SessionRow,
+        before: PriorProgress,
+        history: Vec<SessionMessage>,
         log: &TurnLog,
-        running: &Running,
+        running: &RunningTurn,
     ) -> store::Result<()> {
         let drive = match before.permitted {
             true => self.drive(&mut turn, &session, history, log, running).await?,
             // Nobody is left who may be answered; `finish` sees to what the room is shown of it.
-            false => Drive::Over(Outcome::Stopped),
+            false => RunResult::Over(TurnOutcome::Stopped),
         };
         match drive {
-            Drive::Over(outcome) => {
+            RunResult::Over(outcome) => {
                 if self.draining.is_cancelled() {
                     // It ends here, so no next process says so. If this one dies before the end is kept, the next says it
                     // again, in a log of its own.
@@ -139,11 +146,11 @@ impl Turns {
                 Box::pin(self.finish(&turn, log, before, outcome)).await?;
                 failpoint("turn.finished");
             }
-            Drive::Suspended => {
+            RunResult::Suspended => {
                 // While no process is there, nobody should take the part that is shown for the whole answer.
-                if turn.brought.is_none() && !(log.text().is_empty() && before.floor.is_empty()) {
+                if turn.app_request.is_none() && !(log.text().is_empty() && before.already_shown.is_empty()) {
                     // One that is full ends anyway.
-                    let _ = log.append(TurnEvent::Notice(Some(Text::GatewayStopped.into())));
+                    let _ = log.append(TurnEvent::Notice(Some(TextKey::GatewayStopped.into())));
                 }
                 log.suspend();
             }
@@ -152,9 +159,9 @@ impl Turns {
     }
 
     /// Loads a turn once there is room for it.
-    async fn load(&self, running: &Running) -> store::Result<Option<Loaded>> {
+    async fn load(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
-        let (payer, bytes) = (Payer::of(&loaded.0), input::size(&loaded.0, &loaded.3));
+        let (payer, bytes) = (BudgetPayer::of(&loaded.0), input_slot::size(&loaded.0, &loaded.3));
         if let Some(permit) = self.input_budget.try_take(&payer, bytes) {
             running.input.put(Some(permit));
             return Ok(Some(loaded));
@@ -171,18 +178,18 @@ impl Turns {
         self.load_now(running).await
     }
 
-    async fn load_now(&self, running: &Running) -> store::Result<Option<Loaded>> {
+    async fn load_now(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let (id, settings, live) = (running.id.clone(), self.settings.clone(), self.live.clone());
         self.store
             .read(move |tx| {
                 let Some(turn) = tx.turn(&id)? else { return Ok(None) };
-                if !matches!(turn.state, State::Queued | State::Dispatched | State::Streaming) {
+                if !matches!(turn.state, TurnState::Queued | TurnState::Dispatched | TurnState::Streaming) {
                     return Ok(None);
                 }
                 let session = tx.session(&turn.session)?;
                 let history = tx.history(&turn.session, settings.history_messages, settings.history_bytes)?;
-                let before = Before {
-                    floor: tx.checkpointed(&id)?,
+                let before = PriorProgress {
+                    already_shown: tx.checkpointed(&id)?,
                     anchored: tx.anchor(&id)?.is_some(),
                     edited: tx.may_be_edited(&id)?,
                     history: history.len(),
@@ -199,21 +206,21 @@ impl Turns {
     async fn drive(
         &self,
         row: &mut Arc<TurnRow>,
-        session: &Session,
-        history: Vec<Message>,
+        session: &SessionRow,
+        history: Vec<SessionMessage>,
         log: &TurnLog,
-        running: &Running,
-    ) -> store::Result<Drive> {
-        let resumed = row.state != State::Queued;
+        running: &RunningTurn,
+    ) -> store::Result<RunResult> {
+        let resumed = row.state != TurnState::Queued;
         if row.stop {
-            let not_run = Outcome::Cancelled { words: Text::NotRun.into() };
-            return Ok(Drive::Over(if resumed { Outcome::Stopped } else { not_run }));
+            let not_run = TurnOutcome::Cancelled { words: TextKey::NotRun.into() };
+            return Ok(RunResult::Over(if resumed { TurnOutcome::Stopped } else { not_run }));
         }
         // Nobody is left there who could read it, and what is shown where somebody else asks would be no answer.
-        if self.lasts(row) == Lasts::Gone {
-            return Ok(Drive::Over(Outcome::Interrupted));
+        if self.lasts(row) == PlaceLifetime::Gone {
+            return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
-        let repeats = |prepared: &Prepared| {
+        let repeats = |prepared: &PreparedTurn| {
             // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
             // made for an agent that is no longer configured at the one that is.
             let about = self.agent_of(row).about();
@@ -225,15 +232,16 @@ impl Turns {
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         // What is resumed had its first text from an earlier process.
         let first = (!resumed).then(|| self.surface(row).first_delta.clone());
-        let sink = Sink::new(log, first);
+        let sink = TurnSink::new(log, first);
         if lost {
             return match stored {
                 Some(stored) if !stored.resumable && self.agent_of(row).about().resume => {
-                    let looking = self.recover_or(row, &turn, &stored, &sink, running, Outcome::Interrupted);
+                    let looking =
+                        self.recover_or(row, &turn, &stored, &sink, running, TurnOutcome::Interrupted);
                     Box::pin(looking).await
                 }
                 // Whoever it was made for is not there any more, or keeps nothing.
-                Some(_) | None => Ok(Drive::Over(Outcome::Interrupted)),
+                Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
         // Also where a request is there: it may have to be made ready anew.
@@ -241,22 +249,28 @@ impl Turns {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
         let mut drive = self.keep_trying(row, &mut turn, &sink, running).await?;
-        if matches!(drive, Drive::Suspended | Drive::Over(Outcome::Interrupted))
-            && self.lasts(row) == Lasts::Process
+        if matches!(drive, RunResult::Suspended | RunResult::Over(TurnOutcome::Interrupted))
+            && self.lasts(row) == PlaceLifetime::Process
         {
             // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
-            self.agent_of(row).let_go(&turn);
-            drive = Drive::Over(Outcome::Stopped);
+            self.agent_of(row).abandon(&turn);
+            drive = RunResult::Over(TurnOutcome::Stopped);
         }
-        if let Drive::Over(_) = drive {
+        if let RunResult::Over(_) = drive {
             sink.finish();
         }
         Ok(drive)
     }
 
-    fn agent_turn(&self, row: &TurnRow, session: &Session, history: Vec<Message>, resumed: bool) -> Turn {
-        let brought = row.brought.as_deref();
-        let room = || Origin {
+    fn agent_turn(
+        &self,
+        row: &TurnRow,
+        session: &SessionRow,
+        history: Vec<SessionMessage>,
+        resumed: bool,
+    ) -> AgentTurn {
+        let app_request = row.app_request.as_deref();
+        let room = || TurnOrigin {
             user_id: Some(row.author.clone()),
             user_name: row.author_name.clone(),
             chat_id: Some(row.place.room.as_str().to_owned()),
@@ -264,24 +278,24 @@ impl Turns {
             chat_type: Some(if row.direct { "direct" } else { "group" }.to_owned()),
             thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
         };
-        Turn {
+        AgentTurn {
             id: row.id.clone(),
             session: session.upstream_id(),
-            context: told::context(&self.settings.context, self.settings.names, row),
+            context: prompt_text::context(&self.settings.context, self.settings.names, row),
             history,
-            prompt: told::spoken(row),
-            parts: brought.map(|brought| brought.parts.clone()).unwrap_or_default(),
+            prompt: prompt_text::spoken(row),
+            parts: app_request.map(|app_request| app_request.parts.clone()).unwrap_or_default(),
             images: Vec::new(),
             files: Vec::new(),
             key: row.key.clone(),
             // Where a program asks there is no room to name, but it may relay for one.
-            origin: brought.map_or_else(room, |brought| brought.origin.clone()),
-            attempt: if resumed { Attempt::Resume } else { Attempt::First },
+            origin: app_request.map_or_else(room, |app_request| app_request.origin.clone()),
+            attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
             elsewhere: false,
-            params: brought.map(|brought| brought.params.clone()).unwrap_or_default(),
-            memory: brought.and_then(|brought| brought.memory.clone()),
-            hops: brought.map_or(0, |brought| brought.hops),
-            kept: Kept::default(),
+            params: app_request.map(|app_request| app_request.params.clone()).unwrap_or_default(),
+            memory: app_request.and_then(|app_request| app_request.memory.clone()),
+            hops: app_request.map_or(0, |app_request| app_request.hops),
+            scratch: AgentScratch::default(),
         }
     }
 
@@ -290,16 +304,16 @@ impl Turns {
     pub(super) async fn fetch_media(
         &self,
         row: &TurnRow,
-        turn: &mut Turn,
-        running: &Running,
-        sink: &Sink<'_>,
+        turn: &mut AgentTurn,
+        running: &RunningTurn,
+        sink: &TurnSink<'_>,
     ) {
         if row.media.is_empty() {
             return;
         }
         let Some(account) = self.delivery.account(&row.account) else { return };
         // Counted as the senders say, so that a slow file holds up nobody else's; and as it is once it is here.
-        let asked = input::size(row, &turn.history);
+        let asked = input_slot::size(row, &turn.history);
         running.input.put(None);
         let room = self.room_for_input(row, asked + media::announced(&row.media), (sink, running));
         let Some(mut permit) = room.await else { return };
@@ -312,7 +326,7 @@ impl Turns {
         turn.prompt.push_str(&fetched.notes);
         turn.images = fetched.images;
         turn.files = fetched.files;
-        let bytes = asked + input::attached(turn);
+        let bytes = asked + input_slot::attached(turn);
         permit.shrink_to(bytes);
         let permit = match permit.grow_to(bytes) {
             true => Some(permit),

@@ -10,34 +10,34 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::TurnLog;
 use crate::agent::{AgentError, AgentErrorKind, StepState, TurnEvent};
-use crate::reply::{FileFilter, Part, Piece, ThinkFilter};
+use crate::i18n::TextKey;
+use crate::reply::{FileFilter, ReasoningFilter, TextOrFile, TextOrReasoning};
 use crate::testing::failpoint;
-use crate::words::Text;
 
 /// The events of one turn, the same over all its attempts.
-pub(super) struct Sink<'a> {
+pub(super) struct TurnSink<'a> {
     log: &'a TurnLog,
     /// Files stay in the text: whoever reads it makes of them what it wants.
     verbatim: bool,
     /// Fired when the turn has grown beyond its cap: the agent ends, and the engine sees why.
     pub full: CancellationToken,
-    inner: Mutex<Inner>,
+    inner: Mutex<SinkState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    filter: ThinkFilter,
+struct SinkState {
+    filter: ReasoningFilter,
     files: FileFilter,
     /// Bytes of text that came.
-    text: Reached,
+    text: ReplayProgress,
     /// Bytes of reasoning that came apart from the text.
-    thoughts: Reached,
+    thoughts: ReplayProgress,
     /// Messages that were told.
-    records: Reached,
+    records: ReplayProgress,
     /// Steps that came, in any attempt: the log's cap bounds them.
     steps: HashSet<(String, StepState)>,
     /// How many changes of steps came. Counted apart, because a replay may give its steps new ids.
-    step_changes: Reached,
+    step_changes: ReplayProgress,
     /// This attempt replays another one.
     replays: bool,
     /// Since when the first text is waited for, until it comes.
@@ -46,14 +46,14 @@ struct Inner {
 
 /// How far something has come.
 #[derive(Default)]
-struct Reached {
+struct ReplayProgress {
     /// In the attempt that got furthest.
     furthest: usize,
     /// In this attempt.
     now: usize,
 }
 
-impl Reached {
+impl ReplayProgress {
     /// So much more comes; how much of it is known.
     fn add(&mut self, more: usize) -> usize {
         let known = self.furthest.saturating_sub(self.now).min(more);
@@ -63,12 +63,12 @@ impl Reached {
     }
 }
 
-impl<'a> Sink<'a> {
+impl<'a> TurnSink<'a> {
     /// A sink into this log; how long its first text takes from now on is told to `first`.
     pub fn new(log: &'a TurnLog, first: Option<Histogram>) -> Self {
         let verbatim = log.is_for_readers();
         let first = first.map(|histogram| (Instant::now(), histogram));
-        let inner = Mutex::new(Inner { first, ..Inner::default() });
+        let inner = Mutex::new(SinkState { first, ..SinkState::default() });
         Self { log, verbatim, full: log.full().clone(), inner }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Sink<'a> {
                 let known = inner.text.add(text.len());
                 let new = new(text, known);
                 if !new.is_empty() {
-                    let Inner { filter, files, .. } = &mut *inner;
+                    let SinkState { filter, files, .. } = &mut *inner;
                     filter.push(new, |part| self.take(part, files));
                 }
             }
@@ -116,7 +116,7 @@ impl<'a> Sink<'a> {
     /// The next attempt replays the same run from its start: what came before is not taken again.
     pub fn replay(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
+        let SinkState { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
         [text, thoughts, records, step_changes].into_iter().for_each(|reached| reached.now = 0);
         *replays = true;
     }
@@ -129,24 +129,24 @@ impl<'a> Sink<'a> {
     }
 
     /// What the whole text is, whatever came of it so far.
-    pub fn whole(&self, text: &str) {
-        let (mut thoughts, mut files) = (ThinkFilter::default(), FileFilter::default());
+    pub fn replace_text(&self, text: &str) {
+        let (mut thoughts, mut files) = (ReasoningFilter::default(), FileFilter::default());
         let (mut whole, mut enclosed, mut more) = (String::new(), Vec::new(), 0);
-        let mut keep = |piece: Piece<'_>| match piece {
-            Piece::Text(text) => whole.push_str(text),
-            Piece::File(file) => enclosed.push(file),
-            Piece::More => more += 1,
+        let mut keep = |piece: TextOrFile<'_>| match piece {
+            TextOrFile::Text(text) => whole.push_str(text),
+            TextOrFile::File(file) => enclosed.push(file),
+            TextOrFile::More => more += 1,
         };
-        let mut take = |part: Part<'_>| match part {
-            Part::Text(text) if self.verbatim => keep(Piece::Text(text)),
-            Part::Text(text) => files.push(text, &mut keep),
-            Part::Thought(_) => {}
+        let mut take = |part: TextOrReasoning<'_>| match part {
+            TextOrReasoning::Text(text) if self.verbatim => keep(TextOrFile::Text(text)),
+            TextOrReasoning::Text(text) => files.push(text, &mut keep),
+            TextOrReasoning::Thought(_) => {}
         };
         thoughts.push(text, &mut take);
         thoughts.finish(&mut take);
         files.finish(&mut keep);
         // What might still have become a tag, or a file, is in it.
-        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Inner::default();
+        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = SinkState::default();
         if self.log.settle(whole, enclosed, more).is_err() {
             self.full.cancel();
         }
@@ -156,7 +156,7 @@ impl<'a> Sink<'a> {
     /// would take words away and prove nothing.
     pub fn extend_to(&self, text: &str) {
         if self.log.is_continued_by(text) {
-            self.whole(text);
+            self.replace_text(text);
         }
     }
 
@@ -166,37 +166,37 @@ impl<'a> Sink<'a> {
     }
 
     /// Nothing more is shown before the end.
-    pub fn hush(&self) {
-        self.log.hush();
+    pub fn freeze(&self) {
+        self.log.freeze();
     }
 
     /// Lets go of what might still have become a tag.
     pub fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { filter, files, .. } = &mut *inner;
+        let SinkState { filter, files, .. } = &mut *inner;
         filter.finish(|part| self.take(part, files));
         files.finish(|piece| self.keep(piece));
     }
 
-    fn take(&self, part: Part<'_>, files: &mut FileFilter) {
+    fn take(&self, part: TextOrReasoning<'_>, files: &mut FileFilter) {
         match part {
-            Part::Text(text) if self.verbatim => self.append(TurnEvent::Text(text)),
-            Part::Text(text) => files.push(text, |piece| self.keep(piece)),
-            Part::Thought(text) => self.append(TurnEvent::Thought(text)),
+            TextOrReasoning::Text(text) if self.verbatim => self.append(TurnEvent::Text(text)),
+            TextOrReasoning::Text(text) => files.push(text, |piece| self.keep(piece)),
+            TextOrReasoning::Thought(text) => self.append(TurnEvent::Thought(text)),
         }
     }
 
-    fn keep(&self, piece: Piece<'_>) {
+    fn keep(&self, piece: TextOrFile<'_>) {
         match piece {
-            Piece::Text(text) => self.append(TurnEvent::Text(text)),
-            Piece::File(file) => self.log.enclose(file),
-            Piece::More => self.log.enclose_no_more(),
+            TextOrFile::Text(text) => self.append(TurnEvent::Text(text)),
+            TextOrFile::File(file) => self.log.enclose(file),
+            TextOrFile::More => self.log.enclose_no_more(),
         }
     }
 
-    /// See [`Out::wait_for_room`](crate::agent::Out::wait_for_room).
+    /// See [`Out::wait_for_room`](crate::agent::AgentOutput::wait_for_room).
     pub fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
-        let no_room = |_| AgentError::new(AgentErrorKind::CutShort, Text::BrokeNoRoom);
+        let no_room = |_| AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeNoRoom);
         (!self.log.has_room())
             .then(|| -> BoxFuture<'_, _> { Box::pin(async move { self.log.room().await.map_err(no_room) }) })
     }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_replay_adds_only_what_is_new() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log, None);
+        let sink = TurnSink::new(&log, None);
         sink.emit(TurnEvent::Text("Hello, "));
         sink.emit(TurnEvent::Text("wor"));
         sink.replay();
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_replay_that_names_its_steps_anew_is_no_progress() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log, None);
+        let sink = TurnSink::new(&log, None);
         let step = |id: &str| {
             let (id, title) = (id.to_owned(), "looks".to_owned());
             TurnEvent::Step(Step { id, title, state: StepState::Running })
@@ -263,24 +263,24 @@ mod tests {
             ("", "<think>secret</think>\n\nopen ![a](data:image/png;base64,iVBORw0KGgo=)", "open 📎 a.png"),
         ] {
             let log = TurnLog::new(1000);
-            let sink = Sink::new(&log, None);
+            let sink = TurnSink::new(&log, None);
             sink.emit(TurnEvent::Text(pieces));
-            sink.whole(whole);
+            sink.replace_text(whole);
             sink.finish();
             let summary = log.take_summary();
             assert_eq!(*summary.text, stays);
             assert_eq!(summary.files.len(), usize::from(whole.contains("data:")));
         }
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log, None);
-        sink.whole(&"x".repeat(1001));
+        let sink = TurnSink::new(&log, None);
+        sink.replace_text(&"x".repeat(1001));
         assert!(sink.full.is_cancelled());
     }
 
     #[test]
     fn thoughts_never_become_text() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log, None);
+        let sink = TurnSink::new(&log, None);
         for text in ["<thi", "nk>secret</th", "ink>\n\nopen"] {
             sink.emit(TurnEvent::Text(text));
         }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn files_never_become_text() {
         let log = TurnLog::new(1000);
-        let sink = Sink::new(&log, None);
+        let sink = TurnSink::new(&log, None);
         for text in ["Look: ![a](da", "ta:image/png;base64,iVBORw", "0KGgo=", ") good?"] {
             sink.emit(TurnEvent::Text(text));
         }
@@ -305,7 +305,7 @@ mod tests {
     fn a_turn_beyond_its_cap_is_asked_to_end() {
         // Ten bytes, and what an entry counts for.
         let log = TurnLog::new(10 + 128);
-        let sink = Sink::new(&log, None);
+        let sink = TurnSink::new(&log, None);
         sink.emit(TurnEvent::Text("0123456789"));
         assert!(!sink.full.is_cancelled());
         sink.emit(TurnEvent::Text("x"));

@@ -10,9 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
+use talaria::agent::{
+    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+};
 use talaria::store::Store;
-use talaria_platform::{BoxFuture, CancellationToken, Show};
+use talaria_platform::{BoxFuture, CancellationToken, ShowMode};
 
 use crate::count::{instructions, role};
 use crate::room::{self, Rooms};
@@ -52,8 +54,8 @@ pub fn growth() -> anyhow::Result<Vec<Row>> {
 /// What the processes that were started above do.
 pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     let show = match words.get(1).map(String::as_str) {
-        Some("append") => Show::Append,
-        _ => Show::Edit { pause: Duration::from_secs(1) },
+        Some("append") => ShowMode::Append,
+        _ => ShowMode::Edit { pause: Duration::from_secs(1) },
     };
     let deltas: usize = words.get(2).context("how many deltas?")?.parse()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
@@ -85,7 +87,7 @@ struct Talker {
 }
 
 impl Talker {
-    async fn talk(&self, out: &dyn Out) {
+    async fn talk(&self, out: &dyn AgentOutput) {
         const STEP: Duration = Duration::from_millis(100);
         const STEP_DELTAS: usize = 10;
         for delta in 0..self.deltas {
@@ -124,18 +126,18 @@ fn word(delta: usize) -> &'static str {
 
 impl Agent for Talker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "talker".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
+        AgentInfo { name: "talker".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
     }
 
-    fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        Box::pin(async { Ok(Prepared::default()) })
+    fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::default()) })
     }
 
     fn run_turn<'a>(
         &'a self,
-        _: &'a Turn,
-        _: Prepared,
-        out: &'a dyn Out,
+        _: &'a AgentTurn,
+        _: PreparedTurn,
+        out: &'a dyn AgentOutput,
         _: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {

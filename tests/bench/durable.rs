@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use talaria::agent::Role;
-use talaria::session::{SessionId, SessionKey, TurnId};
+use talaria::agent::MessageRole;
+use talaria::ids::{SessionId, SessionKey, TurnId};
 use talaria::store::{self, Store, StoreThreads};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -147,5 +147,5 @@ async fn call(store: Option<Store>, session: SessionId, until: Instant) -> store
 
 fn append(tx: &store::Tx<'_>, session: &SessionId) -> store::Result<()> {
     let content = "A sentence that somebody may have said in a chat, of a usual length. ".repeat(3);
-    tx.record(session, &TurnId("turn".into()), Role::User, &content)
+    tx.record(session, &TurnId("turn".into()), MessageRole::User, &content)
 }

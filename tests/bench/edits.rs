@@ -98,7 +98,7 @@ fn budget(rows: &mut Vec<Row>) {
     ));
 }
 
-/// E2: a governor that knows the bucket is never refused and its finals go out at once; one with a
+/// E2: a rate limiter that knows the bucket is never refused and its finals go out at once; one with a
 /// wrong belief is refused at most twice in a message and then knows better.
 fn refusals(rows: &mut Vec<Row>) {
     for network in networks() {

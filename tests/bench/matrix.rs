@@ -5,15 +5,15 @@
 #[path = "../../adapters/matrix/src/outbound/content.rs"]
 #[allow(dead_code, unused_imports, reason = "only edits are measured, and the tests in it run over there")]
 mod content;
-#[path = "../../adapters/matrix/src/outbound/draft.rs"]
-#[allow(dead_code, unused_imports, reason = "the tests in it run over there")]
-mod draft;
 #[path = "../../adapters/matrix/src/outbound/html.rs"]
 #[allow(dead_code, unused_imports, reason = "the tests in it run over there")]
 mod html;
+#[path = "../../adapters/matrix/src/outbound/render_cache.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests in it run over there")]
+mod render_cache;
 
 use anyhow::Context as _;
-use talaria_platform::{Body, BodyKind, MessageId};
+use talaria_platform::{BodyKind, MessageBody, MessageId};
 
 use crate::count::{difference, role};
 use crate::sse::exponent;
@@ -59,7 +59,7 @@ pub fn growth() -> anyhow::Result<Vec<Row>> {
 pub fn size() -> anyhow::Result<Vec<Row>> {
     let message = MessageId::new(format!("${}", "e".repeat(43)));
     let sent = |text: &str| {
-        let content = content::edit(&message, &Body::new(BodyKind::Answer, text), html::render(text));
+        let content = content::edit(&message, &MessageBody::new(BodyKind::Answer, text), html::render(text));
         content.map(|content| content::sealed(content.len()))
     };
     let mut rows = Vec::new();
@@ -119,7 +119,7 @@ pub fn role_of(words: &[String]) -> anyhow::Result<()> {
 /// Shows a text as delivery does: the first message grows until it is full, and at the end every part is shown
 /// finished. The bytes of all HTML.
 fn show_all(text: &str) -> usize {
-    let drafts = draft::Drafts::default();
+    let drafts = render_cache::RenderCache::default();
     let message = MessageId::new("$m");
     let full = text.len().min(LONGEST);
     let shown = |text: &str, done| drafts.render(&message, text, done).map_or(0, |html| html.len());
@@ -140,7 +140,7 @@ fn show_all(text: &str) -> usize {
 
 /// How many edits of an answer look unlike what a renderer without a memory makes of the same text.
 fn unlike() -> usize {
-    let drafts = draft::Drafts::default();
+    let drafts = render_cache::RenderCache::default();
     let message = MessageId::new("$m");
     let text = answer(LENGTHS[2]);
     (1..text.len())

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::agent::SharedAgent;
-use talaria::delivery::Display;
-use talaria::gateway::{Gateway, Parts};
+use talaria::delivery::DisplaySettings;
+use talaria::gateway::{Gateway, GatewayParts};
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, Live, Rules};
+use talaria::rules::{AccountRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads};
-use talaria::turns::{Agents, Settings};
+use talaria::turns::{TurnAgents, TurnSettings};
 use talaria_platform::{
-    AccountId, Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Event,
-    EventId, EventKind, Inbox, Message, MessageId, Place, Platform, Room, SendKey, Show, Trust, UserId,
+    AccountId, AuthorTrust, BoxFuture, CancellationToken, EventAuthor, EventBatch, EventId, Inbox,
+    IncomingMessage, MessageBody, MessageId, Place, Platform, PlatformCapabilities, PlatformError,
+    PlatformErrorKind, RoomEvent, RoomEventKind, RoomInfo, SendKey, ShowMode, UserId,
 };
 
 /// About what fits into one message of a network with encryption.
@@ -24,7 +25,7 @@ const MAX_TEXT: usize = 16 * 1024;
 /// Rooms with one person in each, who asks once. Sends and edits succeed at once and are only counted.
 pub struct Rooms {
     count: usize,
-    show: Show,
+    show: ShowMode,
     /// Fired to let everybody ask, all in one batch.
     pub ask: CancellationToken,
     /// Edits of growing answers so far.
@@ -34,12 +35,12 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    pub fn new(count: usize, show: Show) -> Arc<Self> {
+    pub fn new(count: usize, show: ShowMode) -> Arc<Self> {
         let ask = CancellationToken::new();
         Arc::new(Self { count, show, ask, edits: AtomicUsize::new(0), finished: AtomicUsize::new(0) })
     }
 
-    fn shown(&self, body: &Body) {
+    fn shown(&self, body: &MessageBody) {
         match body.done {
             true => self.finished.fetch_add(inked(&body.markdown), Ordering::Relaxed),
             false => self.edits.fetch_add(1, Ordering::Relaxed),
@@ -48,9 +49,9 @@ impl Rooms {
 }
 
 impl Platform for Rooms {
-    fn about(&self) -> Capabilities {
-        let max_text = if self.show == Show::Append { usize::MAX / 2 } else { MAX_TEXT };
-        Capabilities {
+    fn about(&self) -> PlatformCapabilities {
+        let max_text = if self.show == ShowMode::Append { usize::MAX / 2 } else { MAX_TEXT };
+        PlatformCapabilities {
             show: self.show,
             delete: false,
             react: false,
@@ -61,12 +62,16 @@ impl Platform for Rooms {
         }
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, _stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         Box::pin(async move {
             self.ask.cancelled().await;
             let events = (0..self.count).map(question).collect();
-            let accepted = inbox.accept(Batch { events, ..Batch::default() }).await;
-            accepted.map_err(|error| Error::new(ErrorKind::Fatal, error))
+            let accepted = inbox.accept(EventBatch { events, ..EventBatch::default() }).await;
+            accepted.map_err(|error| PlatformError::new(PlatformErrorKind::Fatal, error))
         })
     }
 
@@ -74,8 +79,8 @@ impl Platform for Rooms {
         &'a self,
         _: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
         self.shown(body);
         Box::pin(async { Ok(MessageId::new(key.as_str())) })
     }
@@ -85,8 +90,8 @@ impl Platform for Rooms {
         _: &'a Place,
         _: &'a MessageId,
         _: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         self.shown(body);
         Box::pin(async { Ok(()) })
     }
@@ -97,21 +102,21 @@ pub fn inked(text: &str) -> usize {
     text.split_whitespace().map(str::len).sum()
 }
 
-fn question(room: usize) -> Event {
-    Event {
+fn question(room: usize) -> RoomEvent {
+    RoomEvent {
         id: EventId::new("question"),
         place: Place::room(format!("room {room}")),
-        room: Room { name: None, direct: true },
+        room: RoomInfo { name: None, direct: true },
         // A person of its own: one who asks in a thousand rooms at once would be refused.
-        author: Author {
+        author: EventAuthor {
             id: UserId::new(format!("ann {room}")),
             name: None,
-            trust: Trust::Verified,
+            trust: AuthorTrust::Verified,
             bot: false,
             device: None,
         },
         secure: true,
-        kind: EventKind::Message(Message::text("plan my week")),
+        kind: RoomEventKind::Message(IncomingMessage::text("plan my week")),
     }
 }
 
@@ -122,12 +127,12 @@ pub async fn gateway(
     agent: impl FnOnce(&Store) -> anyhow::Result<SharedAgent>,
 ) -> anyhow::Result<(Gateway, StoreThreads)> {
     let (store, threads) = Store::open(&folder.join("talaria.db"))?;
-    let everybody = AccountRules::listed(Lists { allow_all: true, ..Lists::default() });
-    let parts = Parts {
-        agents: Agents { main: agent(&store)?, local: None },
+    let everybody = AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() });
+    let parts = GatewayParts {
+        agents: TurnAgents { main: agent(&store)?, local: None },
         store,
         platforms: rooms.map(|rooms| (AccountId::new("rooms"), rooms as _)).into_iter().collect(),
-        settings: Settings {
+        settings: TurnSettings {
             context: String::new(),
             names: false,
             files: false,
@@ -139,8 +144,8 @@ pub async fn gateway(
             stop_grace: Duration::from_secs(1),
             ask_for: Duration::from_secs(300),
         },
-        display: Display { steps: true, edits: EDITS, reactions: false },
-        live: Live::new(Rules {
+        display: DisplaySettings { steps: true, edits: EDITS, reactions: false },
+        live: LiveRules::new(Rules {
             accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
             ..Rules::default()
         }),

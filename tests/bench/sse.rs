@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::iter;
 
-use talaria::openai::sse::{LIMIT, Parser, TooLong};
-use talaria::openai::wire::{Chunk, Chunks};
+use talaria::openai::sse::{LIMIT, SseParser, TooLong};
+use talaria::openai::wire::{ChunkCache, StreamChunk};
 
 use crate::child;
 
@@ -40,9 +40,10 @@ pub fn work(kind: Kind, deltas: usize) -> Result<usize, TooLong> {
 /// The same, with the stream cut every `chunk` bytes.
 pub fn work_in_chunks(kind: Kind, deltas: usize, chunk: usize) -> Result<usize, TooLong> {
     let stream: Vec<u8> = (0..ROUND).flat_map(delta).collect();
-    let length =
-        |chunk: serde_json::Result<Chunk<'_>>| chunk.map_or(0, |chunk| chunk.text().map_or(0, str::len));
-    let (mut parser, mut chunks) = (Parser::default(), Chunks::default());
+    let length = |chunk: serde_json::Result<StreamChunk<'_>>| {
+        chunk.map_or(0, |chunk| chunk.text().map_or(0, str::len))
+    };
+    let (mut parser, mut chunks) = (SseParser::default(), ChunkCache::default());
     let mut came = 0;
     for _ in 0..deltas.div_ceil(ROUND) {
         for chunk in stream.chunks(chunk) {
@@ -51,7 +52,7 @@ pub fn work_in_chunks(kind: Kind, deltas: usize, chunk: usize) -> Result<usize, 
                 came += match kind {
                     Kind::Framing => event.data.len(),
                     Kind::FramingAndJson => length(chunks.read(&event.text())),
-                    Kind::FramingAndFullJson => length(Chunk::parse(&event.text())),
+                    Kind::FramingAndFullJson => length(StreamChunk::parse(&event.text())),
                 };
             }
         }
@@ -115,7 +116,7 @@ fn read_one(stream: &[u8], chunk: usize) -> Result<usize, TooLong> {
     // The first chunk is half a chunk, so that the smallest event is split too: one that is not is
     // never copied, and the step between the two ways would look like growth.
     let (first, others) = stream.split_at(chunk.div_ceil(2).min(stream.len()));
-    let mut parser = Parser::new(stream.len());
+    let mut parser = SseParser::new(stream.len());
     let mut came = 0;
     for chunk in iter::once(first).chain(others.chunks(chunk)) {
         let mut events = parser.feed(black_box(chunk));
@@ -156,7 +157,7 @@ pub struct Endless {
 /// Feeds a line without an end until the parser refuses it.
 pub fn endless_line(chunk: usize) -> Endless {
     let piece = vec![b'x'; chunk];
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     let resident = || child::resident("self").unwrap_or(f64::NAN);
     let before = resident();
     let mut taken = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use talaria::words::Text;
+use talaria::i18n::TextKey;
 
 use crate::support::literals::{is_prose, read};
 
@@ -22,8 +22,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/platforms.rs", "the operator whose gateway does not start"),
     ("src/server", "programs that ask over HTTP, and whoever writes them"),
     ("src/store", "SQL, and the operator whose store does not open"),
-    ("src/turns/told.rs", "the agent, about who speaks and where"),
-    ("src/words/listing.rs", "the operator who rewords a text"),
+    ("src/turns/prompt_text.rs", "the agent, about who speaks and where"),
+    ("src/i18n/listing.rs", "the operator who rewords a text"),
 ];
 
 /// Single sentences of other files that never reach a room, with the reason.
@@ -35,35 +35,35 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/hub/limits.rs", "limit hour", "a rule in the audit"),
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
     ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
-    ("src/hub/strangers.rs", "a direct chat", "the log, for the operator"),
-    ("src/hub/strangers.rs", " (or MATRIX_ALLOWED_USERS where that is set)", "the log, for the operator"),
-    ("src/hub/strangers.rs", "to let them in, add {id:?} to {}", "the log, for the operator"),
+    ("src/hub/refusal_log.rs", "a direct chat", "the log, for the operator"),
+    ("src/hub/refusal_log.rs", " (or MATRIX_ALLOWED_USERS where that is set)", "the log, for the operator"),
+    ("src/hub/refusal_log.rs", "to let them in, add {id:?} to {}", "the log, for the operator"),
     (
-        "src/hub/strangers.rs",
+        "src/hub/refusal_log.rs",
         "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to {}",
         "the log, for the operator",
     ),
     (
-        "src/hub/strangers.rs",
+        "src/hub/refusal_log.rs",
         "they verify this session with another one of theirs, or enter their recovery key there; or set `trust: any` \
          for this platform",
         "the log, for the operator",
     ),
     (
-        "src/hub/strangers.rs",
+        "src/hub/refusal_log.rs",
         "ask them, in another way, whether they have reset their encryption; if so, verify them again",
         "the log, for the operator",
     ),
-    ("src/hub/taking.rs", "invited us", "the log, for the operator"),
-    ("src/hub/taking.rs", "too many strangers", "a rule in the audit"),
+    ("src/hub/accept.rs", "invited us", "the log, for the operator"),
+    ("src/hub/accept.rs", "too many strangers", "a rule in the audit"),
     ("src/openai/client.rs", "the key would go in the clear to a public address", "an error, for the log"),
-    ("src/openai/fault.rs", "timed out", "looked for in an error"),
+    ("src/openai/error.rs", "timed out", "looked for in an error"),
     ("src/openai/wire/lenient.rs", "any value", "an error of the reader"),
-    ("src/tasks.rs", "no words", "the log"),
-    ("src/turns/asks/asking.rs", "nothing to judge", "a rule in the audit"),
-    ("src/turns/asks/asking.rs", "too long", "a rule in the audit"),
-    ("src/turns/asks/asking.rs", "too many", "a rule in the audit"),
-    ("src/words/stored.rs", "words, or the key of a text and what fills it", "an error of the reader"),
+    ("src/supervise.rs", "no words", "the log"),
+    ("src/turns/asks/lifecycle.rs", "nothing to judge", "a rule in the audit"),
+    ("src/turns/asks/lifecycle.rs", "too long", "a rule in the audit"),
+    ("src/turns/asks/lifecycle.rs", "too many", "a rule in the audit"),
+    ("src/i18n/stored.rs", "words, or the key of a text and what fills it", "an error of the reader"),
 ];
 
 #[test]
@@ -84,7 +84,7 @@ fn no_words_for_people_live_outside_the_catalogue() {
     }
     assert!(
         strays.is_empty(),
-        "these belong into src/words/texts.rs and src/words/*.yaml:\n{}",
+        "these belong into src/i18n/texts.rs and src/i18n/*.yaml:\n{}",
         strays.join("\n")
     );
     assert!(unused.is_empty(), "these exceptions except nothing: {unused:?}");
@@ -94,15 +94,15 @@ fn no_words_for_people_live_outside_the_catalogue() {
 fn every_text_of_the_catalogue_is_said_somewhere() {
     let sources = sources();
     let said = |name: &str| {
-        let used = format!("Text::{name}");
+        let used = format!("TextKey::{name}");
         sources.iter().any(|(_, text)| {
-            // Not `Text::AskNone` where `Text::Ask` is looked for.
+            // Not `TextKey::AskNone` where `TextKey::Ask` is looked for.
             text.match_indices(&used)
                 .any(|(at, _)| !text[at + used.len()..].starts_with(char::is_alphanumeric))
         })
     };
     let unsaid: Vec<_> =
-        Text::ALL.iter().map(|text| format!("{text:?}")).filter(|name| !said(name)).collect();
+        TextKey::ALL.iter().map(|text| format!("{text:?}")).filter(|name| !said(name)).collect();
     assert!(unsaid.is_empty(), "nothing says {unsaid:?}");
 }
 
@@ -156,7 +156,7 @@ fn a_planted_sentence_is_found() {
 fn the_scanner_reads_the_whole_source() {
     let sources = sources();
     for path in
-        ["src/hub/taking.rs", "src/turns/run.rs", "src/delivery/outbox.rs", "adapters/console/src/screen.rs"]
+        ["src/hub/accept.rs", "src/turns/run.rs", "src/delivery/outbox.rs", "adapters/console/src/screen.rs"]
     {
         let (_, text) =
             sources.iter().find(|(known, _)| known == path).unwrap_or_else(|| panic!("{path} is missing"));

@@ -107,7 +107,7 @@ async fn env_lists_every_variable_and_no_value() {
 async fn words_lists_every_text_in_the_language_that_is_asked_for() {
     let list = async |args: &[&str]| Talaria::new().args(args.iter().copied()).reads("").await;
     let (english, german) = (list(&["words"]).await, list(&["words", "--language", "de"]).await);
-    for text in talaria::words::Text::ALL {
+    for text in talaria::i18n::TextKey::ALL {
         let line = format!("\n  # {}: \"", text.key());
         assert!(english.out.contains(&line) && german.out.contains(&line), "{}", text.key());
     }

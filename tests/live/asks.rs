@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria::agent::Choice;
+use talaria::agent::AskChoice;
 
 use crate::support::asking::{ACTION, Asking};
 use crate::support::homeserver::Homeserver;
@@ -43,7 +43,7 @@ impl Asked {
 
     fn was_allowed(&self) -> bool {
         match self.gateway.told()[..] {
-            [choice] => choice != Choice::Deny,
+            [choice] => choice != AskChoice::Deny,
             _ => panic!("one answer: {:?}", self.gateway.told()),
         }
     }

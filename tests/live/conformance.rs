@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::json;
-use talaria::config::{Config, Sources};
-use talaria_platform::conformance::{MemoryInbox, World, run_all};
-use talaria_platform::{BoxFuture, CancellationToken, Event, EventKind, Place, Platform};
+use talaria::config::{Config, ConfigSources};
+use talaria_platform::conformance::{ConformanceWorld, MemoryInbox, run_all};
+use talaria_platform::{BoxFuture, CancellationToken, Place, Platform, RoomEvent, RoomEventKind};
 use tempfile::TempDir;
 
 use crate::support::homeserver::{Account, Homeserver};
@@ -36,13 +36,13 @@ impl Pair {
             "MATRIX_TRUST" => Some("any".to_owned()),
             _ => None,
         };
-        let sources = Sources { config: None, folder: home.clone(), serve: false };
+        let sources = ConfigSources { config: None, folder: home.clone(), serve: false };
         let config = Config::load(&sources, &env).unwrap();
         Self { ann, bot, config, _folder: folder }
     }
 
     fn platform(&self) -> Arc<dyn Platform> {
-        let platforms = talaria::platforms::build(&self.config, talaria::platforms::Mode::Run).unwrap();
+        let platforms = talaria::platforms::build(&self.config, talaria::platforms::RunMode::Run).unwrap();
         platforms.accounts.into_iter().next().unwrap().1
     }
 
@@ -53,7 +53,7 @@ impl Pair {
         let arrives = async {
             let room = self.ann.makes_room(DIRECT, &[&self.bot.id]).await;
             let is_here =
-                |event: &Event| event.place.room.as_str() == room && event.kind == EventKind::Joined;
+                |event: &RoomEvent| event.place.room.as_str() == room && event.kind == RoomEventKind::Joined;
             inbox.until(|inbox| inbox.events().iter().any(is_here).then_some(())).await;
             room
         };
@@ -71,7 +71,7 @@ struct Chat {
     room: String,
 }
 
-impl World for Chat {
+impl ConformanceWorld for Chat {
     fn platform(&self) -> Arc<dyn Platform> {
         self.pair.platform()
     }

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use talaria_platform::{
-    Author, Batch, Error, ErrorKind, Event, EventId, EventKind, Inbox, Message, Place, Room, RoomId, Trust,
-    UserId,
+    AuthorTrust, EventAuthor, EventBatch, EventId, Inbox, IncomingMessage, Place, PlatformError,
+    PlatformErrorKind, RoomEvent, RoomEventKind, RoomId, RoomInfo, UserId,
 };
 use tokio::sync::mpsc;
 
-use crate::floor::Floor;
-use crate::line::{self, LONGEST, Line};
-use crate::outbound::Outbound;
-use crate::{Input, Wording, id};
+use crate::line::{self, InputLine, LONGEST};
+use crate::outbound::OutputHandle;
+use crate::turn_taking::TurnTaking;
+use crate::{ConsoleInput, ConsoleTexts, id};
 
 /// The only person there is.
 const OWNER: &str = "owner";
@@ -26,84 +26,85 @@ const LINES: usize = 1;
 ///
 /// Every wait in here may be given up when the platform stops; then the line at hand is lost, as
 /// everything is that a person types into a program that ends.
-pub struct Inbound {
-    source: Source,
+pub struct InputReader {
+    source: LineSource,
     room: RoomId,
     /// A file or pipe is read on only when the prompt before is answered.
     in_turns: bool,
     /// Lines that ended with a backslash.
     draft: String,
     /// Read but not accepted yet. Stays here until it is, over as many runs as that takes.
-    pending: Option<Event>,
-    floor: Floor,
-    outbound: Outbound,
+    pending: Option<RoomEvent>,
+    turn_taking: TurnTaking,
+    outbound: OutputHandle,
     /// A line was refused; read by [`Console::is_unanswered`](crate::Console::is_unanswered).
     unanswered: Arc<AtomicBool>,
-    wording: Wording,
+    wording: ConsoleTexts,
 }
 
-enum Source {
+enum LineSource {
     /// Nobody will write anything.
     Nothing,
     /// `run` was not called yet.
     Unread(Box<dyn BufRead + Send>),
     /// The other end is the reading thread; it hangs up at the end of the input.
-    Lines(mpsc::Receiver<io::Result<Line>>),
+    Lines(mpsc::Receiver<io::Result<InputLine>>),
 }
 
-impl Inbound {
+impl InputReader {
     pub fn new(
-        input: Input,
+        input: ConsoleInput,
         room: RoomId,
-        floor: Floor,
-        outbound: Outbound,
+        turn_taking: TurnTaking,
+        outbound: OutputHandle,
         unanswered: Arc<AtomicBool>,
-        wording: Wording,
+        wording: ConsoleTexts,
     ) -> Self {
         let (source, in_turns) = match input {
-            Input::Terminal(input) => (Source::Unread(input), false),
-            Input::Lines(input) => (Source::Unread(input), true),
-            Input::Nothing => (Source::Nothing, false),
+            ConsoleInput::Terminal(input) => (LineSource::Unread(input), false),
+            ConsoleInput::Lines(input) => (LineSource::Unread(input), true),
+            ConsoleInput::Nothing => (LineSource::Nothing, false),
         };
         let (draft, pending) = (String::new(), None);
-        Self { source, room, in_turns, draft, pending, floor, outbound, unanswered, wording }
+        Self { source, room, in_turns, draft, pending, turn_taking, outbound, unanswered, wording }
     }
 
     /// Hands prompts over until the input ends. May be called again after an error.
-    pub async fn read(&mut self, inbox: &dyn Inbox) -> Result<(), Error> {
+    pub async fn read(&mut self, inbox: &dyn Inbox) -> Result<(), PlatformError> {
         self.start().await?;
         loop {
             if let Some(event) = &self.pending {
-                let batch = Batch { events: vec![event.clone()], ..Batch::default() };
+                let batch = EventBatch { events: vec![event.clone()], ..EventBatch::default() };
                 let accepted = inbox.accept(batch).await;
-                accepted.map_err(|error| Error::new(ErrorKind::Retry { after: None }, error))?;
+                accepted
+                    .map_err(|error| PlatformError::new(PlatformErrorKind::Retry { after: None }, error))?;
                 self.pending = None;
             }
             if self.in_turns {
-                self.floor.free().await;
+                self.turn_taking.free().await;
             }
             let Some(text) = self.prompt().await? else {
-                if !self.floor.is_done() && !self.wording.leaving.is_empty() {
+                if !self.turn_taking.is_done() && !self.wording.leaving.is_empty() {
                     // The core ends when every answer has; whoever cannot wait should know how not to.
                     let _ = self.outbound.notice(&self.wording.leaving).await;
                 }
                 return Ok(());
             };
             let event = event(self.room.clone(), text);
-            self.floor.ask(event.id.clone());
+            self.turn_taking.ask(event.id.clone());
             self.pending = Some(event);
         }
     }
 
     /// Starts the thread that reads, the first time. A plain thread, because nothing can interrupt a
     /// read from a terminal, and the runtime would wait for one of its own threads at the end.
-    async fn start(&mut self) -> Result<(), Error> {
-        match std::mem::replace(&mut self.source, Source::Nothing) {
-            Source::Unread(input) => {
+    async fn start(&mut self) -> Result<(), PlatformError> {
+        match std::mem::replace(&mut self.source, LineSource::Nothing) {
+            LineSource::Unread(input) => {
                 let (sender, lines) = mpsc::channel(LINES);
                 let thread = thread::Builder::new().name("console-in".to_owned());
                 thread.spawn(move || pump(input, &sender)).map_err(lost)?;
-                self.source = Source::Lines(lines);
+                self.source = LineSource::Lines(lines);
                 self.outbound.greet().await;
             }
             started => self.source = started,
@@ -112,16 +113,16 @@ impl Inbound {
     }
 
     /// The next thing the person has to say, or `None` at the end of the input.
-    async fn prompt(&mut self) -> Result<Option<String>, Error> {
+    async fn prompt(&mut self) -> Result<Option<String>, PlatformError> {
         loop {
             match self.line().await? {
-                Some(Line::Text(line)) => {
+                Some(InputLine::Text(line)) => {
                     self.outbound.entered().await;
                     if let Some(text) = self.add(&line).await? {
                         return Ok(Some(text));
                     }
                 }
-                Some(Line::TooLong) => {
+                Some(InputLine::TooLong) => {
                     self.outbound.entered().await;
                     self.refuse().await?;
                 }
@@ -133,17 +134,17 @@ impl Inbound {
         }
     }
 
-    async fn line(&mut self) -> Result<Option<Line>, Error> {
-        let Source::Lines(lines) = &mut self.source else { return std::future::pending().await };
+    async fn line(&mut self) -> Result<Option<InputLine>, PlatformError> {
+        let LineSource::Lines(lines) = &mut self.source else { return std::future::pending().await };
         tokio::select! {
             biased;
-            () = self.floor.closed() => Err(lost("what is answered cannot be shown any more")),
+            () = self.turn_taking.closed() => Err(lost("what is answered cannot be shown any more")),
             line = lines.recv() => line.transpose().map_err(lost),
         }
     }
 
     /// Adds a line to the draft; returns the draft when that was its last one.
-    async fn add(&mut self, line: &str) -> Result<Option<String>, Error> {
+    async fn add(&mut self, line: &str) -> Result<Option<String>, PlatformError> {
         if self.draft.len() + line.len() > LONGEST {
             self.refuse().await?;
             return Ok(None);
@@ -163,7 +164,7 @@ impl Inbound {
         let text = std::mem::take(&mut self.draft) + line;
         if text.trim().is_empty() {
             // While an answer is on its way, the prompt comes with its end.
-            if self.floor.is_free() {
+            if self.turn_taking.is_free() {
                 self.outbound.again(false).await;
             }
             return Ok(None);
@@ -171,14 +172,14 @@ impl Inbound {
         Ok(Some(text))
     }
 
-    async fn refuse(&mut self) -> Result<(), Error> {
+    async fn refuse(&mut self) -> Result<(), PlatformError> {
         self.draft.clear();
         self.unanswered.store(true, Ordering::Relaxed);
         self.outbound.notice(&self.wording.too_long).await.map_err(lost)
     }
 }
 
-fn pump(mut input: Box<dyn BufRead + Send>, lines: &mpsc::Sender<io::Result<Line>>) {
+fn pump(mut input: Box<dyn BufRead + Send>, lines: &mpsc::Sender<io::Result<InputLine>>) {
     while let Some(line) = line::next(input.as_mut()).transpose() {
         let broken = line.is_err();
         if lines.blocking_send(line).is_err() || broken {
@@ -187,24 +188,24 @@ fn pump(mut input: Box<dyn BufRead + Send>, lines: &mpsc::Sender<io::Result<Line
     }
 }
 
-fn event(room: RoomId, text: String) -> Event {
-    Event {
+fn event(room: RoomId, text: String) -> RoomEvent {
+    RoomEvent {
         id: EventId::new(id::unique()),
         place: Place { room, thread: None },
-        room: Room { name: None, direct: true },
+        room: RoomInfo { name: None, direct: true },
         // Whoever holds the terminal of this process could as well read its memory.
-        author: Author {
+        author: EventAuthor {
             id: UserId::from(OWNER),
             name: None,
-            trust: Trust::Verified,
+            trust: AuthorTrust::Verified,
             bot: false,
             device: None,
         },
         secure: true,
-        kind: EventKind::Message(Message::text(text)),
+        kind: RoomEventKind::Message(IncomingMessage::text(text)),
     }
 }
 
-fn lost(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Fatal, cause)
+fn lost(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Fatal, cause)
 }

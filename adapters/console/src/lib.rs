@@ -18,15 +18,15 @@
 //! Neither end may hold the runtime up: one plain thread reads (`inbound`), one writes (`outbound`).
 //! Either may hang in the operating system for ever, and the process can still end.
 
-mod clean;
-mod floor;
 mod id;
 mod inbound;
 mod line;
 mod outbound;
 mod pipe;
+mod sanitize;
 mod screen;
 mod stdin;
+mod turn_taking;
 mod wording;
 
 use std::borrow::Cow;
@@ -35,19 +35,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use talaria_platform::{
-    Body, BodyKind, BoxFuture, CancellationToken, Capabilities, Error, ErrorKind, Inbox, Lasts, MessageId,
-    Place, Platform, RoomId, SendKey, Show, Signal,
+    BodyKind, BoxFuture, CancellationToken, Inbox, MessageBody, MessageId, Place, PlaceLifetime, Platform,
+    PlatformCapabilities, PlatformError, PlatformErrorKind, RoomId, SendKey, ShowMode, Signal,
 };
 use tokio::sync::Mutex;
 
-use crate::floor::Floor;
-use crate::inbound::Inbound;
+use crate::inbound::InputReader;
 pub use crate::line::LONGEST as LONGEST_LINE;
-use crate::outbound::{Outbound, Surface};
-use crate::pipe::Pipe;
-use crate::screen::Screen;
+use crate::outbound::{OutputHandle, OutputSurface};
+use crate::pipe::PipeOutput;
+use crate::screen::TerminalScreen;
 pub use crate::stdin::{StdinKind, stdin_kind};
-pub use crate::wording::Wording;
+use crate::turn_taking::TurnTaking;
+pub use crate::wording::ConsoleTexts;
 
 /// The room of whoever sits at a terminal.
 const TERMINAL: &str = "console";
@@ -56,7 +56,7 @@ const TERMINAL: &str = "console";
 const PIPE: &str = "pipe-";
 
 /// What a person writes with.
-pub enum Input {
+pub enum ConsoleInput {
     /// Somebody types and sees what they type.
     Terminal(Box<dyn BufRead + Send>),
     /// Prompts, one per line.
@@ -65,7 +65,7 @@ pub enum Input {
     Nothing,
 }
 
-impl Input {
+impl ConsoleInput {
     /// Standard input, as what it is.
     pub fn stdin() -> Self {
         match stdin_kind() {
@@ -77,10 +77,10 @@ impl Input {
 }
 
 /// What a person reads.
-pub struct Output {
+pub struct ConsoleOutput {
     /// Standard output: the chat itself, or the answers alone.
     pub answers: Box<dyn Write + Send>,
-    /// Standard error: where [`Input::Lines`] puts what is no answer.
+    /// Standard error: where [`ConsoleInput::Lines`] puts what is no answer.
     pub notices: Box<dyn Write + Send>,
     /// Whether `answers` ends in a terminal, which shows what is overwritten and obeys what it is sent.
     pub terminal: bool,
@@ -88,7 +88,7 @@ pub struct Output {
     pub colour: bool,
 }
 
-impl Output {
+impl ConsoleOutput {
     /// Standard output and standard error. Styled only for a terminal, and not if `NO_COLOR` is set.
     pub fn stdio() -> Self {
         let terminal = io::stdout().is_terminal();
@@ -104,16 +104,16 @@ impl Output {
 
 /// The platform.
 pub struct Console {
-    show: Show,
+    show: ShowMode,
     /// The terminal's conversation goes on with the next start. Each pipe has one of its own: what a script
     /// is told must not depend on what somebody said before.
     room: RoomId,
     /// Whose turn it is to speak; `inbound` hands the word over, `finish` hands it back.
-    floor: Floor,
+    turn_taking: TurnTaking,
     /// Locked for as long as `run` runs. Kept here so that a second `run` offers what the first could
     /// not get accepted.
-    inbound: Mutex<Inbound>,
-    outbound: Outbound,
+    inbound: Mutex<InputReader>,
+    outbound: OutputHandle,
     /// Set by `finish` and by `inbound`, which refuses lines that are too long.
     unanswered: Arc<AtomicBool>,
     /// Said by `end`.
@@ -123,30 +123,41 @@ pub struct Console {
 impl Console {
     /// A console that is read when [`run`](Platform::run) is called. Fails only if the system has no
     /// thread left for the writer.
-    pub fn new(input: Input, output: Output, wording: Wording) -> io::Result<Self> {
+    pub fn new(input: ConsoleInput, output: ConsoleOutput, wording: ConsoleTexts) -> io::Result<Self> {
         let room = match &input {
-            Input::Terminal(_) | Input::Nothing => RoomId::new(TERMINAL),
-            Input::Lines(_) => RoomId::new(format!("{PIPE}{}", id::unique())),
+            ConsoleInput::Terminal(_) | ConsoleInput::Nothing => RoomId::new(TERMINAL),
+            ConsoleInput::Lines(_) => RoomId::new(format!("{PIPE}{}", id::unique())),
         };
         let (show, surface) = match &input {
-            Input::Terminal(_) => {
-                (Show::Append, Surface::Screen(Screen::new(output, wording.greeting.clone())))
+            ConsoleInput::Terminal(_) => (
+                ShowMode::Append,
+                OutputSurface::Screen(TerminalScreen::new(output, wording.greeting.clone())),
+            ),
+            ConsoleInput::Lines(_) => {
+                (ShowMode::Append, OutputSurface::Pipe(PipeOutput::new(output, wording.replaced.clone())))
             }
-            Input::Lines(_) => (Show::Append, Surface::Pipe(Pipe::new(output, wording.replaced.clone()))),
-            Input::Nothing => (Show::Once, Surface::Pipe(Pipe::new(output, wording.replaced.clone()))),
+            ConsoleInput::Nothing => {
+                (ShowMode::Once, OutputSurface::Pipe(PipeOutput::new(output, wording.replaced.clone())))
+            }
         };
-        let (floor, outbound) = (Floor::new(), Outbound::start(surface)?);
+        let (turn_taking, outbound) = (TurnTaking::new(), OutputHandle::start(surface)?);
         let unanswered = Arc::<AtomicBool>::default();
         let interrupted = wording.interrupted.clone();
-        let inbound =
-            Inbound::new(input, room.clone(), floor.clone(), outbound.clone(), unanswered.clone(), wording);
-        Ok(Self { show, room, floor, inbound: Mutex::new(inbound), outbound, unanswered, interrupted })
+        let inbound = InputReader::new(
+            input,
+            room.clone(),
+            turn_taking.clone(),
+            outbound.clone(),
+            unanswered.clone(),
+            wording,
+        );
+        Ok(Self { show, room, turn_taking, inbound: Mutex::new(inbound), outbound, unanswered, interrupted })
     }
 
     /// Whether a prompt was not answered, or not to its end, as far as this console knows: it failed, was refused or
     /// was interrupted, or the answer could not be written.
     pub fn is_unanswered(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed) || !self.floor.is_free()
+        self.unanswered.load(Ordering::Relaxed) || !self.turn_taking.is_free()
     }
 
     /// Called once, when nothing more will be shown: says of an answer that still grows that it was interrupted. The
@@ -156,36 +167,36 @@ impl Console {
     }
 
     /// What ended at a terminal, in an earlier process, is shown in a pipe but is no answer to anything there.
-    fn body_for<'a>(&self, place: &Place, body: &'a Body) -> Cow<'a, Body> {
+    fn body_for<'a>(&self, place: &Place, body: &'a MessageBody) -> Cow<'a, MessageBody> {
         match place.room == self.room {
             true => Cow::Borrowed(body),
-            false => Cow::Owned(Body { kind: BodyKind::Notice, failed: false, ..body.clone() }),
+            false => Cow::Owned(MessageBody { kind: BodyKind::Notice, failed: false, ..body.clone() }),
         }
     }
 
     /// What every shown body ends with, whether it was sent or edited.
-    fn finish<T>(&self, body: &Body, shown: io::Result<T>) -> Result<T, Error> {
+    fn finish<T>(&self, body: &MessageBody, shown: io::Result<T>) -> Result<T, PlatformError> {
         match shown {
             Ok(value) => {
                 if body.failed {
                     self.unanswered.store(true, Ordering::Relaxed);
                 }
-                self.floor.shown(body);
+                self.turn_taking.shown(body);
                 Ok(value)
             }
             // Half of it may have been written, and nothing can be taken back: trying again would
             // only print it a second time.
             Err(error) => {
-                self.floor.close();
-                Err(Error::new(ErrorKind::Fatal, error))
+                self.turn_taking.close();
+                Err(PlatformError::new(PlatformErrorKind::Fatal, error))
             }
         }
     }
 }
 
 impl Platform for Console {
-    fn about(&self) -> Capabilities {
-        Capabilities {
+    fn about(&self) -> PlatformCapabilities {
+        PlatformCapabilities {
             show: self.show,
             delete: false,
             react: false,
@@ -196,7 +207,11 @@ impl Platform for Console {
         }
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         Box::pin(async move {
             let mut inbound = self.inbound.lock().await;
             let ended = stop.run_until_cancelled(inbound.read(inbox.as_ref())).await;
@@ -208,11 +223,11 @@ impl Platform for Console {
         })
     }
 
-    fn lasts(&self, place: &Place) -> Lasts {
+    fn lasts(&self, place: &Place) -> PlaceLifetime {
         match place.room.as_str().starts_with(PIPE) {
-            true if place.room == self.room => Lasts::Process,
-            true => Lasts::Gone,
-            false => Lasts::Always,
+            true if place.room == self.room => PlaceLifetime::Process,
+            true => PlaceLifetime::Gone,
+            false => PlaceLifetime::Always,
         }
     }
 
@@ -220,10 +235,10 @@ impl Platform for Console {
         &'a self,
         place: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
         Box::pin(async move {
-            if self.lasts(place) == Lasts::Gone {
+            if self.lasts(place) == PlaceLifetime::Gone {
                 return Ok(MessageId::new(key.as_str()));
             }
             let body = self.body_for(place, body);
@@ -236,13 +251,13 @@ impl Platform for Console {
         place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move {
-            if self.show == Show::Once {
-                return Err(ErrorKind::Unsupported.into());
+            if self.show == ShowMode::Once {
+                return Err(PlatformErrorKind::Unsupported.into());
             }
-            if self.lasts(place) == Lasts::Gone {
+            if self.lasts(place) == PlaceLifetime::Gone {
                 return Ok(());
             }
             let body = self.body_for(place, body);
@@ -253,9 +268,9 @@ impl Platform for Console {
     fn signal<'a>(&'a self, place: &'a Place, signal: Signal) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             match signal {
-                Signal::Typing(_) if self.lasts(place) == Lasts::Gone => {}
+                Signal::Typing(_) if self.lasts(place) == PlaceLifetime::Gone => {}
                 Signal::Typing(on) => {
-                    self.floor.answering(on);
+                    self.turn_taking.answering(on);
                     self.outbound.typing(on);
                 }
                 Signal::Read(_) => {}

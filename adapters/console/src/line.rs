@@ -7,7 +7,7 @@ pub const LONGEST: usize = 1024 * 1024;
 
 /// One line of the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum InputLine {
     /// Its text without the line ending; what is no UTF-8 is replaced by `�`.
     Text(String),
     /// It was longer than [`LONGEST`] and is gone.
@@ -15,7 +15,7 @@ pub enum Line {
 }
 
 /// The next line, or `None` at the end. A last line without a line ending counts.
-pub fn next(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+pub fn next(input: &mut dyn BufRead) -> io::Result<Option<InputLine>> {
     let mut line = Vec::new();
     let mut too_long = false;
     loop {
@@ -38,14 +38,14 @@ pub fn next(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
         input.consume(taken + usize::from(ended));
         if ended || nothing_more {
             let nothing_came = nothing_more && line.is_empty() && !too_long;
-            return Ok((!nothing_came).then(|| if too_long { Line::TooLong } else { text(line) }));
+            return Ok((!nothing_came).then(|| if too_long { InputLine::TooLong } else { text(line) }));
         }
     }
 }
 
-fn text(mut line: Vec<u8>) -> Line {
+fn text(mut line: Vec<u8>) -> InputLine {
     line.pop_if(|last| *last == b'\r');
-    Line::Text(
+    InputLine::Text(
         String::from_utf8(line)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
     )
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
 
     /// Read through a small buffer, so that lines span several fills.
-    fn lines(input: impl Into<Vec<u8>>) -> Vec<Line> {
+    fn lines(input: impl Into<Vec<u8>>) -> Vec<InputLine> {
         let mut input = BufReader::with_capacity(7, Cursor::new(input.into()));
         std::iter::from_fn(|| next(&mut input).unwrap()).collect()
     }
 
-    fn text(text: &str) -> Line {
-        Line::Text(text.to_owned())
+    fn text(text: &str) -> InputLine {
+        InputLine::Text(text.to_owned())
     }
 
     #[test]
@@ -86,6 +86,6 @@ mod tests {
     fn a_line_that_is_too_long_is_dropped_and_the_next_is_read() {
         let fits = "a".repeat(LONGEST);
         let input = format!("{fits}\n{fits}b\nnext\n{fits}b");
-        assert_eq!(lines(input), [text(&fits), Line::TooLong, text("next"), Line::TooLong]);
+        assert_eq!(lines(input), [text(&fits), InputLine::TooLong, text("next"), InputLine::TooLong]);
     }
 }

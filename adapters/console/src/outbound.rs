@@ -5,12 +5,12 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use talaria_platform::{Body, BodyKind, MessageId, SendKey};
+use talaria_platform::{BodyKind, MessageBody, MessageId, SendKey};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::id;
-use crate::pipe::Pipe;
-use crate::screen::Screen;
+use crate::pipe::PipeOutput;
+use crate::screen::TerminalScreen;
 
 /// Orders that may wait for the writer. Few: whoever shows something waits for it anyway.
 const ORDERS: usize = 16;
@@ -24,20 +24,20 @@ const LEAVING: Duration = Duration::from_millis(200);
 
 /// A handle to the thread that writes. The thread ends when the last handle is gone.
 #[derive(Clone)]
-pub struct Outbound {
-    orders: mpsc::Sender<Order>,
+pub struct OutputHandle {
+    orders: mpsc::Sender<WriteOrder>,
 }
 
 /// Where the writer writes.
-pub enum Surface {
+pub enum OutputSurface {
     /// To a person.
-    Screen(Screen),
+    Screen(TerminalScreen),
     /// To a program.
-    Pipe(Pipe),
+    Pipe(PipeOutput),
 }
 
-impl Surface {
-    fn show(&mut self, message: &MessageId, before: &str, body: &Body) -> io::Result<()> {
+impl OutputSurface {
+    fn show(&mut self, message: &MessageId, before: &str, body: &MessageBody) -> io::Result<()> {
         match self {
             Self::Screen(screen) => screen.show(message, before, body),
             Self::Pipe(pipe) => pipe.show(message, body),
@@ -59,12 +59,12 @@ impl Surface {
     }
 
     /// What is remembered of a body. A pipe knows by itself what it has written.
-    fn kept(&self, body: Body) -> String {
+    fn kept(&self, body: MessageBody) -> String {
         if self.is_pipe() { String::new() } else { body.markdown }
     }
 
     /// For what only a person needs.
-    fn on_screen(&mut self, change: impl FnOnce(&mut Screen) -> io::Result<()>) -> io::Result<()> {
+    fn on_screen(&mut self, change: impl FnOnce(&mut TerminalScreen) -> io::Result<()>) -> io::Result<()> {
         match self {
             Self::Screen(screen) => change(screen),
             Self::Pipe(_) => Ok(()),
@@ -72,137 +72,137 @@ impl Surface {
     }
 }
 
-type Answer<T> = oneshot::Sender<io::Result<T>>;
+type ReplySender<T> = oneshot::Sender<io::Result<T>>;
 
-enum Order {
-    Send(SendKey, Body, Answer<MessageId>),
-    Edit(MessageId, Body, Answer<()>),
+enum WriteOrder {
+    Send(SendKey, MessageBody, ReplySender<MessageId>),
+    Edit(MessageId, MessageBody, ReplySender<()>),
     Typing(bool),
     Greet,
     Entered,
     Again { continued: bool },
-    Notice(String, Answer<()>),
-    Close(Answer<()>),
-    CutShort(String, Answer<()>),
+    Notice(String, ReplySender<()>),
+    Close(ReplySender<()>),
+    CutShort(String, ReplySender<()>),
 }
 
-impl Outbound {
+impl OutputHandle {
     /// Starts the thread.
-    pub fn start(surface: Surface) -> io::Result<Self> {
+    pub fn start(surface: OutputSurface) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS);
-        let writer = Writer { surface, printed: VecDeque::new() };
+        let writer = OutputWriter { surface, printed: VecDeque::new() };
         thread::Builder::new().name("console-out".to_owned()).spawn(move || writer.work(inbox))?;
         Ok(Self { orders })
     }
 
     /// Prints a new message, unless its key was printed before.
-    pub async fn send(&self, key: &SendKey, body: &Body) -> io::Result<MessageId> {
-        self.ask(|answer| Order::Send(key.clone(), body.clone(), answer)).await
+    pub async fn send(&self, key: &SendKey, body: &MessageBody) -> io::Result<MessageId> {
+        self.ask(|answer| WriteOrder::Send(key.clone(), body.clone(), answer)).await
     }
 
     /// Prints what is new in a message.
-    pub async fn edit(&self, message: &MessageId, body: &Body) -> io::Result<()> {
-        self.ask(|answer| Order::Edit(message.clone(), body.clone(), answer)).await
+    pub async fn edit(&self, message: &MessageId, body: &MessageBody) -> io::Result<()> {
+        self.ask(|answer| WriteOrder::Edit(message.clone(), body.clone(), answer)).await
     }
 
     /// Says hello, where that is usual.
     pub async fn greet(&self) {
-        self.tell(Order::Greet).await;
+        self.tell(WriteOrder::Greet).await;
     }
 
     /// The person pressed enter.
     pub async fn entered(&self) {
-        self.tell(Order::Entered).await;
+        self.tell(WriteOrder::Entered).await;
     }
 
     /// The line was nothing yet; the person is asked for another one, or for more of it.
     pub async fn again(&self, continued: bool) {
-        self.tell(Order::Again { continued }).await;
+        self.tell(WriteOrder::Again { continued }).await;
     }
 
     /// Prints something the person should know that is no message. Returns when it is printed, because
     /// the process may end right after.
     pub async fn notice(&self, text: &str) -> io::Result<()> {
-        self.ask(|answer| Order::Notice(text.to_owned(), answer)).await
+        self.ask(|answer| WriteOrder::Notice(text.to_owned(), answer)).await
     }
 
     /// Best effort, like any signal: a busy writer has something better to show.
     pub fn typing(&self, on: bool) {
-        let _ = self.orders.try_send(Order::Typing(on));
+        let _ = self.orders.try_send(WriteOrder::Typing(on));
     }
 
     /// Nobody is asked for a line any more. Waits until the line is left, but not for an output that is
     /// stuck: that must not keep the process from ending.
     pub async fn close(&self) {
-        let _ = tokio::time::timeout(LEAVING, self.ask(Order::Close)).await;
+        let _ = tokio::time::timeout(LEAVING, self.ask(WriteOrder::Close)).await;
     }
 
     /// Nothing more is shown. Prints these words behind an answer that still grows, so that it does not pass for a whole
     /// one. Waits no longer than [`Self::close`] does.
     pub async fn cut_short(&self, words: &str) {
-        let order = |answer| Order::CutShort(words.to_owned(), answer);
+        let order = |answer| WriteOrder::CutShort(words.to_owned(), answer);
         let _ = tokio::time::timeout(LEAVING, self.ask(order)).await;
     }
 
-    async fn ask<T>(&self, order: impl FnOnce(Answer<T>) -> Order) -> io::Result<T> {
+    async fn ask<T>(&self, order: impl FnOnce(ReplySender<T>) -> WriteOrder) -> io::Result<T> {
         let (answer, outcome) = oneshot::channel();
         self.tell(order(answer)).await;
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("the writer has ended")))
     }
 
-    async fn tell(&self, order: Order) {
+    async fn tell(&self, order: WriteOrder) {
         // Fails only if the writer has ended; whoever waits for an outcome learns that from it.
         let _ = self.orders.send(order).await;
     }
 }
 
 /// The thread's own state.
-struct Writer {
-    surface: Surface,
+struct OutputWriter {
+    surface: OutputSurface,
     /// The latest messages, oldest first, at most [`REMEMBERED`].
-    printed: VecDeque<Printed>,
+    printed: VecDeque<PrintedMessage>,
 }
 
-struct Printed {
+struct PrintedMessage {
     /// `None` for a message of an earlier process, which can only be edited.
     key: Option<SendKey>,
     id: MessageId,
-    /// As the agent wrote it, as far as [`Surface::kept`] keeps it.
+    /// As the agent wrote it, as far as [`OutputSurface::kept`] keeps it.
     text: String,
     done: bool,
     /// The agent's words, and nothing else.
     is_answer: bool,
 }
 
-impl Writer {
-    fn work(mut self, mut orders: mpsc::Receiver<Order>) {
+impl OutputWriter {
+    fn work(mut self, mut orders: mpsc::Receiver<WriteOrder>) {
         while let Some(order) = orders.blocking_recv() {
             let done = match order {
                 // Whoever asked may be gone by now; what was printed stays printed.
-                Order::Send(key, body, answer) => {
+                WriteOrder::Send(key, body, answer) => {
                     let _ = answer.send(self.send(key, body));
                     Ok(())
                 }
-                Order::Edit(message, body, answer) => {
+                WriteOrder::Edit(message, body, answer) => {
                     let _ = answer.send(self.edit(message, body));
                     Ok(())
                 }
-                Order::Notice(text, answer) => {
+                WriteOrder::Notice(text, answer) => {
                     let _ = answer.send(self.surface.notice(&text));
                     Ok(())
                 }
-                Order::Typing(on) => self.surface.on_screen(|screen| screen.typing(on)),
-                Order::Greet => self.surface.on_screen(Screen::greet),
-                Order::Entered => self.surface.on_screen(|screen| {
+                WriteOrder::Typing(on) => self.surface.on_screen(|screen| screen.typing(on)),
+                WriteOrder::Greet => self.surface.on_screen(TerminalScreen::greet),
+                WriteOrder::Entered => self.surface.on_screen(|screen| {
                     screen.entered();
                     Ok(())
                 }),
-                Order::Again { continued } => self.surface.on_screen(|screen| screen.again(continued)),
-                Order::Close(answer) => {
-                    let _ = answer.send(self.surface.on_screen(Screen::close));
+                WriteOrder::Again { continued } => self.surface.on_screen(|screen| screen.again(continued)),
+                WriteOrder::Close(answer) => {
+                    let _ = answer.send(self.surface.on_screen(TerminalScreen::close));
                     Ok(())
                 }
-                Order::CutShort(words, answer) => {
+                WriteOrder::CutShort(words, answer) => {
                     let _ = answer.send(self.cut_short(&words));
                     Ok(())
                 }
@@ -214,7 +214,7 @@ impl Writer {
         }
     }
 
-    fn send(&mut self, key: SendKey, body: Body) -> io::Result<MessageId> {
+    fn send(&mut self, key: SendKey, body: MessageBody) -> io::Result<MessageId> {
         if let Some(printed) = self.printed.iter().find(|printed| printed.key.as_ref() == Some(&key)) {
             return Ok(printed.id.clone());
         }
@@ -223,7 +223,7 @@ impl Writer {
         Ok(id)
     }
 
-    fn edit(&mut self, message: MessageId, body: Body) -> io::Result<()> {
+    fn edit(&mut self, message: MessageId, body: MessageBody) -> io::Result<()> {
         let Some(printed) = self.printed.iter_mut().find(|printed| printed.id == message) else {
             // From before a restart. The person has to see the text, and this is the only way.
             return self.print(None, message, body);
@@ -238,14 +238,14 @@ impl Writer {
         Ok(())
     }
 
-    fn print(&mut self, key: Option<SendKey>, id: MessageId, body: Body) -> io::Result<()> {
+    fn print(&mut self, key: Option<SendKey>, id: MessageId, body: MessageBody) -> io::Result<()> {
         self.surface.show(&id, "", &body)?;
         if self.printed.len() == REMEMBERED {
             self.printed.pop_front();
         }
         let (done, is_answer) = (body.done, body.kind == BodyKind::Answer);
         let text = self.surface.kept(body);
-        self.printed.push_back(Printed { key, id, text, done, is_answer });
+        self.printed.push_back(PrintedMessage { key, id, text, done, is_answer });
         Ok(())
     }
 

@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use talaria_platform::{Body, BodyKind, MessageId};
+use talaria_platform::{BodyKind, MessageBody, MessageId};
 
-use crate::Output;
-use crate::clean::clean;
+use crate::ConsoleOutput;
+use crate::sanitize::clean;
 
 /// Two streams without any decoration.
-pub struct Pipe {
-    output: Output,
+pub struct PipeOutput {
+    output: ConsoleOutput,
     /// Said between the beginning of an answer and the whole one that replaces it; may be empty.
     replaced: String,
     /// The answer whose line is not ended yet.
-    open: Option<Written>,
+    open: Option<WrittenAnswer>,
 }
 
 /// What was written of an answer. Its text may be long, and is only compared with.
-struct Written {
+struct WrittenAnswer {
     message: MessageId,
     /// Bytes of it.
     length: usize,
@@ -26,14 +26,14 @@ struct Written {
     digest: u64,
 }
 
-impl Pipe {
-    pub fn new(output: Output, replaced: String) -> Self {
+impl PipeOutput {
+    pub fn new(output: ConsoleOutput, replaced: String) -> Self {
         Self { output, replaced, open: None }
     }
 
     /// Writes the part of a body that is not written yet. Fails only if standard output does: a closed standard error
     /// loses notices, not answers.
-    pub fn show(&mut self, message: &MessageId, body: &Body) -> io::Result<()> {
+    pub fn show(&mut self, message: &MessageId, body: &MessageBody) -> io::Result<()> {
         match body.kind {
             BodyKind::Answer => self.answer(message, body),
             BodyKind::Notice | BodyKind::Ask => {
@@ -52,7 +52,7 @@ impl Pipe {
         }
     }
 
-    fn answer(&mut self, message: &MessageId, body: &Body) -> io::Result<()> {
+    fn answer(&mut self, message: &MessageId, body: &MessageBody) -> io::Result<()> {
         let (text, remark) = match &body.remark {
             Some(remark) => (body.markdown.get(..remark.after), Some(remark.words.as_str())),
             None => (Some(body.markdown.as_str()), None),
@@ -93,8 +93,11 @@ impl Pipe {
         if text.is_empty() {
             return Ok(());
         }
-        let open =
-            self.open.get_or_insert_with(|| Written { message: message.clone(), length: 0, digest: START });
+        let open = self.open.get_or_insert_with(|| WrittenAnswer {
+            message: message.clone(),
+            length: 0,
+            digest: START,
+        });
         open.length += text.len();
         open.digest = digest(open.digest, text);
         // A program gets every byte; a terminal at the end of a pipe is as gullible as any other.

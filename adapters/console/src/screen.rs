@@ -4,10 +4,10 @@
 
 use std::io::{self, Write};
 
-use talaria_platform::{Body, BodyKind, MessageId};
+use talaria_platform::{BodyKind, MessageBody, MessageId};
 
-use crate::Output;
-use crate::clean::clean;
+use crate::ConsoleOutput;
+use crate::sanitize::clean;
 
 const PROMPT: &str = "> ";
 const CONTINUED: &str = "  ";
@@ -18,17 +18,17 @@ const TYPING: &str = "…";
 const ERASE_TYPING: &str = "\u{8} \u{8}";
 
 /// A terminal and where its cursor is.
-pub struct Screen {
-    output: Output,
+pub struct TerminalScreen {
+    output: ConsoleOutput,
     /// Said once, before the first prompt; may be empty.
     greeting: String,
-    at: Cursor,
+    at: CursorPosition,
     /// Nobody reads the input any more, so nobody is asked for it.
     closed: bool,
 }
 
 #[derive(Debug, PartialEq)]
-enum Cursor {
+enum CursorPosition {
     /// At the beginning of an empty line.
     LineStart,
     /// Behind the prompt, or behind what the person has typed so far.
@@ -43,9 +43,9 @@ enum Cursor {
     },
 }
 
-impl Screen {
-    pub fn new(output: Output, greeting: String) -> Self {
-        Self { output, greeting, at: Cursor::LineStart, closed: false }
+impl TerminalScreen {
+    pub fn new(output: ConsoleOutput, greeting: String) -> Self {
+        Self { output, greeting, at: CursorPosition::LineStart, closed: false }
     }
 
     /// Says hello and asks for the first line.
@@ -56,7 +56,7 @@ impl Screen {
 
     /// Shows `body` where `before` of the same message was shown already. What extends it is printed
     /// behind it; anything else is printed whole on a new line, because nothing can be taken back.
-    pub fn show(&mut self, message: &MessageId, before: &str, body: &Body) -> io::Result<()> {
+    pub fn show(&mut self, message: &MessageId, before: &str, body: &MessageBody) -> io::Result<()> {
         // Compared as the agent wrote it: what is cleaned away must not look like a change.
         match body.markdown.strip_prefix(before) {
             Some("") => {}
@@ -83,12 +83,15 @@ impl Screen {
     /// Shows that an answer is coming, unless something else is there.
     pub fn typing(&mut self, on: bool) -> io::Result<()> {
         match self.at {
-            Cursor::LineStart if on && self.output.terminal => {
+            CursorPosition::LineStart if on && self.output.terminal => {
                 self.put(BodyKind::Notice, TYPING)?;
-                self.at = Cursor::Typing;
+                self.at = CursorPosition::Typing;
             }
-            Cursor::Typing if !on => self.fresh_line()?,
-            Cursor::LineStart | Cursor::Prompt | Cursor::Typing | Cursor::Text { .. } => {}
+            CursorPosition::Typing if !on => self.fresh_line()?,
+            CursorPosition::LineStart
+            | CursorPosition::Prompt
+            | CursorPosition::Typing
+            | CursorPosition::Text { .. } => {}
         }
         self.output.answers.flush()
     }
@@ -96,14 +99,16 @@ impl Screen {
     /// The person pressed enter; the terminal itself has moved the cursor.
     pub fn entered(&mut self) {
         match &mut self.at {
-            Cursor::Text { line_start, .. } => *line_start = true,
-            at @ (Cursor::LineStart | Cursor::Prompt | Cursor::Typing) => *at = Cursor::LineStart,
+            CursorPosition::Text { line_start, .. } => *line_start = true,
+            at @ (CursorPosition::LineStart | CursorPosition::Prompt | CursorPosition::Typing) => {
+                *at = CursorPosition::LineStart
+            }
         }
     }
 
     /// Asks for a line again, or for the next part of one.
     pub fn again(&mut self, continued: bool) -> io::Result<()> {
-        if self.at == Cursor::LineStart {
+        if self.at == CursorPosition::LineStart {
             self.ask(if continued { CONTINUED } else { PROMPT })?;
         }
         self.output.answers.flush()
@@ -112,7 +117,7 @@ impl Screen {
     /// Leaves the line to whoever writes to the terminal next.
     pub fn close(&mut self) -> io::Result<()> {
         self.closed = true;
-        if matches!(self.at, Cursor::Prompt | Cursor::Typing) {
+        if matches!(self.at, CursorPosition::Prompt | CursorPosition::Typing) {
             self.fresh_line()?;
         }
         self.output.answers.flush()
@@ -128,7 +133,7 @@ impl Screen {
     }
 
     fn is_behind(&self, message: &MessageId) -> bool {
-        matches!(&self.at, Cursor::Text { of, .. } if of == message)
+        matches!(&self.at, CursorPosition::Text { of, .. } if of == message)
     }
 
     fn begin(&mut self, message: &MessageId, kind: BodyKind, text: &str) -> io::Result<()> {
@@ -141,16 +146,16 @@ impl Screen {
         let text = indented(kind, &clean(text));
         self.put(kind, &text)?;
         let line_start = match &self.at {
-            Cursor::Text { line_start, .. } if text.is_empty() => *line_start,
+            CursorPosition::Text { line_start, .. } if text.is_empty() => *line_start,
             _ => text.ends_with('\n'),
         };
-        self.at = Cursor::Text { of: message.clone(), line_start };
+        self.at = CursorPosition::Text { of: message.clone(), line_start };
         Ok(())
     }
 
     /// Ends whatever stands on the line and asks for the next one.
     fn prompt(&mut self) -> io::Result<()> {
-        if self.at != Cursor::Prompt {
+        if self.at != CursorPosition::Prompt {
             self.fresh_line()?;
             self.ask(PROMPT)?;
         }
@@ -160,19 +165,19 @@ impl Screen {
     fn ask(&mut self, prompt: &str) -> io::Result<()> {
         if !self.closed {
             self.put(BodyKind::Answer, prompt)?;
-            self.at = Cursor::Prompt;
+            self.at = CursorPosition::Prompt;
         }
         Ok(())
     }
 
     fn fresh_line(&mut self) -> io::Result<()> {
         let gap = match self.at {
-            Cursor::LineStart | Cursor::Text { line_start: true, .. } => "",
-            Cursor::Prompt | Cursor::Text { line_start: false, .. } => "\n",
-            Cursor::Typing => ERASE_TYPING,
+            CursorPosition::LineStart | CursorPosition::Text { line_start: true, .. } => "",
+            CursorPosition::Prompt | CursorPosition::Text { line_start: false, .. } => "\n",
+            CursorPosition::Typing => ERASE_TYPING,
         };
         self.put(BodyKind::Answer, gap)?;
-        self.at = Cursor::LineStart;
+        self.at = CursorPosition::LineStart;
         Ok(())
     }
 

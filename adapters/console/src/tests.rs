@@ -4,14 +4,14 @@ mod scene;
 
 use std::sync::Arc;
 
-use talaria_platform::conformance::{MemoryInbox, World as _, run_all};
+use talaria_platform::conformance::{ConformanceWorld as _, MemoryInbox, run_all};
 use talaria_platform::{
-    Body, BodyKind, CancellationToken, ErrorKind, EventId, Lasts, MessageId, Place, Platform, Remark,
-    SendKey, Show, Signal, Trust,
+    AnswerRemark, AuthorTrust, BodyKind, CancellationToken, EventId, MessageBody, MessageId, Place,
+    PlaceLifetime, Platform, PlatformErrorKind, SendKey, ShowMode, Signal,
 };
 
 use self::scene::{Scene, Style};
-use crate::{Console, Input, Wording};
+use crate::{Console, ConsoleInput, ConsoleTexts};
 
 #[tokio::test]
 async fn a_terminal_keeps_the_contract() {
@@ -45,7 +45,7 @@ async fn an_answer_that_begins_anew_is_printed_whole() {
 async fn a_notice_in_between_does_not_break_the_answer() {
     let scene = Scene::terminal(Style::Plain);
     let id = scene.sends("a", growing("One, ")).await;
-    scene.sends("b", Body::new(BodyKind::Notice, "Still here.\nReally.")).await;
+    scene.sends("b", MessageBody::new(BodyKind::Notice, "Still here.\nReally.")).await;
     scene.edits(&id, answer("One, two.")).await;
     assert_eq!(scene.out(), "One, \n· Still here.\n  Really.\n> \ntwo.\n> ");
 }
@@ -53,8 +53,8 @@ async fn a_notice_in_between_does_not_break_the_answer() {
 #[tokio::test]
 async fn notices_are_dimmed_and_questions_marked() {
     let scene = Scene::terminal(Style::Colour);
-    scene.sends("a", Body::new(BodyKind::Notice, "Stopped.")).await;
-    scene.sends("b", Body::new(BodyKind::Ask, "Delete the file?")).await;
+    scene.sends("a", MessageBody::new(BodyKind::Notice, "Stopped.")).await;
+    scene.sends("b", MessageBody::new(BodyKind::Ask, "Delete the file?")).await;
     let dim = |text| format!("\u{1b}[2m{text}\u{1b}[0m");
     assert_eq!(scene.out(), format!("{}{}\n> \n? Delete the file?\n> ", dim("· "), dim("Stopped.")));
 }
@@ -119,7 +119,7 @@ async fn leaving_while_one_answer_runs_and_one_waits_is_explained() {
     scene.console.signal(&place(), Signal::Typing(true)).await;
     scene.types("two\n");
     let waiting = scene.hears(&inbox, "two").await;
-    let noted = Body { reply_to: Some(waiting), ..Body::new(BodyKind::Notice, "Noted.") };
+    let noted = MessageBody { reply_to: Some(waiting), ..MessageBody::new(BodyKind::Notice, "Noted.") };
     scene.sends("a", noted).await;
     scene.types_end();
     running.await.unwrap().unwrap();
@@ -185,7 +185,7 @@ async fn an_answer_that_is_not_whole_at_the_end_says_so() {
     stop.cancel();
     running.await.unwrap();
     scene.edits(&id, growing("One, two")).await;
-    scene.sends("b", Body::new(BodyKind::Notice, "Leaving.")).await;
+    scene.sends("b", MessageBody::new(BodyKind::Notice, "Leaving.")).await;
     scene.console.end().await;
     assert_eq!(scene.out(), "One, two\n· Leaving.\n\n(interrupted)\n");
 
@@ -198,7 +198,7 @@ async fn an_answer_that_is_not_whole_at_the_end_says_so() {
 #[tokio::test]
 async fn nothing_is_said_at_the_end_where_every_answer_is_whole() {
     let scene = Scene::terminal(Style::Plain);
-    scene.sends("a", Body { done: false, ..Body::new(BodyKind::Notice, "Working.") }).await;
+    scene.sends("a", MessageBody { done: false, ..MessageBody::new(BodyKind::Notice, "Working.") }).await;
     let id = scene.sends("b", growing("One, ")).await;
     scene.edits(&id, answer("One, two.")).await;
     let before = scene.out();
@@ -220,7 +220,7 @@ async fn the_person_is_the_verified_owner_of_a_direct_room() {
     scene.hears(&inbox, "hello").await;
     let event = inbox.messages("hello").remove(0);
     assert_eq!((event.place, event.author.id.as_str()), (scene.place(), "owner"));
-    assert!(event.room.direct && event.secure && event.author.trust == Trust::Verified);
+    assert!(event.room.direct && event.secure && event.author.trust == AuthorTrust::Verified);
     assert_eq!(event.author.name, None);
 }
 
@@ -232,7 +232,7 @@ async fn lines_are_answered_one_after_the_other() {
     let (running, inbox) = scene.runs();
     for text in ["one", "two \\", "three"] {
         let event = scene.hears(&inbox, text).await;
-        let notice = Body { kind: BodyKind::Notice, done: false, ..reply(&event, "Working.") };
+        let notice = MessageBody { kind: BodyKind::Notice, done: false, ..reply(&event, "Working.") };
         scene.sends(&format!("notice.{text}"), notice).await;
         assert_eq!(inbox.events().last().unwrap().id, event, "the next line was read too early");
         scene.sends(text, reply(&event, &format!("re: {text}\n\n"))).await;
@@ -250,7 +250,7 @@ async fn a_refusal_is_a_last_word_too() {
     let (_running, inbox) = scene.runs();
     let event = scene.hears(&inbox, "one").await;
     let refusal =
-        Body { kind: BodyKind::Notice, ..reply(&event, "The agent is not there. Try again later.") };
+        MessageBody { kind: BodyKind::Notice, ..reply(&event, "The agent is not there. Try again later.") };
     scene.sends("a", refusal).await;
     scene.hears(&inbox, "two").await;
     assert_eq!(
@@ -264,7 +264,7 @@ async fn a_program_gets_an_answer_as_it_is_written() {
     let scene = Scene::lines();
     let id = scene.sends("a", growing("One, ")).await;
     assert_eq!(scene.out(), "One, ");
-    scene.sends("b", Body::new(BodyKind::Notice, "Still here.")).await;
+    scene.sends("b", MessageBody::new(BodyKind::Notice, "Still here.")).await;
     scene.edits(&id, growing("One, two")).await;
     assert_eq!(scene.out(), "One, two");
     scene.edits(&id, answer("One, two, three.\n\n")).await;
@@ -276,9 +276,9 @@ async fn a_program_gets_an_answer_as_it_is_written() {
 async fn what_the_gateway_says_of_an_answer_is_no_part_of_it() {
     let scene = Scene::lines();
     let id = scene.sends("a", growing("```\nls")).await;
-    let remark = Some(Remark { after: 6, words: "(cut short: it broke off)".into() });
+    let remark = Some(AnswerRemark { after: 6, words: "(cut short: it broke off)".into() });
     let whole = "```\nls\n```\n\n(cut short: it broke off)";
-    scene.edits(&id, Body { failed: true, remark, ..answer(whole) }).await;
+    scene.edits(&id, MessageBody { failed: true, remark, ..answer(whole) }).await;
     assert_eq!((scene.out().as_str(), scene.err().as_str()), ("```\nls\n", "(cut short: it broke off)\n"));
     assert!(scene.console.is_unanswered());
 }
@@ -303,7 +303,8 @@ async fn what_is_refused_or_not_yet_answered_is_unanswered() {
     assert!(scene.console.is_unanswered(), "it is not answered yet");
     scene.sends("a", reply(&event, "Yes.")).await;
     assert!(!scene.console.is_unanswered());
-    let refusal = Body { failed: true, ..Body::new(BodyKind::Notice, "There is no such command.") };
+    let refusal =
+        MessageBody { failed: true, ..MessageBody::new(BodyKind::Notice, "There is no such command.") };
     scene.sends("b", refusal).await;
     assert!(scene.console.is_unanswered());
 
@@ -319,7 +320,7 @@ async fn what_is_refused_or_not_yet_answered_is_unanswered() {
 async fn a_program_gets_every_byte_of_an_answer() {
     let scene = Scene::lines();
     scene.sends("a", answer("\u{1b}[31mred\r\n")).await;
-    scene.sends("b", Body::new(BodyKind::Notice, "\u{1b}[31mred")).await;
+    scene.sends("b", MessageBody::new(BodyKind::Notice, "\u{1b}[31mred")).await;
     assert_eq!((scene.out(), scene.err()), ("\u{1b}[31mred\r\n".into(), "[31mred\n".into()));
 }
 
@@ -342,14 +343,15 @@ async fn a_closed_output_ends_the_platform() {
     scene.closes_output();
     let sent =
         scene.console.send(&scene.place(), &SendKey::from("a"), &reply(&event, "Nobody reads this.")).await;
-    assert_eq!(sent.unwrap_err().kind(), ErrorKind::Fatal);
-    assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Fatal);
+    assert_eq!(sent.unwrap_err().kind(), PlatformErrorKind::Fatal);
+    assert_eq!(running.await.unwrap().unwrap_err().kind(), PlatformErrorKind::Fatal);
     assert_eq!(inbox.messages("two"), []);
 }
 
 #[tokio::test]
 async fn without_input_the_console_waits_for_its_end() {
-    let console = Console::new(Input::Nothing, Scene::lines().output(), Wording::default()).unwrap();
+    let console =
+        Console::new(ConsoleInput::Nothing, Scene::lines().output(), ConsoleTexts::default()).unwrap();
     let stop = CancellationToken::new();
     let mut running = console.run(Arc::new(MemoryInbox::new()), stop.clone());
     tokio::select! {
@@ -382,10 +384,10 @@ async fn what_ended_in_another_pipe_is_shown_to_nobody() {
     let old = Place::room("pipe-of-an-earlier-process");
     let (pipe, terminal) = (Scene::lines(), Scene::terminal(Style::Plain));
     for scene in [&pipe, &terminal] {
-        assert_eq!(scene.console.lasts(&old), Lasts::Gone);
+        assert_eq!(scene.console.lasts(&old), PlaceLifetime::Gone);
         let sent = scene.console.send(&old, &SendKey::from("a"), &answer("(interrupted)")).await.unwrap();
         let edited = scene.console.edit(&old, &sent, &SendKey::from("b"), &answer("(stopped)")).await;
-        assert_eq!(edited.is_ok(), scene.console.about().show == Show::Append);
+        assert_eq!(edited.is_ok(), scene.console.about().show == ShowMode::Append);
         scene.console.signal(&old, Signal::Typing(true)).await;
         // Behind it, so that it would have been seen.
         scene.console.send(&place(), &SendKey::from("c"), &answer("Hello")).await.unwrap();
@@ -397,14 +399,14 @@ fn place() -> Place {
     Place::room("console")
 }
 
-fn answer(text: &str) -> Body {
-    Body::new(BodyKind::Answer, text)
+fn answer(text: &str) -> MessageBody {
+    MessageBody::new(BodyKind::Answer, text)
 }
 
-fn growing(text: &str) -> Body {
-    Body { done: false, ..answer(text) }
+fn growing(text: &str) -> MessageBody {
+    MessageBody { done: false, ..answer(text) }
 }
 
-fn reply(to: &EventId, text: &str) -> Body {
-    Body { reply_to: Some(to.clone()), ..answer(text) }
+fn reply(to: &EventId, text: &str) -> MessageBody {
+    MessageBody { reply_to: Some(to.clone()), ..answer(text) }
 }

@@ -3,7 +3,7 @@
 /// The sentences; an empty one is not said. Made by whoever builds the console, because words for people live in
 /// one catalogue and adapters do not know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wording {
+pub struct ConsoleTexts {
     /// To a person at a terminal, when it begins.
     pub greeting: String,
     /// When the input ends while an answer is still on its way.

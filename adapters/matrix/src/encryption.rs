@@ -11,15 +11,15 @@ pub(crate) mod verify;
 use std::time::Duration;
 
 use matrix_sdk::encryption::VerificationState;
-use talaria_platform::{CancellationToken, Error};
+use talaria_platform::{CancellationToken, PlatformError};
 use tokio::sync::broadcast;
 
-use crate::account::Account;
-use crate::login::{Opened, rolled_back};
-use crate::settings::Settings;
+use crate::account::MatrixAccount;
+use crate::login::{OpenedAccount, rolled_back};
+use crate::settings::MatrixSettings;
 
 pub(crate) use recovery::KEY as RECOVERY_KEY;
-pub(crate) use setup::{Setup, look, set_up};
+pub(crate) use setup::{DeviceSetup, look, set_up};
 
 /// How long one try of setting up may take.
 const TRY: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
 /// Sets the device up once the first sync is there, and looks after it until `stop`. Ends with an error only if the
 /// account cannot be used any more.
-pub(crate) async fn keep(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
+pub(crate) async fn keep(account: &MatrixAccount, stop: &CancellationToken) -> Result<(), PlatformError> {
     let opened = &account.opened;
     // From the first sync on: requests that come with it must not be missed.
     let (_listening, answering) = verify::listen(opened, account.settings.trust);
@@ -58,7 +58,7 @@ async fn key_was_doubled<T: Clone>(mut doubled: broadcast::Receiver<T>) {
 }
 
 /// Never ends.
-async fn look_after(account: &Account) {
+async fn look_after(account: &MatrixAccount) {
     let opened = &account.opened;
     // The other end lives as long as the account.
     let _ = account.synced.subscribe().wait_for(|synced| *synced).await;
@@ -77,7 +77,7 @@ async fn look_after(account: &Account) {
 }
 
 /// Somebody signed our device, or the account got another identity.
-async fn changed_to(opened: &Opened, settings: &Settings, now: VerificationState) {
+async fn changed_to(opened: &OpenedAccount, settings: &MatrixSettings, now: VerificationState) {
     let believed = opened.setup.borrow().is_signed();
     let signed = match now {
         VerificationState::Verified => true,
@@ -90,7 +90,7 @@ async fn changed_to(opened: &Opened, settings: &Settings, now: VerificationState
 }
 
 /// Sets the device up, again and again while only the network is to blame.
-async fn try_set_up(opened: &Opened, settings: &Settings) {
+async fn try_set_up(opened: &OpenedAccount, settings: &MatrixSettings) {
     let mut pause = PAUSE;
     loop {
         let why = match tokio::time::timeout(TRY, set_up(opened, settings)).await {
@@ -103,7 +103,7 @@ async fn try_set_up(opened: &Opened, settings: &Settings) {
             Err(_) => format!("it took longer than {} seconds", TRY.as_secs()),
         };
         tracing::warn!(why, ?pause, "our Matrix device could not be set up; it is tried again");
-        opened.setup.send_replace(Setup::Trying { why });
+        opened.setup.send_replace(DeviceSetup::Trying { why });
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

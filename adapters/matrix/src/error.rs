@@ -6,7 +6,7 @@ use matrix_sdk::encryption::OlmError;
 use matrix_sdk::ruma::api::error::{ErrorKind as Code, RetryAfter};
 use matrix_sdk::{HttpError, RefreshTokenError};
 use matrix_sdk_base::crypto::SessionRecipientCollectionError as NoRecipients;
-use talaria_platform::{Error, ErrorKind};
+use talaria_platform::{PlatformError, PlatformErrorKind};
 use tracing::{error, warn};
 
 /// The longest pause a homeserver may ask for; a longer one is a mistake or malice.
@@ -15,40 +15,40 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The pause after a rate limit that names none.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
-const RETRY: ErrorKind = ErrorKind::Retry { after: None };
+const RETRY: PlatformErrorKind = PlatformErrorKind::Retry { after: None };
 
 /// Something that cannot be done as it is asked for, whoever asks again.
-pub(crate) fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Rejected, error)
+pub(crate) fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Rejected, error)
 }
 
 /// An error of the SDK for the core.
-pub(crate) fn from_sdk(error: matrix_sdk::Error) -> Error {
-    Error::new(kind_of_sdk(&error), error)
+pub(crate) fn from_sdk(error: matrix_sdk::Error) -> PlatformError {
+    PlatformError::new(kind_of_sdk(&error), error)
 }
 
 /// An error of a request for the core.
-pub(crate) fn from_http(error: HttpError) -> Error {
-    Error::new(kind_of(&error), error)
+pub(crate) fn from_http(error: HttpError) -> PlatformError {
+    PlatformError::new(kind_of(&error), error)
 }
 
 /// An error of writing to a room. Being forbidden to is as good as being gone: the room is no longer for us.
-pub(crate) fn from_write(error: matrix_sdk::Error) -> Error {
+pub(crate) fn from_write(error: matrix_sdk::Error) -> PlatformError {
     let forbidden = matches!(error.client_api_error_kind(), Some(Code::Forbidden));
-    let kind = if forbidden { ErrorKind::Gone } else { kind_of_sdk(&error) };
-    Error::new(kind, error)
+    let kind = if forbidden { PlatformErrorKind::Gone } else { kind_of_sdk(&error) };
+    PlatformError::new(kind, error)
 }
 
-fn kind_of_sdk(error: &matrix_sdk::Error) -> ErrorKind {
+fn kind_of_sdk(error: &matrix_sdk::Error) -> PlatformErrorKind {
     match error {
         matrix_sdk::Error::Http(http) => kind_of(http),
         // The account is no longer logged in, or its store cannot be used.
         matrix_sdk::Error::AuthenticationRequired
         | matrix_sdk::Error::CryptoStoreError(_)
-        | matrix_sdk::Error::StateStore(_) => ErrorKind::Fatal,
+        | matrix_sdk::Error::StateStore(_) => PlatformErrorKind::Fatal,
         matrix_sdk::Error::OlmError(olm) => kind_of_olm(olm),
         // We are not, or no longer, in the room.
-        matrix_sdk::Error::WrongRoomState(_) => ErrorKind::Gone,
+        matrix_sdk::Error::WrongRoomState(_) => PlatformErrorKind::Gone,
         // Two asked for the same thing and the one that did the work failed; or the SDK is still starting.
         matrix_sdk::Error::ConcurrentRequestFailed
         | matrix_sdk::Error::Timeout
@@ -56,25 +56,25 @@ fn kind_of_sdk(error: &matrix_sdk::Error) -> ErrorKind {
         | matrix_sdk::Error::NoOlmMachine
         | matrix_sdk::Error::CrossProcessLockError(_) => RETRY,
         // Everything else is about this one message.
-        _ => ErrorKind::Rejected,
+        _ => PlatformErrorKind::Rejected,
     }
 }
 
 /// What a failed encryption means. Nothing was sent.
-fn kind_of_olm(error: &OlmError) -> ErrorKind {
+fn kind_of_olm(error: &OlmError) -> PlatformErrorKind {
     match error {
-        OlmError::Store(_) => ErrorKind::Fatal,
+        OlmError::Store(_) => PlatformErrorKind::Fatal,
         OlmError::SessionRecipientCollectionError(NoRecipients::VerifiedUserChangedIdentity(users)) => {
             error!(
                 ?users,
                 "somebody who was verified has a new identity: nothing is sent to rooms they are in. \
                  Verify them again, or remove them from the room"
             );
-            ErrorKind::Rejected
+            PlatformErrorKind::Rejected
         }
         OlmError::SessionRecipientCollectionError(NoRecipients::VerifiedUserHasUnsignedDevice(devices)) => {
             error!(?devices, "somebody who was verified has a device that is not signed: nothing is sent");
-            ErrorKind::Rejected
+            PlatformErrorKind::Rejected
         }
         OlmError::SessionRecipientCollectionError(
             NoRecipients::CrossSigningNotSetup | NoRecipients::SendingFromUnverifiedDevice,
@@ -90,27 +90,31 @@ fn kind_of_olm(error: &OlmError) -> ErrorKind {
 }
 
 /// What a failed request means.
-pub(crate) fn kind_of(error: &HttpError) -> ErrorKind {
+pub(crate) fn kind_of(error: &HttpError) -> PlatformErrorKind {
     match error {
         HttpError::Reqwest(_) => RETRY,
         HttpError::Cached(error) => kind_of(error),
         HttpError::RefreshToken(refresh) => match refresh {
             // The homeserver could not be asked; the token may still be good.
-            RefreshTokenError::MatrixAuth(error) if matches!(kind_of(error), ErrorKind::Retry { .. }) => {
+            RefreshTokenError::MatrixAuth(error)
+                if matches!(kind_of(error), PlatformErrorKind::Retry { .. }) =>
+            {
                 RETRY
             }
             RefreshTokenError::MatrixAuth(_)
             | RefreshTokenError::OAuth(_)
-            | RefreshTokenError::RefreshTokenRequired => ErrorKind::Fatal,
+            | RefreshTokenError::RefreshTokenRequired => PlatformErrorKind::Fatal,
         },
         _ => match error.as_client_api_error() {
             Some(api) => match api.error_kind() {
                 Some(Code::LimitExceeded(limit)) => {
-                    ErrorKind::Retry { after: Some(pause(limit.retry_after.as_ref())) }
+                    PlatformErrorKind::Retry { after: Some(pause(limit.retry_after.as_ref())) }
                 }
-                Some(Code::UnknownToken(_) | Code::MissingToken | Code::UserDeactivated) => ErrorKind::Fatal,
-                Some(Code::NotFound) => ErrorKind::Gone,
-                Some(Code::Forbidden) => ErrorKind::Rejected,
+                Some(Code::UnknownToken(_) | Code::MissingToken | Code::UserDeactivated) => {
+                    PlatformErrorKind::Fatal
+                }
+                Some(Code::NotFound) => PlatformErrorKind::Gone,
+                Some(Code::Forbidden) => PlatformErrorKind::Rejected,
                 // The homeserver is full or the account is held; both end without us.
                 Some(Code::ResourceLimitExceeded(_) | Code::UserLocked) => RETRY,
                 _ => kind_of_status(api.status_code.as_u16()),
@@ -122,13 +126,13 @@ pub(crate) fn kind_of(error: &HttpError) -> ErrorKind {
 }
 
 /// What an HTTP status means that came without a reason that we know.
-pub(crate) fn kind_of_status(status: u16) -> ErrorKind {
+pub(crate) fn kind_of_status(status: u16) -> PlatformErrorKind {
     match status {
-        429 => ErrorKind::Retry { after: Some(USUAL_PAUSE) },
+        429 => PlatformErrorKind::Retry { after: Some(USUAL_PAUSE) },
         // A proxy in between, not the homeserver.
         408 | 425 | 500.. => RETRY,
-        404 | 410 => ErrorKind::Gone,
-        _ => ErrorKind::Rejected,
+        404 | 410 => PlatformErrorKind::Gone,
+        _ => PlatformErrorKind::Rejected,
     }
 }
 
@@ -155,13 +159,13 @@ mod tests {
         FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
     }
 
-    fn retry(millis: u64) -> ErrorKind {
-        ErrorKind::Retry { after: Some(Duration::from_millis(millis)) }
+    fn retry(millis: u64) -> PlatformErrorKind {
+        PlatformErrorKind::Retry { after: Some(Duration::from_millis(millis)) }
     }
 
     #[test]
     fn an_answer_means_what_would_help() {
-        use ErrorKind::{Fatal, Gone, Rejected};
+        use PlatformErrorKind::{Fatal, Gone, Rejected};
         for (status, body, reading, writing) in [
             (
                 429,
@@ -204,6 +208,6 @@ mod tests {
         };
         assert_eq!(olm(NoRecipients::CrossSigningNotSetup), RETRY);
         assert_eq!(olm(NoRecipients::SendingFromUnverifiedDevice), RETRY);
-        assert_eq!(olm(NoRecipients::VerifiedUserChangedIdentity(Vec::new())), ErrorKind::Rejected);
+        assert_eq!(olm(NoRecipients::VerifiedUserChangedIdentity(Vec::new())), PlatformErrorKind::Rejected);
     }
 }

@@ -1,29 +1,29 @@
 //! Reads rooms: one sync after the other, each committed before the next.
 //!
-//! Our own position, committed together with what came, is the truth; the SDK's is not (see `start`). One response
-//! is one batch. What a response leaves out is read by `gap`; what cannot be decrypted waits in `parked`; invitations
-//! wait at the `doors`. `room` and `translate` turn the rest into events for the core, and the pure files beneath them
+//! Our own position, committed together with what came, is the truth; the SDK's is not (see `catch_up`). One response
+//! is one batch. What a response leaves out is read by `gap`; what cannot be decrypted waits in `undecrypted`; invitations
+//! wait in `invites`. `room_events` and `translate` turn the rest into events for the core, and the pure files beneath them
 //! (`wire`, `mention`, `text`) read what people wrote, none of it trusted.
 
-mod allowance;
+mod catch_up;
 mod cursor;
-mod doors;
+mod cutoff;
+mod event_lookup;
 mod filter;
 mod gap;
-mod heard;
-mod history;
-mod lookup;
+mod invites;
+mod members;
 mod mention;
-mod parked;
-mod patience;
-mod people;
-mod proof;
-mod room;
-mod start;
+mod replay_guard;
+mod retry;
+mod room_events;
+mod room_update;
+mod sender_trust;
 mod sync;
 mod text;
+mod time_budget;
 mod translate;
-mod update;
+mod undecrypted;
 mod wire;
 
 use std::collections::HashSet;
@@ -33,24 +33,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use matrix_sdk::ruma::{OwnedRoomId, RoomId};
 use matrix_sdk::sync::SyncResponse;
-use talaria_platform::{Batch, CancellationToken, Error, ErrorKind};
+use talaria_platform::{CancellationToken, EventBatch, PlatformError, PlatformErrorKind};
 
-use crate::account::Account;
-use doors::Doors;
-use lookup::Lookup;
-use parked::Parked;
-use patience::Patience;
-use room::From;
-use sync::Failure;
+use crate::account::MatrixAccount;
+use event_lookup::EventLookup;
+use invites::PendingInvites;
+use retry::RetryBackoff;
+use room_events::TimelineStart;
+use sync::SyncFailure;
+use undecrypted::UndecryptedQueue;
 
 /// Reads until `stop`.
-pub(crate) async fn read(account: &Account, stop: &CancellationToken) -> Result<(), Error> {
-    let reader = Reader {
+pub(crate) async fn read(account: &MatrixAccount, stop: &CancellationToken) -> Result<(), PlatformError> {
+    let reader = SyncReader {
         account,
-        lookup: Lookup::new(&account.own),
-        parked: Parked::new(account.settings.unreadable_after),
-        doors: Doors::default(),
-        plaintext: Warned::default(),
+        lookup: EventLookup::new(&account.own),
+        parked: UndecryptedQueue::new(account.settings.unreadable_after),
+        invites: PendingInvites::default(),
+        plaintext: WarnedRooms::default(),
         batch: tokio::sync::Mutex::default(),
     };
     // Whatever is dropped here was not committed, and will be read again.
@@ -62,20 +62,20 @@ pub(crate) async fn read(account: &Account, stop: &CancellationToken) -> Result<
 }
 
 /// One account being read.
-struct Reader<'a> {
-    account: &'a Account,
-    lookup: Lookup,
-    parked: Parked,
-    doors: Doors,
+struct SyncReader<'a> {
+    account: &'a MatrixAccount,
+    lookup: EventLookup,
+    parked: UndecryptedQueue,
+    invites: PendingInvites,
     /// Encrypted rooms where somebody wrote in the clear.
-    plaintext: Warned,
+    plaintext: WarnedRooms,
     /// Held while a batch is made and handed over: what one of them remembers, the next has to know.
     batch: tokio::sync::Mutex<()>,
 }
 
-impl Reader<'_> {
+impl SyncReader<'_> {
     /// Ends only with an error.
-    async fn read(&self) -> Result<(), Error> {
+    async fn read(&self) -> Result<(), PlatformError> {
         let since = self.start().await?;
         tokio::select! {
             read = self.follow_stream(since) => read,
@@ -84,16 +84,16 @@ impl Reader<'_> {
         }
     }
 
-    async fn follow_stream(&self, mut since: String) -> Result<(), Error> {
-        let mut patience = Patience::default();
+    async fn follow_stream(&self, mut since: String) -> Result<(), PlatformError> {
+        let mut patience = RetryBackoff::default();
         // The first response after a pause brings what happened meanwhile, and must not wait for more.
         let mut away = true;
         let mut refused = 0;
         loop {
             let response = match sync::next(&self.account.client, &since, !away).await {
                 Ok(response) => response,
-                Err(Failure::Over(error)) => return Err(error),
-                Err(Failure::Away(after)) => {
+                Err(SyncFailure::Over(error)) => return Err(error),
+                Err(SyncFailure::Away(after)) => {
                     self.account.away.store(true, Ordering::Relaxed);
                     if !patience.is_tried() {
                         tracing::warn!("the homeserver is away; it is asked again until it is back");
@@ -104,13 +104,13 @@ impl Reader<'_> {
                 }
                 // Not at the first word: it may be a proxy's, or a homeserver's that is just starting. And not more
                 // than once in a row: one that does not know its own positions is only asked again.
-                Err(Failure::Lost) if refused + 1 != sync::REFUSALS => {
+                Err(SyncFailure::Lost) if refused + 1 != sync::REFUSALS => {
                     refused = refused.saturating_add(1);
                     tokio::time::sleep(patience.next(None)).await;
                     continue;
                 }
                 // Somebody has put the homeserver back to an older state.
-                Err(Failure::Lost) => {
+                Err(SyncFailure::Lost) => {
                     refused = refused.saturating_add(1);
                     let first = sync::first(&self.account.client).await?;
                     self.give_up(&since, &first.next_batch).await?;
@@ -131,16 +131,17 @@ impl Reader<'_> {
     }
 
     /// Takes one response over and gives the position after it.
-    async fn take(&self, response: SyncResponse, since: &str, away: bool) -> Result<String, Error> {
+    async fn take(&self, response: SyncResponse, since: &str, away: bool) -> Result<String, PlatformError> {
         let SyncResponse { next_batch, rooms, .. } = response;
         self.account.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
         if !rooms.invited.is_empty() {
-            self.doors.invited(rooms.invited.keys().cloned());
+            self.invites.invited(rooms.invited.keys().cloned());
         }
         let _alone = self.batch.lock().await;
-        let news = self.news(update::processed(rooms), From { since: Some(since), away }).await?;
+        let news =
+            self.news(room_update::processed(rooms), TimelineStart { since: Some(since), away }).await?;
         if next_batch != since {
-            let batch = Batch { late: away, ..news };
+            let batch = EventBatch { late: away, ..news };
             self.commit(batch, &next_batch).await?;
         }
         Ok(next_batch)
@@ -149,9 +150,9 @@ impl Reader<'_> {
 
 /// Rooms that were warned of.
 #[derive(Default)]
-struct Warned(Mutex<HashSet<OwnedRoomId>>);
+struct WarnedRooms(Mutex<HashSet<OwnedRoomId>>);
 
-impl Warned {
+impl WarnedRooms {
     /// Rooms that are remembered; beyond that a room is simply not warned of.
     const MOST: usize = 1_000;
 
@@ -163,8 +164,8 @@ impl Warned {
 }
 
 /// Nothing was taken: the next run reads it again from the cursor.
-fn store_failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Retry { after: None }, error)
+fn store_failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Retry { after: None }, error)
 }
 
 /// Wall time in milliseconds. Only what must survive a restart is measured by it.

@@ -1,96 +1,96 @@
 //! Matrix, end to end encrypted, as a platform.
 //!
-//! [`Settings`] say which account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the account
+//! [`MatrixSettings`] say which account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the account
 //! and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
-//! `outbound` writes to them, `rooms` remembers what must not be forgotten about them, `media` moves files, and
+//! `outbound` writes to them, `encrypted_rooms` remembers what must not be forgotten about them, `media` moves files, and
 //! `error` says what a failure means for the core.
 //!
 //! matrix-sdk does the cryptography and keeps the keys. The position in the stream of events is ours: it is
 //! committed together with the events by the [`Inbox`], so that a crash loses nothing.
 
 mod account;
+mod encrypted_rooms;
 mod encryption;
 mod error;
 mod inbound;
 mod login;
 mod media;
-mod operate;
+mod operator;
+mod operator_error;
 mod outbound;
-mod rooms;
 mod settings;
-mod trouble;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use talaria_platform::{
-    Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Inbox, MediaId, MessageId,
-    Place, Platform, SendKey, Show, Signal,
+    BoxFuture, CancellationToken, DeletionProgress, Inbox, MediaId, MessageBody, MessageId, Place, Platform,
+    PlatformCapabilities, PlatformError, PlatformErrorKind, SendKey, ShowMode, Signal,
 };
 
-pub use encryption::verify::{Answer, Stage, Verification};
+pub use encryption::verify::{VerificationStage, VerificationView, VerifyAnswer};
 pub use login::has_session;
-pub use operate::{Check, Health, RATE_LIMITS, Status, doctor, log_in, log_out, status};
-pub use settings::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
-pub use trouble::Trouble;
+pub use operator::{AccountStatus, DoctorCheck, DoctorReport, RATE_LIMITS, doctor, log_in, log_out, status};
+pub use operator_error::OperatorError;
+pub use settings::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSecret, MatrixSettings, StoreKey};
 
-use account::Account;
+use account::MatrixAccount;
 
 /// An account on a Matrix homeserver.
 pub struct Matrix {
-    settings: Arc<Settings>,
+    settings: Arc<MatrixSettings>,
     /// The account while `run` has it open. Sends that come before are told to come again.
-    open: RwLock<Option<Arc<Account>>>,
+    open: RwLock<Option<Arc<MatrixAccount>>>,
 }
 
 impl Matrix {
     /// The account that these settings name. Nothing is opened yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: MatrixSettings) -> Self {
         Self { settings: Arc::new(settings), open: RwLock::new(None) }
     }
 
     /// What there is to say about the account while it is being read.
-    pub async fn status(&self) -> Result<Status, Trouble> {
-        Ok(operate::status_of(&self.opened()?.opened).await)
+    pub async fn status(&self) -> Result<AccountStatus, OperatorError> {
+        Ok(operator::status_of(&self.opened()?.opened).await)
     }
 
     /// Whether everything is right with it.
-    pub async fn doctor(&self) -> Result<Health, Trouble> {
-        Ok(operate::health_of(&self.opened()?.opened, &self.settings).await)
+    pub async fn doctor(&self) -> Result<DoctorReport, OperatorError> {
+        Ok(operator::health_of(&self.opened()?.opened, &self.settings).await)
     }
 
     /// Who wants to verify us.
-    pub async fn verifications(&self) -> Result<Vec<Verification>, Trouble> {
+    pub async fn verifications(&self) -> Result<Vec<VerificationView>, OperatorError> {
         Ok(encryption::verify::list(&self.opened()?.opened).await)
     }
 
     /// Goes on with a verification.
-    pub async fn verify(&self, id: &str, answer: Answer) -> Result<Verification, Trouble> {
+    pub async fn verify(&self, id: &str, answer: VerifyAnswer) -> Result<VerificationView, OperatorError> {
         encryption::verify::answer(&self.opened()?.opened, id, answer).await
     }
 
     /// The account, for the operator.
-    fn opened(&self) -> Result<Arc<Account>, Trouble> {
-        self.account().map_err(|_| Trouble {
+    fn opened(&self) -> Result<Arc<MatrixAccount>, OperatorError> {
+        self.account().map_err(|_| OperatorError {
             message: "the account is not open: it is starting, or it cannot be used".to_owned(),
             hint: "`talaria status` says whether it reads; the log says why not".to_owned(),
         })
     }
 
-    fn account(&self) -> Result<Arc<Account>, Error> {
+    fn account(&self) -> Result<Arc<MatrixAccount>, PlatformError> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| ErrorKind::Retry { after: None }.into())
+        open.clone().ok_or_else(|| PlatformErrorKind::Retry { after: None }.into())
     }
 
-    fn set_open(&self, account: Option<Arc<Account>>) {
+    fn set_open(&self, account: Option<Arc<MatrixAccount>>) {
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = account;
     }
 }
 
 impl Platform for Matrix {
-    fn about(&self) -> Capabilities {
-        Capabilities {
-            show: Show::Edit { pause: self.settings.pause },
+    fn about(&self) -> PlatformCapabilities {
+        PlatformCapabilities {
+            show: ShowMode::Edit { pause: self.settings.pause },
             delete: true,
             react: true,
             threads: true,
@@ -100,10 +100,14 @@ impl Platform for Matrix {
         }
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         Box::pin(async move {
             let opened = login::open(&self.settings).await?;
-            let account = Arc::new(Account::new(opened, inbox, self.settings.clone()));
+            let account = Arc::new(MatrixAccount::new(opened, inbox, self.settings.clone()));
             // Sends may go on while the process drains, so the account stays open when reading has ended.
             self.set_open(Some(account.clone()));
             let read = tokio::select! {
@@ -126,8 +130,8 @@ impl Platform for Matrix {
         &'a self,
         place: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
         Box::pin(async move { outbound::send(&*self.account()?, place, key, body).await })
     }
 
@@ -136,8 +140,8 @@ impl Platform for Matrix {
         place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move { outbound::edit(&*self.account()?, place, message, key, body).await })
     }
 
@@ -146,7 +150,7 @@ impl Platform for Matrix {
         place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<Deletion, Error>> {
+    ) -> BoxFuture<'a, Result<DeletionProgress, PlatformError>> {
         Box::pin(async move { outbound::delete(&*self.account()?, place, message, key).await })
     }
 
@@ -155,7 +159,7 @@ impl Platform for Matrix {
         place: &'a Place,
         message: &'a MessageId,
         mark: &'a str,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move { outbound::react(&*self.account()?, place, message, mark).await })
     }
 
@@ -167,7 +171,7 @@ impl Platform for Matrix {
         })
     }
 
-    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, PlatformError>> {
         Box::pin(async move { media::fetch(&*self.account()?, media, limit).await })
     }
 }

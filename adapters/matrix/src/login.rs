@@ -6,8 +6,8 @@
 //! uploaded nothing, and the next start asks for the same device again.
 
 mod client;
-pub(crate) mod door;
 pub(crate) mod folder;
+pub(crate) mod http;
 mod key;
 mod logout;
 mod pending;
@@ -19,18 +19,18 @@ use std::sync::Arc;
 use matrix_sdk::Client;
 use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
 use matrix_sdk::store::{RoomLoadSettings, StateStoreDataKey};
-use talaria_platform::{Error, ErrorKind};
+use talaria_platform::{PlatformError, PlatformErrorKind};
 use tokio::sync::watch;
 
-use crate::encryption::Setup;
-use crate::encryption::verify::Requests;
+use crate::encryption::DeviceSetup;
+use crate::encryption::verify::VerificationRequests;
 use crate::error::{from_http, from_sdk};
-use crate::settings::{Login, Settings};
-use crate::trouble::{fatal, trouble};
+use crate::operator_error::{fatal, trouble};
+use crate::settings::{LoginMethod, MatrixSettings};
 use client::{broken, build};
-use door::{Door, Failure, Refusal};
-use folder::Folder;
-use session::{Kept, Session};
+use folder::AccountFolder;
+use http::{HomeserverClient, HomeserverError, RequestFailure};
+use session::{SessionFile, StoredSession};
 
 pub(crate) use logout::log_out;
 
@@ -42,7 +42,7 @@ const NEW_TOKEN: &str =
     "log in by password instead, or make a token with a new device that no other program has used";
 
 /// An account that is logged in. Nobody else has its folder open.
-pub(crate) struct Opened {
+pub(crate) struct OpenedAccount {
     /// The SDK's client, with its store open.
     pub client: Client,
     /// Whose account it is.
@@ -50,39 +50,39 @@ pub(crate) struct Opened {
     /// Our device.
     pub device: OwnedDeviceId,
     /// The session, to be settled now and then.
-    pub session: Arc<Kept>,
+    pub session: Arc<SessionFile>,
     /// Ours alone until nobody uses the account any more.
-    pub folder: Arc<Folder>,
+    pub folder: Arc<AccountFolder>,
     /// The homeserver without the SDK, for what the operator asks.
-    pub door: Door,
+    pub http: HomeserverClient,
     /// How far the device is; set by `encryption`.
-    pub setup: watch::Sender<Setup>,
+    pub setup: watch::Sender<DeviceSetup>,
     /// Who wants to verify us.
-    pub requests: Arc<Requests>,
+    pub requests: Arc<VerificationRequests>,
 }
 
 /// Whether an earlier login is kept in the account's folder, good or not.
-pub fn has_session(settings: &Settings) -> bool {
+pub fn has_session(settings: &MatrixSettings) -> bool {
     settings.folder.join(session::NAME).exists()
 }
 
 /// Opens the session that is there, or logs in.
-pub(crate) async fn open(settings: &Settings) -> Result<Opened, Error> {
-    let folder = Arc::new(Folder::take(&settings.folder).await?);
-    let door = Door::find(&settings.homeserver).await?;
-    match Session::load(&settings.folder)? {
-        Some(session) => restore(settings, folder, door, session).await,
-        None => log_in(settings, folder, door).await,
+pub(crate) async fn open(settings: &MatrixSettings) -> Result<OpenedAccount, PlatformError> {
+    let folder = Arc::new(AccountFolder::take(&settings.folder).await?);
+    let http = HomeserverClient::find(&settings.homeserver).await?;
+    match StoredSession::load(&settings.folder)? {
+        Some(session) => restore(settings, folder, http, session).await,
+        None => log_in(settings, folder, http).await,
     }
 }
 
 /// Goes on with the device that is there.
 async fn restore(
-    settings: &Settings,
-    folder: Arc<Folder>,
-    door: Door,
-    mut session: Session,
-) -> Result<Opened, Error> {
+    settings: &MatrixSettings,
+    folder: Arc<AccountFolder>,
+    http: HomeserverClient,
+    mut session: StoredSession,
+) -> Result<OpenedAccount, PlatformError> {
     if settings.user.as_ref().is_some_and(|user| *user != session.user) {
         return Err(fatal(
             format!("the folder {} belongs to {}", settings.folder.display(), session.user),
@@ -95,13 +95,13 @@ async fn restore(
         return Err(broken(format!("the device's store {} is missing", store.display())));
     }
     let key = key::of_old(&folder, settings.store_key)?;
-    if let Some(token) = newer_token(settings, &door, &session).await? {
+    if let Some(token) = newer_token(settings, &http, &session).await? {
         session.access_token = token;
         session.save(&folder).map_err(|error| unwritable(&folder, &error))?;
     }
-    let client = build(&door, &store, &key, settings.trust).await?;
+    let client = build(&http, &store, &key, settings.trust).await?;
     count_opening(&client, &folder, &mut session).await?;
-    let opened = enter(client, door, folder, session).await?;
+    let opened = enter(client, http, folder, session).await?;
     // Now rather than in the middle of something: a token that was revoked, a homeserver that is away.
     let who = opened.client.whoami().await.map_err(from_http).map_err(revoked)?;
     if who.user_id != opened.own || who.device_id.as_ref().is_some_and(|device| *device != opened.device) {
@@ -114,11 +114,15 @@ async fn restore(
 }
 
 /// Makes a new device.
-async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<Opened, Error> {
+async fn log_in(
+    settings: &MatrixSettings,
+    folder: Arc<AccountFolder>,
+    http: HomeserverClient,
+) -> Result<OpenedAccount, PlatformError> {
     let pending = pending::take(&folder)?;
     let key = key::of_new(&folder, settings.store_key)?;
     let session = match &settings.login {
-        Login::Password(password) => {
+        LoginMethod::Password(password) => {
             let Some(user) = settings.user.as_deref() else {
                 return Err(fatal(
                     "a password alone is no account",
@@ -126,9 +130,9 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
                 ));
             };
             let name = &settings.device_name;
-            let logged = door.log_in(user, password.expose(), &pending.device, name).await;
+            let logged = http.log_in(user, password.expose(), &pending.device, name).await;
             let logged = logged.map_err(|failure| refused_login(failure, user))?;
-            Session {
+            StoredSession {
                 user: logged.user_id,
                 device: logged.device_id,
                 access_token: logged.access_token,
@@ -138,12 +142,12 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
                 opened: 0,
             }
         }
-        Login::Token(token) => {
-            let who = door.whoami(token.expose()).await.map_err(refused_token)?;
+        LoginMethod::Token(token) => {
+            let who = http.whoami(token.expose()).await.map_err(refused_token)?;
             let device = who.device_id.ok_or_else(|| {
                 fatal("the access token has no device, so nothing can be encrypted", NEW_TOKEN)
             })?;
-            Session {
+            StoredSession {
                 user: who.user_id,
                 device,
                 access_token: token.expose().to_owned(),
@@ -153,7 +157,7 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
                 opened: 0,
             }
         }
-        Login::Stored => {
+        LoginMethod::Stored => {
             return Err(fatal(
                 format!("there is no Matrix session in {}", settings.folder.display()),
                 "set a password (MATRIX_PASSWORD_FILE) or an access token (MATRIX_ACCESS_TOKEN_FILE) for this account",
@@ -166,7 +170,7 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
             "set `user` to that id, or use a token of the account that is meant",
         ));
     }
-    let known = door.device_key(&session.access_token, &session.user, &session.device).await;
+    let known = http.device_key(&session.access_token, &session.user, &session.device).await;
     if known.map_err(|failure| failure.into_error("looking for keys of our device"))?.is_some() {
         // Messages to it would be encrypted with keys that nobody has any more.
         return Err(fatal(
@@ -179,8 +183,8 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
     }
     let store = folder.at(&session.store);
     folder::make_private(&store).map_err(|error| unwritable(&folder, &error))?;
-    let client = build(&door, &store, &key, settings.trust).await?;
-    let opened = enter(client, door, folder, session).await?;
+    let client = build(&http, &store, &key, settings.trust).await?;
+    let opened = enter(client, http, folder, session).await?;
     let fingerprint = fingerprint(&opened.client).await?;
     opened.session.confirm(fingerprint).map_err(|error| unwritable(&opened.folder, &error))?;
     settle(&opened.folder, session::PENDING);
@@ -189,10 +193,15 @@ async fn log_in(settings: &Settings, folder: Arc<Folder>, door: Door) -> Result<
 }
 
 /// Hands the session to the SDK.
-async fn enter(client: Client, door: Door, folder: Arc<Folder>, session: Session) -> Result<Opened, Error> {
+async fn enter(
+    client: Client,
+    http: HomeserverClient,
+    folder: Arc<AccountFolder>,
+    session: StoredSession,
+) -> Result<OpenedAccount, PlatformError> {
     let (own, device, expected) = (session.user.clone(), session.device.clone(), session.fingerprint.clone());
     let for_sdk = session.for_sdk();
-    let session = Arc::new(Kept::new(folder.clone(), session));
+    let session = Arc::new(SessionFile::new(folder.clone(), session));
     let (reload, save) = (session.clone(), session.clone());
     // Called before the new token is used for anything, so that the file is never behind by more than one.
     client
@@ -212,17 +221,21 @@ async fn enter(client: Client, door: Door, folder: Arc<Folder>, session: Session
     if !expected.is_empty() && fingerprint(&client).await? != expected {
         return Err(broken("the device's store has the keys of another device".to_owned()));
     }
-    let (setup, requests) = (watch::Sender::new(Setup::NotYet), Arc::default());
-    Ok(Opened { client, own, device, session, folder, door, setup, requests })
+    let (setup, requests) = (watch::Sender::new(DeviceSetup::NotYet), Arc::default());
+    Ok(OpenedAccount { client, own, device, session, folder, http, setup, requests })
 }
 
-async fn fingerprint(client: &Client) -> Result<String, Error> {
+async fn fingerprint(client: &Client) -> Result<String, PlatformError> {
     let key = client.encryption().ed25519_key().await;
     key.ok_or_else(|| broken("the device's store has no keys".to_owned()))
 }
 
 /// Notices a store that is an old copy of itself, and one that the homeserver knows more about than it does itself.
-async fn count_opening(client: &Client, folder: &Folder, session: &mut Session) -> Result<(), Error> {
+async fn count_opening(
+    client: &Client,
+    folder: &AccountFolder,
+    session: &mut StoredSession,
+) -> Result<(), PlatformError> {
     let store = client.state_store();
     let unreadable = |error| broken(format!("the device's store cannot be read: {error}"));
     let count = store.get_custom_value(OPENED).await.map_err(unreadable)?;
@@ -246,7 +259,7 @@ async fn count_opening(client: &Client, folder: &Folder, session: &mut Session) 
 
 /// The homeserver has keys of this device that the store does not know: the store is older than the device. What
 /// others encrypt with those keys can never be read.
-pub(crate) fn rolled_back() -> Error {
+pub(crate) fn rolled_back() -> PlatformError {
     broken(
         "the homeserver knows keys of our device that its store does not: the store is an old copy"
             .to_owned(),
@@ -254,13 +267,17 @@ pub(crate) fn rolled_back() -> Error {
 }
 
 /// A token that the operator has put in the place of the one we have.
-async fn newer_token(settings: &Settings, door: &Door, session: &Session) -> Result<Option<String>, Error> {
-    let Login::Token(token) = &settings.login else { return Ok(None) };
+async fn newer_token(
+    settings: &MatrixSettings,
+    http: &HomeserverClient,
+    session: &StoredSession,
+) -> Result<Option<String>, PlatformError> {
+    let LoginMethod::Token(token) = &settings.login else { return Ok(None) };
     // With a refresh token, ours has gone its own way since.
     if token.expose() == session.access_token || session.refresh_token.is_some() {
         return Ok(None);
     }
-    match door.whoami(token.expose()).await {
+    match http.whoami(token.expose()).await {
         Ok(who) if who.user_id == session.user && who.device_id.as_ref() == Some(&session.device) => {
             tracing::info!(device = %session.device, "the configured access token takes the place of the old one");
             Ok(Some(token.expose().to_owned()))
@@ -284,30 +301,30 @@ async fn newer_token(settings: &Settings, door: &Door, session: &Session) -> Res
 }
 
 /// Takes a file away that is of no use any more. If that fails the next start does it.
-fn settle(folder: &Folder, name: &str) {
+fn settle(folder: &AccountFolder, name: &str) {
     if let Err(error) = folder.remove(name) {
         tracing::debug!(%error, name, "a file stays for now");
     }
 }
 
-fn unwritable(folder: &Folder, error: &io::Error) -> Error {
+fn unwritable(folder: &AccountFolder, error: &io::Error) -> PlatformError {
     fatal(
         format!("the folder {} cannot be read or written: {error}", folder.at("").display()),
         "check its rights and the free space",
     )
 }
 
-fn refused_login(failure: Failure, user: &str) -> Error {
+fn refused_login(failure: RequestFailure, user: &str) -> PlatformError {
     match &failure {
-        Failure::Refused(Refusal { status: 403, code, .. }) if !code.is_empty() => fatal(
+        RequestFailure::Refused(HomeserverError { status: 403, code, .. }) if !code.is_empty() => fatal(
             format!("the homeserver does not let {user} in with this password ({code})"),
             "check the user id and the password; with single sign-on only, use an access token instead",
         ),
-        Failure::Away(_) | Failure::Refused(_) => failure.into_error("logging in"),
+        RequestFailure::Away(_) | RequestFailure::Refused(_) => failure.into_error("logging in"),
     }
 }
 
-fn refused_token(failure: Failure) -> Error {
+fn refused_token(failure: RequestFailure) -> PlatformError {
     match failure.is_unknown_token() {
         true => fatal("the homeserver does not know the access token", NEW_TOKEN),
         false => failure.into_error("checking the access token"),
@@ -315,21 +332,21 @@ fn refused_token(failure: Failure) -> Error {
 }
 
 /// The session was ended elsewhere. The store stays: it may have keys that are nowhere else.
-pub(crate) fn revoked(error: Error) -> Error {
+pub(crate) fn revoked(error: PlatformError) -> PlatformError {
     match error.kind() {
-        ErrorKind::Fatal => fatal(
+        PlatformErrorKind::Fatal => fatal(
             "the Matrix session is over: the token was revoked or the device removed",
             "run `talaria matrix logout`, then start again with a password or a new token, and the recovery key",
         ),
-        ErrorKind::Retry { after } => {
+        PlatformErrorKind::Retry { after } => {
             let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             let message = format!("the homeserver does not answer ({why})");
             trouble(
-                ErrorKind::Retry { after },
+                PlatformErrorKind::Retry { after },
                 message,
                 "check that it runs; the gateway tries again by itself",
             )
         }
-        ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => error,
+        PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => error,
     }
 }

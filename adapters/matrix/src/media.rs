@@ -5,7 +5,7 @@ mod name;
 
 use matrix_sdk::ruma::events::room::MediaSource;
 use matrix_sdk::ruma::events::room::message::MessageType;
-use talaria_platform::{Media, MediaId, MediaKind};
+use talaria_platform::{MediaId, MediaInfo, MediaKind};
 
 pub(crate) use fetch::fetch;
 pub(crate) use name::base_name;
@@ -17,7 +17,7 @@ const LONGEST_ID: usize = 4096;
 const LONGEST_MIME: usize = 100;
 
 /// The file that a message consists of, if it is one. Nothing of it is to be trusted.
-pub(crate) fn of(message: &MessageType) -> Option<Media> {
+pub(crate) fn of(message: &MessageType) -> Option<MediaInfo> {
     let (kind, name, source, mime, size) = match message {
         MessageType::Image(image) => {
             let info = image.info.as_deref();
@@ -42,7 +42,7 @@ pub(crate) fn of(message: &MessageType) -> Option<Media> {
         // Foreign type: texts and everything that may yet be invented have no file.
         _ => return None,
     };
-    Some(Media {
+    Some(MediaInfo {
         id: id(source)?,
         kind,
         name: base_name(name),

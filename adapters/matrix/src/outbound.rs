@@ -1,17 +1,17 @@
 //! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
 //!
-//! `content` says what a message says and `html` what its Markdown looks like, `draft` remembers the beginning of
+//! `content` says what a message says and `html` what its Markdown looks like, `render_cache` remembers the beginning of
 //! answers that grow, `files` and `uploads` bring files along, `delete` takes messages back, `recipients` says who can read. Nothing is tried twice here and nothing waits
 //! for a rate limit: the core does that. A message is known by its [`SendKey`], which is the transaction id: for the
 //! same device, the homeserver answers the same key with the message that is there.
 
 mod content;
 mod delete;
-mod draft;
 mod files;
 mod html;
-mod picture;
+mod image_size;
 mod recipients;
+mod render_cache;
 mod uploads;
 
 use std::time::Duration;
@@ -23,18 +23,20 @@ use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, TransactionId};
 use matrix_sdk::{Room, RoomState};
 use serde_json::value::RawValue;
-use talaria_platform::{Body, Error, ErrorKind, MessageId, Place, RoomId, SendKey, Signal};
+use talaria_platform::{
+    MessageBody, MessageId, Place, PlatformError, PlatformErrorKind, RoomId, SendKey, Signal,
+};
 use tokio::time::timeout;
 use tracing::{debug, error};
 
-use crate::account::Account;
+use crate::account::MatrixAccount;
+use crate::encrypted_rooms::SendMode;
 use crate::error::{from_write, rejected};
-use crate::rooms::Speech;
 
 pub(crate) use delete::delete;
-pub(crate) use draft::Drafts;
 pub(crate) use recipients::{decryption, recipients};
-pub(crate) use uploads::Uploads;
+pub(crate) use render_cache::RenderCache;
+pub(crate) use uploads::PendingUploads;
 
 /// For one message, with everything that has to happen before it: keys are asked for and sent. A little less than
 /// the core waits, so that the log says what was late.
@@ -48,11 +50,11 @@ const LONGEST_MARK: usize = 32;
 
 /// Posts a message.
 pub(crate) async fn send(
-    account: &Account,
+    account: &MatrixAccount,
     place: &Place,
     key: &SendKey,
-    body: &Body,
-) -> Result<MessageId, Error> {
+    body: &MessageBody,
+) -> Result<MessageId, PlatformError> {
     let room = joined(account, &place.room)?;
     within(WRITE, async {
         let speech = account.rooms.may_speak(&room, account.settings.e2ee, body.kind).await?;
@@ -66,7 +68,12 @@ pub(crate) async fn send(
                 content::file(place, &body, html, &about)
             }
             // The core sends a message for each.
-            _ => return Err(Error::new(ErrorKind::Rejected, "more than one file in a message")),
+            _ => {
+                return Err(PlatformError::new(
+                    PlatformErrorKind::Rejected,
+                    "more than one file in a message",
+                ));
+            }
         };
         let sent = post(&room, "m.room.message", key, content.map_err(rejected)?, speech).await?;
         if !body.files.is_empty() {
@@ -79,12 +86,12 @@ pub(crate) async fn send(
 
 /// Makes a message read differently.
 pub(crate) async fn edit(
-    account: &Account,
+    account: &MatrixAccount,
     place: &Place,
     message: &MessageId,
     key: &SendKey,
-    body: &Body,
-) -> Result<(), Error> {
+    body: &MessageBody,
+) -> Result<(), PlatformError> {
     let room = joined(account, &place.room)?;
     event_id(message)?;
     within(WRITE, async {
@@ -98,7 +105,7 @@ pub(crate) async fn edit(
 }
 
 /// Shows something for a moment. What fails is not repeated; the next signal is not far.
-pub(crate) async fn signal(account: &Account, place: &Place, signal: Signal) {
+pub(crate) async fn signal(account: &MatrixAccount, place: &Place, signal: Signal) {
     let Ok(room) = joined(account, &place.room) else { return };
     let shown = within(SIGNAL, async {
         match signal {
@@ -116,11 +123,16 @@ pub(crate) async fn signal(account: &Account, place: &Place, signal: Signal) {
 }
 
 /// Puts a mark on a message. Reactions are never encrypted, so nothing that could be text of a room is let through.
-pub(crate) async fn react(account: &Account, place: &Place, to: &MessageId, mark: &str) -> Result<(), Error> {
+pub(crate) async fn react(
+    account: &MatrixAccount,
+    place: &Place,
+    to: &MessageId,
+    mark: &str,
+) -> Result<(), PlatformError> {
     let room = joined(account, &place.room)?;
     event_id(to)?;
     if !is_mark(mark) {
-        return Err(Error::new(ErrorKind::Rejected, "a mark must be a sign, not text"));
+        return Err(PlatformError::new(PlatformErrorKind::Rejected, "a mark must be a sign, not text"));
     }
     let sent = within(SIGNAL, async {
         let reaction = room.send_raw("m.reaction", content::reaction(to, mark));
@@ -150,13 +162,13 @@ async fn post(
     kind: &'static str,
     key: &SendKey,
     content: String,
-    speech: Speech,
-) -> Result<MessageId, Error> {
+    speech: SendMode,
+) -> Result<MessageId, PlatformError> {
     let content = Raw::from_json(RawValue::from_string(content).map_err(rejected)?);
     let transaction = <&TransactionId>::from(key.as_str());
     let sent = room.send_raw(kind, content).with_transaction_id(transaction).with_request_config(once(WRITE));
     let sent = sent.await.map_err(from_write)?;
-    if speech == Speech::Encrypted && sent.encryption_info.is_none() {
+    if speech == SendMode::Encrypted && sent.encryption_info.is_none() {
         // Cannot happen as things are; if it ever does, somebody must know.
         error!(room = %room.room_id(), "a message to an encrypted room was not encrypted; stop the gateway and report this");
     }
@@ -164,30 +176,30 @@ async fn post(
 }
 
 /// The room, if we are in it.
-fn joined(account: &Account, room: &RoomId) -> Result<Room, Error> {
-    let id = OwnedRoomId::try_from(room.as_str()).map_err(|_| ErrorKind::Gone)?;
+fn joined(account: &MatrixAccount, room: &RoomId) -> Result<Room, PlatformError> {
+    let id = OwnedRoomId::try_from(room.as_str()).map_err(|_| PlatformErrorKind::Gone)?;
     match account.client.get_room(&id) {
         Some(room) => match room.state() {
             RoomState::Joined => Ok(room),
-            RoomState::Left | RoomState::Banned => Err(ErrorKind::Gone.into()),
+            RoomState::Left | RoomState::Banned => Err(PlatformErrorKind::Gone.into()),
             // Somebody may yet let us in again, but what was to be said then is old.
-            RoomState::Invited | RoomState::Knocked => Err(ErrorKind::Gone.into()),
+            RoomState::Invited | RoomState::Knocked => Err(PlatformErrorKind::Gone.into()),
         },
         // Either the first sync is still to come, or we are not in any such room.
-        None if *account.synced.borrow() => Err(ErrorKind::Gone.into()),
-        None => Err(ErrorKind::Retry { after: None }.into()),
+        None if *account.synced.borrow() => Err(PlatformErrorKind::Gone.into()),
+        None => Err(PlatformErrorKind::Retry { after: None }.into()),
     }
 }
 
-fn event_id(message: &MessageId) -> Result<OwnedEventId, Error> {
+fn event_id(message: &MessageId) -> Result<OwnedEventId, PlatformError> {
     OwnedEventId::try_from(message.as_str()).map_err(rejected)
 }
 
-fn legible(body: &Body) -> std::borrow::Cow<'_, Body> {
+fn legible(body: &MessageBody) -> std::borrow::Cow<'_, MessageBody> {
     use std::borrow::Cow;
     match content::legible(&body.markdown) {
         Cow::Borrowed(_) => Cow::Borrowed(body),
-        Cow::Owned(markdown) => Cow::Owned(Body { markdown, ..body.clone() }),
+        Cow::Owned(markdown) => Cow::Owned(MessageBody { markdown, ..body.clone() }),
     }
 }
 
@@ -196,8 +208,11 @@ fn once(time: Duration) -> RequestConfig {
     RequestConfig::new().disable_retry().timeout(time)
 }
 
-async fn within<T>(time: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let late = |late| Err(Error::new(ErrorKind::Retry { after: None }, late));
+async fn within<T>(
+    time: Duration,
+    work: impl Future<Output = Result<T, PlatformError>>,
+) -> Result<T, PlatformError> {
+    let late = |late| Err(PlatformError::new(PlatformErrorKind::Retry { after: None }, late));
     timeout(time, work).await.unwrap_or_else(late)
 }
 

@@ -6,8 +6,8 @@ use crate::EventId;
 
 /// The whole content of one message of ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Body {
-    /// Markdown, at most [`max_text`](crate::Capabilities::max_text) bytes. The adapter turns it into
+pub struct MessageBody {
+    /// Markdown, at most [`max_text`](crate::PlatformCapabilities::max_text) bytes. The adapter turns it into
     /// what its network shows. On platforms that show by `Append`, every body of a message begins
     /// with the whole text of the body before, unless `done` says that the end replaces it.
     pub markdown: String,
@@ -19,7 +19,7 @@ pub struct Body {
     /// Whether this is the last word: `false` while an answer still grows.
     pub done: bool,
     /// Files to go with it. The core sends each file as a message of its own: one file, and no text.
-    pub files: Vec<File>,
+    pub files: Vec<OutgoingFile>,
     /// Whether nobody is to be notified of it: it goes on with an answer that has rung already. Networks without such
     /// messages ignore this.
     #[serde(default)]
@@ -29,20 +29,20 @@ pub struct Body {
     pub failed: bool,
     /// The gateway's own words at the end of an answer, if there are any.
     #[serde(default)]
-    pub remark: Option<Remark>,
+    pub remark: Option<AnswerRemark>,
 }
 
 /// The gateway's own words at the end of an answer: that it broke off, or that a file was not sent. They are part of
-/// [`Body::markdown`]; this says where they are, for networks that show them apart.
+/// [`MessageBody::markdown`]; this says where they are, for networks that show them apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remark {
-    /// Bytes of [`Body::markdown`] that are the agent's words; everything behind them is ours.
+pub struct AnswerRemark {
+    /// Bytes of [`MessageBody::markdown`] that are the agent's words; everything behind them is ours.
     pub after: usize,
     /// The words, without what joins them to the answer.
     pub words: String,
 }
 
-impl Body {
+impl MessageBody {
     /// A finished message of text alone.
     pub fn new(kind: BodyKind, markdown: impl Into<String>) -> Self {
         Self {
@@ -71,7 +71,7 @@ pub enum BodyKind {
 
 /// A file of ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct File {
+pub struct OutgoingFile {
     /// A safe base name.
     pub name: String,
     /// Found by looking at the content.

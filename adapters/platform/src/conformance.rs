@@ -1,6 +1,6 @@
 //! The rules of the contract as a test suite, called by every adapter's own tests.
 //!
-//! An adapter writes one [`World`]: its platform, connected to a network that the test controls (a
+//! An adapter writes one [`ConformanceWorld`]: its platform, connected to a network that the test controls (a
 //! mock server, a pipe in memory). Then the whole suite is one test:
 //!
 //! ```ignore
@@ -26,17 +26,17 @@ use std::time::Duration;
 
 pub use inbox::MemoryInbox;
 
-use crate::{BoxFuture, Error, Place, Platform};
+use crate::{BoxFuture, Place, Platform, PlatformError};
 
 /// How long an adapter may take for anything the suite waits for. Long, because it is only ever
 /// waited for in full when a rule is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An account on a network that the test controls, with one place where a person and we can talk.
-pub trait World: Send + Sync {
+pub trait ConformanceWorld: Send + Sync {
     /// The adapter. Called a second time it stands for a restart: a new platform for the same
     /// account on the same network, as a new process would make it. That happens only where
-    /// [`resumes`](World::resumes) is true or [`keys`](World::keys) is [`Keys::Always`].
+    /// [`resumes`](ConformanceWorld::resumes) is true or [`keys`](ConformanceWorld::keys) is [`SendKeySupport::Always`].
     fn platform(&self) -> Arc<dyn Platform>;
 
     /// Where the person writes and where the suite makes the platform answer.
@@ -58,8 +58,8 @@ pub trait World: Send + Sync {
     }
 
     /// How far the network can tell that a send is a repeated one.
-    fn keys(&self) -> Keys {
-        Keys::Always
+    fn keys(&self) -> SendKeySupport {
+        SendKeySupport::Always
     }
 
     /// Whether what was said while nobody read can be read later. A network that keeps its messages
@@ -71,7 +71,7 @@ pub trait World: Send + Sync {
 
 /// How far a network can tell that a send is a repeated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum SendKeySupport {
     /// Also after a restart; what every adapter should aim at.
     Always,
     /// Only as long as the process lives.
@@ -81,13 +81,13 @@ pub enum Keys {
 }
 
 /// Runs every check and panics with all the rules that were broken.
-pub async fn run_all<W: World>(new_world: impl AsyncFn() -> W) {
+pub async fn run_all<W: ConformanceWorld>(new_world: impl AsyncFn() -> W) {
     let broken = broken_rules(new_world).await;
     assert!(broken.is_empty(), "the adapter breaks the contract:\n- {}", broken.join("\n- "));
 }
 
 /// Runs every check and returns the rules that were broken, one sentence each.
-pub async fn broken_rules<W: World>(new_world: impl AsyncFn() -> W) -> Vec<String> {
+pub async fn broken_rules<W: ConformanceWorld>(new_world: impl AsyncFn() -> W) -> Vec<String> {
     let outcomes = [
         writing::about_is_constant_and_sane(&new_world().await).await,
         writing::a_done_answer_is_shown_whole(&new_world().await).await,
@@ -108,10 +108,10 @@ pub async fn broken_rules<W: World>(new_world: impl AsyncFn() -> W) -> Vec<Strin
 }
 
 /// What a check found: the broken rule as a sentence, or nothing.
-type Outcome = Result<(), String>;
+type CheckResult = Result<(), String>;
 
 /// Fails with `rule` unless it holds.
-fn must(holds: bool, rule: impl Display) -> Outcome {
+fn must(holds: bool, rule: impl Display) -> CheckResult {
     if holds { Ok(()) } else { Err(rule.to_string()) }
 }
 
@@ -124,7 +124,7 @@ async fn soon<T>(call: &str, future: impl Future<Output = T>) -> Result<T, Strin
 }
 
 /// What an error says, with its cause.
-fn cause_of(error: &Error) -> String {
+fn cause_of(error: &PlatformError) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

@@ -5,20 +5,20 @@ use std::time::Duration;
 /// Why a request to a platform failed. The kind decides what happens; the source is for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
-pub struct Error {
-    kind: ErrorKind,
+pub struct PlatformError {
+    kind: PlatformErrorKind,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 /// What the core does about a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ErrorKind {
+pub enum PlatformErrorKind {
     /// Try again: rate limits (`after` is the network's own word), lost connections, server faults.
     /// The request may or may not have had its effect.
     #[error("the network asks to try again")]
     Retry {
-        /// How long the network wants us to wait. Only a rate limit sets this; it teaches the governor.
+        /// How long the network wants us to wait. Only a rate limit sets this; it teaches the rate limiter.
         after: Option<Duration>,
     },
     /// The message or the room is no longer there for us. Never retried.
@@ -35,20 +35,20 @@ pub enum ErrorKind {
     Fatal,
 }
 
-impl Error {
+impl PlatformError {
     /// An error with its cause.
-    pub fn new(kind: ErrorKind, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn new(kind: PlatformErrorKind, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 
     /// What to do next.
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> PlatformErrorKind {
         self.kind
     }
 }
 
-impl From<ErrorKind> for Error {
-    fn from(kind: ErrorKind) -> Self {
+impl From<PlatformErrorKind> for PlatformError {
+    fn from(kind: PlatformErrorKind) -> Self {
         Self { kind, source: None }
     }
 }

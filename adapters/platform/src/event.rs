@@ -9,26 +9,26 @@ use crate::{EventId, MediaId, MessageId, Place, RoomId, UserId};
 /// The adapter states facts; whether the author may do this is decided in the core from `author`,
 /// `room` and `secure`. Never leave these to a default that grants more than was proven.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct RoomEvent {
     /// The network's id of this event: the dedupe key, together with account and room.
     pub id: EventId,
     /// Where it happened and where an answer belongs.
     pub place: Place,
     /// What is known about the room.
-    pub room: Room,
+    pub room: RoomInfo,
     /// Who did it.
-    pub author: Author,
+    pub author: EventAuthor,
     /// Whether it came end-to-end encrypted.
     pub secure: bool,
     /// What was done.
-    pub kind: EventKind,
+    pub kind: RoomEventKind,
 }
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum EventKind {
+pub enum RoomEventKind {
     /// Somebody wrote something.
-    Message(Message),
+    Message(IncomingMessage),
     /// An earlier message now reads differently. Only of an edit by the message's own author; the adapter drops
     /// every other one.
     Edited {
@@ -72,7 +72,7 @@ pub enum EventKind {
 
 /// A message that a person wrote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Message {
+pub struct IncomingMessage {
     /// The text as the person wrote it, without the network's quoting and without the mention of us.
     pub text: String,
     /// Whether it is meant for us: a direct chat, a mention, a reply to us. The adapter knows the
@@ -82,12 +82,12 @@ pub struct Message {
     pub reply_to: Option<EventId>,
     /// What that message says now, if it is of the same room and could be read: the agent needs it to know what
     /// is talked about.
-    pub quote: Option<Quote>,
+    pub quote: Option<QuotedMessage>,
     /// What is attached.
-    pub media: Vec<Media>,
+    pub media: Vec<MediaInfo>,
 }
 
-impl Message {
+impl IncomingMessage {
     /// Plain text, addressed to us.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), addressed: true, ..Self::default() }
@@ -96,7 +96,7 @@ impl Message {
 
 /// What an earlier message says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quote {
+pub struct QuotedMessage {
     /// Who wrote it, as people see them; `None` if we did.
     pub author: Option<String>,
     /// Its text, cut where it is too long to repeat.
@@ -105,7 +105,7 @@ pub struct Quote {
 
 /// A file in a message, described but not fetched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Media {
+pub struct MediaInfo {
     /// What [`fetch`](crate::Platform::fetch) takes.
     pub id: MediaId,
     /// What the sender says it is; not to be trusted.
@@ -133,13 +133,13 @@ pub enum MediaKind {
 
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Author {
+pub struct EventAuthor {
     /// The immutable id.
     pub id: UserId,
     /// The display name: text for people, never a ground for a decision.
     pub name: Option<String>,
     /// How sure the adapter is that `id` really wrote this.
-    pub trust: Trust,
+    pub trust: AuthorTrust,
     /// Whether the network marks the author, or the kind of message, as a program's. Programs are not
     /// answered: two of them would never end.
     pub bot: bool,
@@ -150,7 +150,7 @@ pub struct Author {
 
 /// How sure an adapter is of an author. Ordered: more trust is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Trust {
+pub enum AuthorTrust {
     /// Contradicted: the keys do not belong to the named author. Never obeyed.
     Violated,
     /// The network's word.
@@ -163,20 +163,20 @@ pub enum Trust {
 
 /// Somebody wants us in a room.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Invite {
+pub struct RoomInvite {
     /// The network's id of the invitation.
     pub id: EventId,
     /// The room.
     pub room: RoomId,
     /// What is known about it from outside.
-    pub about: Room,
+    pub about: RoomInfo,
     /// Who invites us.
-    pub author: Author,
+    pub author: EventAuthor,
 }
 
 /// What is known about a room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
+pub struct RoomInfo {
     /// The name as people see it; text for people, never a ground for a decision.
     pub name: Option<String>,
     /// A chat between one person and us, by the network's own mark rather than by head count.

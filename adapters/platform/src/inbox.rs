@@ -1,12 +1,12 @@
 //! The adapter's only durable friend.
 
-use crate::{BoxFuture, Event, Invite};
+use crate::{BoxFuture, RoomEvent, RoomInvite};
 
 /// What one response of the network brought.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
+pub struct EventBatch {
     /// What happened, oldest first.
-    pub events: Vec<Event>,
+    pub events: Vec<RoomEvent>,
     /// What could not be read yet (for example not decrypted), as opaque rows of the adapter's own.
     /// They are kept until the adapter parks the same key with an empty value.
     pub parked: Vec<(String, String)>,
@@ -32,14 +32,14 @@ pub trait Inbox: Send + Sync {
     /// and return the error from `run`, or offer the same batch again.
     ///
     /// Waits while the core is behind, which slows the adapter's reading down; that is intended.
-    fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>>;
+    fn accept(&self, batch: EventBatch) -> BoxFuture<'_, Result<(), InboxError>>;
 
     /// Whether to follow an invitation. The adapter joins only after `true`; after `false` it declines or
     /// leaves it be, without a word. The decision is on record when this returns.
     ///
-    /// Once it has joined, the adapter sends [`Joined`](crate::EventKind::Joined) for everybody it finds in the
+    /// Once it has joined, the adapter sends [`Joined`](crate::RoomEventKind::Joined) for everybody it finds in the
     /// room: whoever left before and came back while we were away is otherwise taken for gone.
-    fn may_join(&self, invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>>;
+    fn may_join(&self, invite: RoomInvite) -> BoxFuture<'_, Result<bool, InboxError>>;
 
     /// Everything that is still parked, oldest first.
     fn parked(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, InboxError>>;

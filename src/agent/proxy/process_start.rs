@@ -11,17 +11,17 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::abilities::{ANSWER, body};
-use super::{Proxy, REACHABLE};
-use crate::session::Utc;
+use super::capabilities::{ANSWER, body};
+use super::{ProxyAgent, REACHABLE};
+use crate::ids::UtcTime;
 
 /// A moment in UTC to the second, such as `2026-11-18T03:48:28`: later ones are greater.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(String);
+pub(super) struct UtcMoment(String);
 
-impl Proxy {
+impl ProxyAgent {
     /// Asks since when the upstream listens. `None` if it does not say.
-    pub(super) async fn listening_since(&self) -> Option<Moment> {
+    pub(super) async fn listening_since(&self) -> Option<UtcMoment> {
         let patience = REACHABLE.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/health/detailed")).headers(self.key()).timeout(patience);
         let response = request.send().await.ok()?.error_for_status().ok()?;
@@ -29,16 +29,16 @@ impl Proxy {
     }
 }
 
-fn listening_since(health: &Value) -> Option<Moment> {
+fn listening_since(health: &Value) -> Option<UtcMoment> {
     let server = health.get("platforms")?.get("api_server")?;
     // A process that ends says `disconnected`, and may still answer then.
     if !matches!(server.get("state")?.as_str()?, "connecting" | "connected") {
         return None;
     }
-    Moment::read(server.get("updated_at")?.as_str()?)
+    UtcMoment::read(server.get("updated_at")?.as_str()?)
 }
 
-impl Moment {
+impl UtcMoment {
     /// A moment as Python writes it: `2026-11-18T03:48:28.942057+00:00`.
     fn read(text: &str) -> Option<Self> {
         let zone = text.strip_suffix("+00:00").or_else(|| text.strip_suffix('Z'))?;
@@ -55,7 +55,7 @@ impl Moment {
     /// So many seconds after the beginning of 1970.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         let time = UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
-        let Utc { year, month, day, hour, minute, second } = Utc::from(time);
+        let UtcTime { year, month, day, hour, minute, second } = UtcTime::from(time);
         (year <= 9999)
             .then(|| Self(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")))
     }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_hermes_says_of_itself_is_understood() {
         let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.942057+00:00"));
-        let start = Moment::from_unix(1_794_973_708.9);
+        let start = UtcMoment::from_unix(1_794_973_708.9);
         assert!(start.is_some());
         assert_eq!(since("connected"), start);
         assert_eq!(since("connecting"), start);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn moments_are_in_order() {
-        let at = |seconds| Moment::from_unix(seconds).unwrap();
+        let at = |seconds| UtcMoment::from_unix(seconds).unwrap();
         assert!(at(1_794_973_708.0) < at(1_794_973_710.1));
         assert!(at(1_767_225_599.0) < at(1_767_225_600.0), "a new year");
         assert_eq!(at(1_794_973_708.1), at(1_794_973_708.9), "in the same second neither is later");
@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(listening_since(&odd), None);
         }
         for odd in [-1.0, f64::NAN, f64::INFINITY, 1e300, 1e15] {
-            assert_eq!(Moment::from_unix(odd), None, "{odd}");
+            assert_eq!(UtcMoment::from_unix(odd), None, "{odd}");
         }
     }
 }

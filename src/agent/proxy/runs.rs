@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::QUESTION;
-use crate::agent::Choice;
+use crate::agent::AskChoice;
 
 /// How long an answer is tried to be brought to the upstream. It asks for minutes, not hours, and the person who
 /// answered waits for something to happen.
@@ -22,7 +22,7 @@ const ID: usize = 128;
 
 /// The upstream, as far as it is about runs. Owns all it needs, because some of it outlives the turn.
 #[derive(Clone)]
-pub(super) struct Runs {
+pub(super) struct UpstreamRuns {
     pub client: reqwest::Client,
     /// Where the upstream is, without a path.
     pub url: String,
@@ -31,18 +31,18 @@ pub(super) struct Runs {
 
 /// The upstream's name for a run: nothing that could be another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run(String);
+pub(super) struct UpstreamRunId(String);
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum AnswerReceipt {
     /// The upstream has it.
     Yes,
     /// It does not: it no longer asks, will not listen, or is not there. Without an answer it denies by itself.
     No,
 }
 
-impl Run {
+impl UpstreamRunId {
     /// A run by its name, unless that is none.
     pub fn new(id: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -55,10 +55,10 @@ impl Run {
     }
 }
 
-impl Runs {
+impl UpstreamRuns {
     /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
     /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
-    pub fn stop(&self, run: &Run) {
+    pub fn stop(&self, run: &UpstreamRunId) {
         tokio::spawn(tell_to_stop(self.to(run, "stop")));
     }
 
@@ -69,44 +69,44 @@ impl Runs {
         let runs = self.clone();
         tokio::spawn(async move {
             let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
-            if let Some(run) = begun.as_ref().and_then(Run::of) {
+            if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
                 tell_to_stop(runs.to(&run, "stop")).await;
             }
         });
     }
 
     /// Brings a person's answer to the upstream, as often as it takes within [`ANSWER`].
-    pub async fn answer(&self, run: &Run, approval: &str, choice: Choice) -> Told {
+    pub async fn answer(&self, run: &UpstreamRunId, approval: &str, choice: AskChoice) -> AnswerReceipt {
         // Also where it was allowed for longer than once: what need not be asked again is decided here, where the
         // people are, may lose their rights and take a grant back. An upstream that was told `always` would never
         // ask again.
         let word = match choice {
-            Choice::Allow(_) => "once",
-            Choice::Deny => "deny",
+            AskChoice::Allow(_) => "once",
+            AskChoice::Deny => "deny",
         };
         let body = json!({ "approval_id": approval, "choice": word }).to_string();
         let (deadline, mut pause) = (Instant::now() + ANSWER, PAUSES.0);
         loop {
             let request = self.to(run, "approval").header("content-type", "application/json");
             match request.body(body.clone()).send().await {
-                Ok(response) if response.status().is_success() => return Told::Yes,
+                Ok(response) if response.status().is_success() => return AnswerReceipt::Yes,
                 Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => {
                     tracing::warn!(status = %response.status(), "the upstream did not take an answer");
-                    return Told::No;
+                    return AnswerReceipt::No;
                 }
                 Ok(response) => tracing::debug!(status = %response.status(), "an answer is told again"),
                 Err(error) => tracing::debug!(error = %error.without_url(), "an answer is told again"),
             }
             if Instant::now() + pause > deadline {
                 tracing::warn!("the upstream could not be told an answer");
-                return Told::No;
+                return AnswerReceipt::No;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
 
-    fn to(&self, Run(run): &Run, what: &str) -> RequestBuilder {
+    fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
         let url = format!("{}/v1/runs/{run}/{what}", self.url);
         self.client.post(url).headers(self.key.clone()).timeout(QUESTION)
     }
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn a_name_of_a_run_cannot_lead_elsewhere() {
         for good in ["run_0af", "run-7", "A"] {
-            assert_eq!(Run::new(good), Some(Run(good.to_owned())));
+            assert_eq!(UpstreamRunId::new(good), Some(UpstreamRunId(good.to_owned())));
         }
         for bad in ["", "..", "a/b", "a?b", "a b", "ü", "a%2f", &"x".repeat(ID + 1)] {
-            assert_eq!(Run::new(bad), None, "{bad}");
+            assert_eq!(UpstreamRunId::new(bad), None, "{bad}");
         }
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use tokio::net::TcpListener;
 
-use super::Wrong;
+use super::CheckFailure;
 use crate::config::{ServerConfig, api_key};
 use crate::gateway::BINDING;
 
 /// What would keep it from being served, each with what to do. Nothing stays open.
-pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<Wrong> {
+pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<CheckFailure> {
     let bound = tokio::time::timeout(BINDING, TcpListener::bind(server.address())).await;
     let port = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(_) => None,

@@ -12,7 +12,7 @@ use reqwest::StatusCode;
 use reqwest::header::AUTHORIZATION;
 use tokio::net::TcpStream;
 
-use crate::config::{Host, ProxyConfig};
+use crate::config::{ProxyConfig, UrlHost};
 use crate::openai::client;
 
 /// How long all of it may take.
@@ -26,7 +26,7 @@ const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "h
 
 /// What was found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum UpstreamFinding {
     /// All is well, in words.
     Well(&'static str),
     /// It is not, and what to do. It may be otherwise when somebody asks.
@@ -41,24 +41,24 @@ pub(super) enum Finding {
 }
 
 /// Looks whether it is there and takes our key.
-pub(super) async fn look(proxy: &ProxyConfig) -> Finding {
+pub(super) async fn look(proxy: &ProxyConfig) -> UpstreamFinding {
     let lookup = async |name: &str, port| Ok(tokio::net::lookup_host((name, port)).await?.collect());
     let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
     let looked = async {
         match connect(proxy, lookup).await {
             Ok(()) => ask(proxy).await,
-            Err(missed) => Finding::Trouble(missed.words(proxy, in_container)),
+            Err(missed) => UpstreamFinding::Trouble(missed.words(proxy, in_container)),
         }
     };
     tokio::time::timeout(PATIENCE, looked).await.unwrap_or_else(|_| {
         let address = format!("{}:{}", proxy.url.host(), proxy.url.port());
-        Finding::Trouble(silent(&address, proxy.url.port()))
+        UpstreamFinding::Trouble(silent(&address, proxy.url.port()))
     })
 }
 
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missed {
+enum ConnectFailure {
     /// Nobody knows the name.
     Unknown,
     /// This address did not take it, because of this.
@@ -69,29 +69,31 @@ enum Missed {
 async fn connect(
     proxy: &ProxyConfig,
     lookup: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
-) -> Result<(), Missed> {
+) -> Result<(), ConnectFailure> {
     let port = proxy.url.port();
     let addresses = match proxy.url.host() {
-        Host::Address(address) => vec![SocketAddr::new(*address, port)],
-        Host::Name(name) => lookup(name, port).await.map_err(|_| Missed::Unknown)?,
+        UrlHost::Address(address) => vec![SocketAddr::new(*address, port)],
+        UrlHost::Name(name) => lookup(name, port).await.map_err(|_| ConnectFailure::Unknown)?,
     };
-    let mut missed = Missed::Unknown;
+    let mut missed = ConnectFailure::Unknown;
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(_) => return Ok(()),
             // The first that was tried is the one that people mean.
-            Err(error) if missed == Missed::Unknown => missed = Missed::At(address, error.kind()),
+            Err(error) if missed == ConnectFailure::Unknown => {
+                missed = ConnectFailure::At(address, error.kind())
+            }
             Err(_) => {}
         }
     }
     Err(missed)
 }
 
-impl Missed {
+impl ConnectFailure {
     /// What happened and what to do, in one sentence or two.
     fn words(self, proxy: &ProxyConfig, in_container: bool) -> String {
         let (host, port) = (proxy.url.host(), proxy.url.port());
-        let around = matches!(host, Host::Name(name) if AROUND.contains(&name.trim_end_matches('.')));
+        let around = matches!(host, UrlHost::Name(name) if AROUND.contains(&name.trim_end_matches('.')));
         let (address, kind) = match self {
             Self::Unknown if around => {
                 return format!(
@@ -108,8 +110,8 @@ impl Missed {
             Self::At(address, kind) => (address, kind),
         };
         let named = match host {
-            Host::Name(name) => format!("{address} ({name})"),
-            Host::Address(_) => address.to_string(),
+            UrlHost::Name(name) => format!("{address} ({name})"),
+            UrlHost::Address(_) => address.to_string(),
         };
         match kind {
             io::ErrorKind::ConnectionRefused => {}
@@ -161,9 +163,9 @@ fn is_desktop(ip: IpAddr) -> bool {
 }
 
 /// Asks for something that needs the key and runs nothing.
-async fn ask(proxy: &ProxyConfig) -> Finding {
+async fn ask(proxy: &ProxyConfig) -> UpstreamFinding {
     let strange = |what: String| {
-        Finding::Trouble(format!(
+        UpstreamFinding::Trouble(format!(
             "something listens there, but {what}; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)"
         ))
     };
@@ -177,7 +179,7 @@ async fn ask(proxy: &ProxyConfig) -> Finding {
     let mut response = match request.send().await {
         Ok(response) => response,
         Err(error) if says(&error, client::PUBLIC) => {
-            return Finding::Trouble(
+            return UpstreamFinding::Trouble(
                 "its name leads to a public address, where the key would go in the clear; use `https://`"
                     .to_owned(),
             );
@@ -193,7 +195,7 @@ async fn ask(proxy: &ProxyConfig) -> Finding {
     }
     let code = serde_json::from_slice::<serde_json::Value>(&answer).ok();
     let code = code.as_ref().and_then(|answer| answer["error"]["code"].as_str());
-    let refused = |message: String, hint: &str| Finding::Refused { message, hint: hint.to_owned() };
+    let refused = |message: String, hint: &str| UpstreamFinding::Refused { message, hint: hint.to_owned() };
     match (status, proxy.key.is_some()) {
         (StatusCode::FORBIDDEN, _) if code == Some("host_not_allowed") => refused(
             format!("it does not go by the name {}", proxy.url.host()),
@@ -208,10 +210,10 @@ async fn ask(proxy: &ProxyConfig) -> Finding {
             "it answers but wants a key (401)".to_owned(),
             "set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there `api.key` in its state folder)",
         ),
-        (status, true) if status.is_success() => Finding::Well("it answers, and accepts the key"),
-        (status, false) if status.is_success() => Finding::Well("it answers, and wants no key"),
+        (status, true) if status.is_success() => UpstreamFinding::Well("it answers, and accepts the key"),
+        (status, false) if status.is_success() => UpstreamFinding::Well("it answers, and wants no key"),
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
-            Finding::Well("it answers; whether it accepts the key shows when it is asked")
+            UpstreamFinding::Well("it answers; whether it accepts the key shows when it is asked")
         }
         (status, _) if status.is_redirection() => {
             strange(format!("it sends us elsewhere ({}), where Talaria does not follow", status.as_u16()))
@@ -235,11 +237,11 @@ fn says(error: &reqwest::Error, words: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{AgentChoice, Config, Sources};
+    use crate::config::{AgentChoice, Config, ConfigSources};
 
     fn proxy(url: &str) -> ProxyConfig {
         let folder = tempfile::tempdir().unwrap();
-        let sources = Sources { folder: folder.path().to_owned(), ..Sources::default() };
+        let sources = ConfigSources { folder: folder.path().to_owned(), ..ConfigSources::default() };
         let env = |name: &str| match name {
             "TALARIA_HOME" => Some(folder.path().display().to_string()),
             "GATEWAY_PROXY_URL" => Some(url.to_owned()),
@@ -253,7 +255,8 @@ mod tests {
 
     /// What is said of a connection that comes to nothing: the first address is where nobody listens.
     fn said(url: &str, address: Option<&str>, kind: io::ErrorKind, in_container: bool) -> String {
-        let missed = address.map_or(Missed::Unknown, |address| Missed::At(address.parse().unwrap(), kind));
+        let missed = address
+            .map_or(ConnectFailure::Unknown, |address| ConnectFailure::At(address.parse().unwrap(), kind));
         missed.words(&proxy(url), in_container)
     }
 
@@ -269,11 +272,11 @@ mod tests {
             Ok(vec![closed])
         };
         let missed = connect(&proxy, lookup).await.unwrap_err();
-        assert_eq!(missed, Missed::At(closed, io::ErrorKind::ConnectionRefused));
+        assert_eq!(missed, ConnectFailure::At(closed, io::ErrorKind::ConnectionRefused));
         // The bridge is not on this machine, but this is how it would have answered.
         let bridge = "172.17.0.1:8642".parse().unwrap();
-        let Missed::At(_, kind) = missed else { panic!("{missed:?}") };
-        insta::assert_snapshot!(Missed::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");
+        let ConnectFailure::At(_, kind) = missed else { panic!("{missed:?}") };
+        insta::assert_snapshot!(ConnectFailure::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");
         let unknown = async |_: &str, _: u16| Err(io::ErrorKind::NotFound.into());
         insta::assert_snapshot!(connect(&proxy, unknown).await.unwrap_err().words(&proxy, true), @r#"the name host.docker.internal is not known here. In a container it has to be given: with compose `extra_hosts: ["host.docker.internal:host-gateway"]`, else `docker run --add-host host.docker.internal:host-gateway`. Outside of one the agent server of this machine is http://127.0.0.1:8642"#);
     }

@@ -4,9 +4,9 @@ use reqwest::Url;
 
 /// An origin in its normal form: scheme, host and a port that is not the usual one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin(String);
+pub struct WebOrigin(String);
 
-impl Origin {
+impl WebOrigin {
     /// Takes an origin as a person or a browser wrote it. The error is a phrase that follows the setting's name, and what
     /// to do.
     pub fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
@@ -54,7 +54,7 @@ mod tests {
             ("app://Obsidian.md", "app://obsidian.md"),
             ("chrome-extension://abcdef", "chrome-extension://abcdef"),
         ] {
-            assert_eq!(Origin::parse(text), Ok(Origin(origin.to_owned())), "{text}");
+            assert_eq!(WebOrigin::parse(text), Ok(WebOrigin(origin.to_owned())), "{text}");
         }
     }
 
@@ -74,7 +74,7 @@ mod tests {
             "https://",
             "data:text/html,x",
         ] {
-            assert!(Origin::parse(text).is_err(), "{text}");
+            assert!(WebOrigin::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -255,7 +255,7 @@ fn a_log_filter_is_checked() {
 mod test_platform {
     use std::time::Duration;
 
-    use talaria_platform::{Rate, Show};
+    use talaria_platform::{RateLimit, ShowMode};
 
     use super::*;
     use crate::config::{PlatformConfig, TestConfig};
@@ -267,15 +267,15 @@ mod test_platform {
             socket: "/tmp/s".into(),
             max_text: 4000,
             rate: None,
-            show: Show::Edit { pause: Duration::from_millis(50) },
+            show: ShowMode::Edit { pause: Duration::from_millis(50) },
         };
         assert_eq!(
             read("platforms: {test: {socket: /tmp/s, access: {people: []}}}"),
             PlatformConfig::Test(expected.clone())
         );
         expected.max_text = 500;
-        expected.rate = Some(Rate { per_second: 0.2, burst: 10.0 });
-        expected.show = Show::Append;
+        expected.rate = Some(RateLimit { per_second: 0.2, burst: 10.0 });
+        expected.show = ShowMode::Append;
         assert_eq!(
             read(
                 "platforms:\n  test:\n    socket: /tmp/s\n    max_text: 500\n    show: append\n    \

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::config::explain::quoted;
+use crate::config::yaml_error::quoted;
 use crate::config::{file, platform};
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
@@ -37,14 +37,14 @@ fn the_example_has_every_key() {
     let text = switched_on();
     let example: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
     for (path, keys) in [
-        (&[][..], keys_of::<file::File>()),
-        (&["gateway"], keys_of::<file::Gateway>()),
-        (&["agent"], keys_of::<file::Agent>()),
-        (&["platforms", "console"], keys_of::<platform::Console>()),
-        (&["server"], keys_of::<file::Server>()),
-        (&["display"], keys_of::<file::Display>()),
-        (&["store"], keys_of::<file::Store>()),
-        (&["log"], keys_of::<file::Log>()),
+        (&[][..], keys_of::<file::ConfigFile>()),
+        (&["gateway"], keys_of::<file::GatewaySection>()),
+        (&["agent"], keys_of::<file::AgentSection>()),
+        (&["platforms", "console"], keys_of::<platform::ConsoleSection>()),
+        (&["server"], keys_of::<file::ServerSection>()),
+        (&["display"], keys_of::<file::DisplaySection>()),
+        (&["store"], keys_of::<file::StoreSection>()),
+        (&["log"], keys_of::<file::LogSection>()),
     ] {
         let section = path.iter().fold(&example, |value, key| &value[*key]);
         assert!(!keys.is_empty());
@@ -58,22 +58,23 @@ fn the_example_has_every_key() {
 #[cfg(feature = "testing")]
 #[test]
 fn the_keys_of_every_chat_network_are_there_and_load() {
-    use crate::access::Policy;
-    use crate::config::{people, test_platform};
-    use crate::rules::{AccountRules, Busy};
+    use crate::access::AccessPolicy;
+    use crate::config::{access_rules, test_platform};
+    use crate::rules::{AccountRules, BusyPolicy};
 
     let block = shared_block();
     let text = format!("platforms:\n  test:\n    socket: /network\n{block}");
     let example: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
     let own = ["kind", "socket", "max_text", "rate", "pause_ms", "show"];
-    let shared = keys_of::<test_platform::Written>().into_iter().filter(|key| !own.contains(&key.as_str()));
+    let shared =
+        keys_of::<test_platform::TestSection>().into_iter().filter(|key| !own.contains(&key.as_str()));
     let room = "!abc:example.org";
     for (path, keys) in [
         (&[][..], shared.collect()),
-        (&["access"], keys_of::<people::Access>()),
-        (&["session"], keys_of::<people::Session>()),
-        (&["places", room], keys_of::<people::Place>()),
-        (&["limits"], keys_of::<people::WrittenLimits>()),
+        (&["access"], keys_of::<access_rules::AccessSection>()),
+        (&["session"], keys_of::<access_rules::SessionSection>()),
+        (&["places", room], keys_of::<access_rules::PlaceSection>()),
+        (&["limits"], keys_of::<access_rules::WrittenLimits>()),
     ] {
         let section = path.iter().fold(&example["platforms"]["test"], |value, key| &value[*key]);
         assert!(!keys.is_empty());
@@ -88,12 +89,12 @@ fn the_keys_of_every_chat_network_are_there_and_load() {
     let config = scene.file(text).load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let rules = config.rules.account(&"test".into());
-    let Policy::Listed(lists) = &rules.access else { panic!("{:?}", rules.access) };
+    let AccessPolicy::Listed(lists) = &rules.access else { panic!("{:?}", rules.access) };
     assert_eq!(
         (lists.admins.len(), lists.people.len(), lists.allow_all, lists.pairing),
         (1, 1, false, false)
     );
-    assert_eq!(rules.busy_in(&room.into()), Busy::Interrupt);
+    assert_eq!(rules.busy_in(&room.into()), BusyPolicy::Interrupt);
     // All the rest stands at its default.
     let AccountRules { session, busy, limits, .. } = AccountRules::listed(lists.clone());
     assert_eq!((rules.session, rules.busy, rules.limits), (session, busy, limits));
@@ -136,7 +137,7 @@ fn the_keys_of_a_matrix_account_are_there_and_state_the_defaults() {
 
     let all: serde_yaml::Value = serde_yaml::from_str(&switched_on_in(&block)).unwrap();
     let shared = ["access", "session", "busy", "places", "limits"];
-    for key in keys_of::<matrix::Written>().into_iter().filter(|key| !shared.contains(&key.as_str())) {
+    for key in keys_of::<matrix::MatrixSection>().into_iter().filter(|key| !shared.contains(&key.as_str())) {
         assert!(all["matrix"].get(&key).is_some(), "there is no {key}");
     }
 }

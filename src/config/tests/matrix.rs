@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use talaria_matrix::{E2ee, Hearing, Login, Secret, Settings, StoreKey};
-use talaria_platform::{Rate, Trust};
+use talaria_matrix::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSecret, MatrixSettings, StoreKey};
+use talaria_platform::{AuthorTrust, RateLimit};
 
 use super::*;
-use crate::access::{Lists, Policy};
+use crate::access::{AccessLists, AccessPolicy};
 use crate::config::PlatformConfig;
 
 /// A container without any file.
@@ -30,11 +30,11 @@ fn entry(name: &str, lines: &str) -> Scene {
     ))
 }
 
-fn settings(scene: &Scene) -> Settings {
+fn settings(scene: &Scene) -> MatrixSettings {
     of(scene, "matrix")
 }
 
-fn of(scene: &Scene, name: &str) -> Settings {
+fn of(scene: &Scene, name: &str) -> MatrixSettings {
     let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
     match &config.platforms[&name.into()] {
         PlatformConfig::Matrix(settings) => (**settings).clone(),
@@ -42,10 +42,10 @@ fn of(scene: &Scene, name: &str) -> Settings {
     }
 }
 
-fn lists(scene: &Scene) -> Lists {
+fn lists(scene: &Scene) -> AccessLists {
     match &scene.load().unwrap().rules.account(&"matrix".into()).access {
-        Policy::Listed(lists) => lists.clone(),
-        Policy::Owner => panic!("a chat network has no owner"),
+        AccessPolicy::Listed(lists) => lists.clone(),
+        AccessPolicy::Owner => panic!("a chat network has no owner"),
     }
 }
 
@@ -55,27 +55,27 @@ fn a_container_needs_no_file() {
     let home = scene.path("home");
     assert_eq!(
         settings(&scene),
-        Settings {
+        MatrixSettings {
             homeserver: "https://matrix.example.org".to_owned(),
             user: Some("@bot:example.org".to_owned()),
-            login: Login::Password(Secret::new("secret")),
+            login: LoginMethod::Password(MatrixSecret::new("secret")),
             device_name: "Talaria".to_owned(),
             folder: home.join("matrix/matrix"),
             store_key: None,
             recovery_key: None,
-            trust: Trust::CrossSigned,
-            e2ee: E2ee::Required,
-            hearing: Hearing::Mentioned,
+            trust: AuthorTrust::CrossSigned,
+            e2ee: EncryptionPolicy::Required,
+            hearing: AddressedWhen::Mentioned,
             rooms: HashMap::new(),
             unreadable_after: Duration::from_secs(600),
             pause: Duration::from_secs(1),
             max_text: 10_000,
-            rate: Rate { per_second: 0.2, burst: 10.0 },
+            rate: RateLimit { per_second: 0.2, burst: 10.0 },
         }
     );
     let lists = lists(&scene);
     assert_eq!(lists.people, ["@ann:example.org".into(), "@bob:example.org".into()].into());
-    assert_eq!((lists.trust, lists.secure_only), (Some(Trust::CrossSigned), true));
+    assert_eq!((lists.trust, lists.secure_only), (Some(AuthorTrust::CrossSigned), true));
     assert_eq!(scene.load().unwrap().file, None);
 }
 
@@ -102,10 +102,10 @@ fn every_variable_wins_over_the_file() {
     let settings = settings(&scene);
     assert_eq!(settings.homeserver, "http://synapse:8008");
     assert_eq!(settings.user.as_deref(), Some("@bot:example.org"));
-    assert_eq!(settings.login, Login::Token(Secret::new("syt_token")));
-    assert_eq!(settings.recovery_key, Some(Secret::new("EsTx xxxx")));
+    assert_eq!(settings.login, LoginMethod::Token(MatrixSecret::new("syt_token")));
+    assert_eq!(settings.recovery_key, Some(MatrixSecret::new("EsTx xxxx")));
     assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
-    assert_eq!((settings.trust, settings.e2ee), (Trust::Network, E2ee::Optional));
+    assert_eq!((settings.trust, settings.e2ee), (AuthorTrust::Network, EncryptionPolicy::Optional));
     let lists = lists(&scene);
     assert_eq!(lists.people, ["@bob:example.org".into()].into());
     assert_eq!(lists.trust, None);
@@ -119,16 +119,16 @@ fn every_key_of_the_file_is_read() {
          max_text: 16000\nunreadable_after: 5s\npause: 250ms\nrate: {per_second: 5, burst: 20.5}",
     );
     let settings = settings(&scene);
-    assert_eq!(settings.login, Login::Token(Secret::new("syt_token")));
+    assert_eq!(settings.login, LoginMethod::Token(MatrixSecret::new("syt_token")));
     assert_eq!(settings.device_name, "Kitchen");
-    assert_eq!(settings.recovery_key, Some(Secret::new("Es Tx")));
+    assert_eq!(settings.recovery_key, Some(MatrixSecret::new("Es Tx")));
     assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
-    assert_eq!((settings.trust, settings.e2ee), (Trust::Verified, E2ee::Optional));
-    assert_eq!(settings.hearing, Hearing::Everything);
+    assert_eq!((settings.trust, settings.e2ee), (AuthorTrust::Verified, EncryptionPolicy::Optional));
+    assert_eq!(settings.hearing, AddressedWhen::Everything);
     assert_eq!((settings.max_text, settings.pause), (16_000, Duration::from_millis(250)));
     assert_eq!(settings.unreadable_after, Duration::from_secs(5));
-    assert_eq!(settings.rate, Rate { per_second: 5.0, burst: 20.5 });
-    assert_eq!(lists(&scene).trust, Some(Trust::Verified));
+    assert_eq!(settings.rate, RateLimit { per_second: 5.0, burst: 20.5 });
+    assert_eq!(lists(&scene).trust, Some(AuthorTrust::Verified));
     assert!(!lists(&scene).secure_only);
 }
 
@@ -138,14 +138,14 @@ fn rooms_can_have_settings_of_their_own() {
         "places:\n  \"!a\": {mention: never}\n  \"!b:example.org\": {mention: required, people: [\"@bob:example.org\"]}",
     );
     let rooms = settings(&scene).rooms;
-    assert_eq!(rooms.get(&"!a".into()), Some(&Hearing::Everything));
-    assert_eq!(rooms.get(&"!b:example.org".into()), Some(&Hearing::Mentioned));
+    assert_eq!(rooms.get(&"!a".into()), Some(&AddressedWhen::Everything));
+    assert_eq!(rooms.get(&"!b:example.org".into()), Some(&AddressedWhen::Mentioned));
     let config = scene.load().unwrap();
     let rules = config.rules.account(&"matrix".into());
-    let Policy::Listed(own) = rules.access_in(&"!b:example.org".into()) else { panic!("no owner") };
+    let AccessPolicy::Listed(own) = rules.access_in(&"!b:example.org".into()) else { panic!("no owner") };
     assert_eq!(own.people, ["@bob:example.org".into()].into());
     // A list of its own changes nothing about what must be proven.
-    assert_eq!((own.trust, own.secure_only), (Some(Trust::CrossSigned), true));
+    assert_eq!((own.trust, own.secure_only), (Some(AuthorTrust::CrossSigned), true));
     assert!(config.describe().contains(", 2 of them with settings of their own"));
 }
 
@@ -166,9 +166,9 @@ fn variables_reach_the_entry_called_matrix_and_no_other() {
         .var("MATRIX_ALLOWED_USERS", "@bob:example.org")
         .var("MATRIX_TRUST", "any");
     let work = of(&scene, "work");
-    assert_eq!((work.user, work.trust), (None, Trust::CrossSigned));
+    assert_eq!((work.user, work.trust), (None, AuthorTrust::CrossSigned));
     assert_eq!(work.folder, scene.path("home/matrix/work"));
-    assert_eq!(of(&scene, "matrix").login, Login::Stored);
+    assert_eq!(of(&scene, "matrix").login, LoginMethod::Stored);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn keys_can_come_from_files() {
     let scene = container().without("MATRIX_PASSWORD");
     let file = scene.private_file("password", "pässwörd\n");
     let scene = scene.var("MATRIX_PASSWORD_FILE", file.display().to_string());
-    assert_eq!(settings(&scene).login, Login::Password(Secret::new("pässwörd")));
+    assert_eq!(settings(&scene).login, LoginMethod::Password(MatrixSecret::new("pässwörd")));
 
     let scene = Scene::new();
     let token = scene.private_file("token", "syt_1\n").display().to_string();
@@ -186,7 +186,7 @@ fn keys_can_come_from_files() {
          access_token_file: {token}\n    store_key_file: {store}\n"
     ));
     let work = of(&scene, "work");
-    assert_eq!(work.login, Login::Token(Secret::new("syt_1")));
+    assert_eq!(work.login, LoginMethod::Token(MatrixSecret::new("syt_1")));
     assert_eq!(work.store_key, Some(StoreKey([1; 32])));
 }
 

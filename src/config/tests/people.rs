@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::access::{Lists, Policy};
-use crate::command::Command;
-use crate::rules::{AccountRules, Busy, Limits, Reset};
+use crate::access::{AccessLists, AccessPolicy};
+use crate::command::ChatCommand;
+use crate::rules::{AccountRules, BusyPolicy, PersonLimits, SessionReset};
 
 /// A platform of the test kind with these lines below it.
 fn scene(lines: &str) -> Scene {
@@ -18,10 +18,10 @@ fn rules(lines: &str) -> AccountRules {
     (*config.rules.account(&"test".into())).clone()
 }
 
-fn lists(lines: &str) -> Lists {
+fn lists(lines: &str) -> AccessLists {
     match rules(lines).access {
-        Policy::Listed(lists) => lists,
-        Policy::Owner => panic!("a chat network has no owner"),
+        AccessPolicy::Listed(lists) => lists,
+        AccessPolicy::Owner => panic!("a chat network has no owner"),
     }
 }
 
@@ -49,7 +49,7 @@ fn pairing_alone_is_no_list_and_the_hint_names_the_empty_one() {
 
 #[test]
 fn an_empty_list_is_nobody_and_enough_to_start() {
-    assert_eq!(lists("access: {people: []}"), Lists::default());
+    assert_eq!(lists("access: {people: []}"), AccessLists::default());
     assert!(lists("access: {allow_all: true}").allow_all);
     assert!(lists("access: {people: [], pairing: true}").pairing);
 }
@@ -90,45 +90,45 @@ fn every_key_about_people_arrives() {
     let one = |id: &str| [id.into()].into();
     assert_eq!(
         rules.access,
-        Policy::Listed(Lists {
+        AccessPolicy::Listed(AccessLists {
             admins: one("@admin:test"),
             people: one("@ann:test"),
             direct: one("@bob:test"),
             rooms: one("@eve:test"),
             allow_all: false,
             pairing: true,
-            admin_commands: [Command::Undo, Command::New].into(),
+            admin_commands: [ChatCommand::Undo, ChatCommand::New].into(),
             trust: None,
             secure_only: false,
         })
     );
     assert!(rules.session.threads && rules.session.people);
-    assert_eq!(rules.session.reset, Reset::Daily { at: Duration::from_secs(5 * 3600 + 30 * 60) });
+    assert_eq!(rules.session.reset, SessionReset::Daily { at: Duration::from_secs(5 * 3600 + 30 * 60) });
     assert_eq!(
         (rules.busy_in(&"!quiet".into()), rules.busy_in(&"!other".into())),
-        (Busy::Queue, Busy::Interrupt)
+        (BusyPolicy::Queue, BusyPolicy::Interrupt)
     );
-    assert_eq!(rules.limits, Some(Limits { per_minute: 3, per_hour: 30, loop_guard: false }));
+    assert_eq!(rules.limits, Some(PersonLimits { per_minute: 3, per_hour: 30, loop_guard: false }));
     assert_eq!(*rules.access_in(&"!quiet".into()), rules.access);
-    let own = Lists {
+    let own = AccessLists {
         admins: one("@admin:test"),
         people: one("@cat:test"),
-        admin_commands: [Command::Undo, Command::New].into(),
-        ..Lists::default()
+        admin_commands: [ChatCommand::Undo, ChatCommand::New].into(),
+        ..AccessLists::default()
     };
-    assert_eq!(*rules.access_in(&"!own".into()), Policy::Listed(own));
-    assert_eq!(rules.busy_in(&"!own".into()), Busy::Interrupt);
+    assert_eq!(*rules.access_in(&"!own".into()), AccessPolicy::Listed(own));
+    assert_eq!(rules.busy_in(&"!own".into()), BusyPolicy::Interrupt);
 }
 
 #[test]
 fn what_is_not_written_has_its_default() {
     let rules = rules("access: {people: []}");
-    assert_eq!(rules, AccountRules::listed(Lists::default()));
-    assert_eq!(rules.limits, Some(Limits { per_minute: 30, per_hour: 300, loop_guard: true }));
+    assert_eq!(rules, AccountRules::listed(AccessLists::default()));
+    assert_eq!(rules.limits, Some(PersonLimits { per_minute: 30, per_hour: 300, loop_guard: true }));
     let idle = self::rules("access: {people: []}\nsession: {reset: idle}").session.reset;
-    assert_eq!(idle, Reset::Idle { after: Duration::from_secs(24 * 3600) });
+    assert_eq!(idle, SessionReset::Idle { after: Duration::from_secs(24 * 3600) });
     let daily = self::rules("access: {people: []}\nsession: {reset: daily}").session.reset;
-    assert_eq!(daily, Reset::Daily { at: Duration::from_secs(4 * 3600) });
+    assert_eq!(daily, SessionReset::Daily { at: Duration::from_secs(4 * 3600) });
 }
 
 #[test]

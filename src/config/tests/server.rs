@@ -1,16 +1,16 @@
 //! The agent server: when there is one, where it listens, and what it refuses to be.
 
 use super::*;
-use crate::config::{Origin, Reach, ServerConfig};
-use crate::session;
+use crate::config::{NetworkReach, ServerConfig, WebOrigin};
+use crate::ids;
 
 const KEY: &str = "3f9ad1c05e7b44288d2f";
 
 /// A platform, so that the server is not implied.
 const DESK: &str = "platforms: {desk: {kind: console}}\n";
 
-fn origin(text: &str) -> Origin {
-    Origin::parse(text).unwrap()
+fn origin(text: &str) -> WebOrigin {
+    WebOrigin::parse(text).unwrap()
 }
 
 fn server(scene: &Scene) -> ServerConfig {
@@ -61,7 +61,7 @@ fn a_key_file_asks_for_it_too() {
 fn the_command_line_asks_for_it_but_does_not_overrule_the_file() {
     let load = |yaml: &str| {
         let scene = Scene::new().file(yaml);
-        let sources = Sources { folder: scene.folder.path().to_owned(), serve: true, config: None };
+        let sources = ConfigSources { folder: scene.folder.path().to_owned(), serve: true, config: None };
         Config::load(&sources, &|name| scene.vars.get(name).cloned())
     };
     assert!(load(DESK).unwrap().server.unwrap().explicit);
@@ -116,43 +116,43 @@ fn every_setting_arrives_and_variables_win() {
 fn what_may_listen_where() {
     // What is said with a good key, with a poor one, and without any: `ok`, `warns` or `refused`.
     for (host, reach, good, poor, open) in [
-        ("127.0.0.1", Reach::Loopback, "ok", "warns", "ok"),
-        ("127.8.8.8", Reach::Loopback, "ok", "warns", "ok"),
-        ("localhost", Reach::Loopback, "ok", "warns", "ok"),
-        ("LocalHost.", Reach::Loopback, "ok", "warns", "ok"),
-        ("::1", Reach::Loopback, "ok", "warns", "ok"),
-        ("[::1]", Reach::Loopback, "ok", "warns", "ok"),
-        ("0:0:0:0:0:0:0:1", Reach::Loopback, "ok", "warns", "ok"),
-        ("::ffff:127.0.0.1", Reach::Loopback, "ok", "warns", "ok"),
-        ("127.1", Reach::Loopback, "ok", "warns", "ok"),
-        ("2130706433", Reach::Loopback, "ok", "warns", "ok"),
-        ("0x7f.0.0.1", Reach::Loopback, "ok", "warns", "ok"),
-        ("10.0.0.5", Reach::Private, "ok", "refused", "refused"),
-        ("172.17.0.1", Reach::Private, "ok", "refused", "refused"),
-        ("192.168.1.10", Reach::Private, "ok", "refused", "refused"),
-        ("100.64.0.1", Reach::Private, "ok", "refused", "refused"),
-        ("169.254.1.1", Reach::Private, "ok", "refused", "refused"),
-        ("fd00::1", Reach::Private, "ok", "refused", "refused"),
-        ("fe80::1", Reach::Private, "ok", "refused", "refused"),
-        ("::ffff:10.0.0.5", Reach::Private, "ok", "refused", "refused"),
-        ("nas", Reach::Private, "ok", "refused", "refused"),
-        ("nas.local", Reach::Private, "ok", "refused", "refused"),
-        ("host.docker.internal", Reach::Private, "ok", "refused", "refused"),
-        ("evil.localhost", Reach::Private, "ok", "refused", "refused"),
-        ("0.0.0.0", Reach::Everywhere, "warns", "refused", "refused"),
-        ("0", Reach::Everywhere, "warns", "refused", "refused"),
-        ("0x0", Reach::Everywhere, "warns", "refused", "refused"),
-        ("::", Reach::Everywhere, "warns", "refused", "refused"),
-        ("[::]", Reach::Everywhere, "warns", "refused", "refused"),
-        ("::ffff:0.0.0.0", Reach::Everywhere, "warns", "refused", "refused"),
-        ("8.8.8.8", Reach::Public, "warns", "refused", "refused"),
-        ("134744072", Reach::Public, "warns", "refused", "refused"),
-        ("2001:db8::1", Reach::Public, "warns", "refused", "refused"),
-        ("::ffff:8.8.8.8", Reach::Public, "warns", "refused", "refused"),
-        ("agent.example.org", Reach::Public, "warns", "refused", "refused"),
-        ("localhost.example.org", Reach::Public, "warns", "refused", "refused"),
-        ("127.0.0.1.example.org", Reach::Public, "warns", "refused", "refused"),
-        ("127.evil.com", Reach::Public, "warns", "refused", "refused"),
+        ("127.0.0.1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("127.8.8.8", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("localhost", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("LocalHost.", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("::1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("[::1]", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("0:0:0:0:0:0:0:1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("::ffff:127.0.0.1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("127.1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("2130706433", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("0x7f.0.0.1", NetworkReach::Loopback, "ok", "warns", "ok"),
+        ("10.0.0.5", NetworkReach::Private, "ok", "refused", "refused"),
+        ("172.17.0.1", NetworkReach::Private, "ok", "refused", "refused"),
+        ("192.168.1.10", NetworkReach::Private, "ok", "refused", "refused"),
+        ("100.64.0.1", NetworkReach::Private, "ok", "refused", "refused"),
+        ("169.254.1.1", NetworkReach::Private, "ok", "refused", "refused"),
+        ("fd00::1", NetworkReach::Private, "ok", "refused", "refused"),
+        ("fe80::1", NetworkReach::Private, "ok", "refused", "refused"),
+        ("::ffff:10.0.0.5", NetworkReach::Private, "ok", "refused", "refused"),
+        ("nas", NetworkReach::Private, "ok", "refused", "refused"),
+        ("nas.local", NetworkReach::Private, "ok", "refused", "refused"),
+        ("host.docker.internal", NetworkReach::Private, "ok", "refused", "refused"),
+        ("evil.localhost", NetworkReach::Private, "ok", "refused", "refused"),
+        ("0.0.0.0", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("0", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("0x0", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("::", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("[::]", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("::ffff:0.0.0.0", NetworkReach::Everywhere, "warns", "refused", "refused"),
+        ("8.8.8.8", NetworkReach::Public, "warns", "refused", "refused"),
+        ("134744072", NetworkReach::Public, "warns", "refused", "refused"),
+        ("2001:db8::1", NetworkReach::Public, "warns", "refused", "refused"),
+        ("::ffff:8.8.8.8", NetworkReach::Public, "warns", "refused", "refused"),
+        ("agent.example.org", NetworkReach::Public, "warns", "refused", "refused"),
+        ("localhost.example.org", NetworkReach::Public, "warns", "refused", "refused"),
+        ("127.0.0.1.example.org", NetworkReach::Public, "warns", "refused", "refused"),
+        ("127.evil.com", NetworkReach::Public, "warns", "refused", "refused"),
     ] {
         let with = |yaml: &str| {
             let file = format!("server:\n  enabled: true\n  host: '{host}'\n{yaml}");
@@ -282,7 +282,7 @@ fn check_says_what_would_be_served_and_where() {
 
 #[test]
 fn no_platform_can_take_the_place_of_programs() {
-    for name in [session::HTTP, "@HTTP", "@http2"] {
+    for name in [ids::HTTP, "@HTTP", "@http2"] {
         let errors = Scene::new().file(format!("platforms:\n  '{name}': {{kind: console}}\n")).errors();
         assert!(errors.contains("that cannot be used"), "{name}: {errors}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::env;
-use crate::config::{PlatformConfig, Steps, Upstream};
+use crate::config::{PlatformConfig, StepsSetting, UpstreamSetting};
 
 #[test]
 fn without_anything_the_embedded_defaults_hold() {
@@ -18,7 +18,7 @@ fn without_anything_the_embedded_defaults_hold() {
     assert_eq!(config.turns.retry_for, Duration::from_secs(600));
     assert_eq!(config.turns.retry_scripts_for, Duration::from_secs(30));
     assert!(config.platforms.is_empty());
-    assert_eq!((config.display.steps, config.display.edits), (Steps::Line, 200));
+    assert_eq!((config.display.steps, config.display.edits), (StepsSetting::Line, 200));
     assert_eq!(config.log, "info");
     assert!(config.warnings.is_empty());
 }
@@ -55,7 +55,7 @@ fn the_proxy_has_its_defaults() {
     let proxy = Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").proxy();
     assert_eq!(proxy.key, None);
     assert_eq!(proxy.model, "hermes-agent");
-    assert_eq!(proxy.upstream, Upstream::Auto);
+    assert_eq!(proxy.upstream, UpstreamSetting::Auto);
     assert!(!proxy.identity && !proxy.allow_cleartext);
     let timeouts = proxy.timeouts;
     let seconds = [timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.keepalive_idle];
@@ -75,7 +75,7 @@ fn every_key_of_the_file_arrives() {
     let proxy = scene.proxy();
     assert_eq!(proxy.url.as_str(), "https://agent.example.com/base");
     assert_eq!(proxy.key.unwrap().expose(), "sk-1");
-    assert_eq!((proxy.model.as_str(), proxy.upstream), ("other", Upstream::Plain));
+    assert_eq!((proxy.model.as_str(), proxy.upstream), ("other", UpstreamSetting::Plain));
     assert!(proxy.identity && proxy.allow_cleartext);
     let timeouts = proxy.timeouts;
     let millis = [timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.keepalive_idle];
@@ -84,7 +84,7 @@ fn every_key_of_the_file_arrives() {
     assert_eq!((config.turns.history_messages, config.turns.history_bytes), (7, 800));
     assert_eq!(config.turns.retry_for, Duration::ZERO);
     assert_eq!(config.turns.retry_scripts_for, Duration::ZERO);
-    assert_eq!((config.display.steps, config.display.edits), (Steps::Hidden, 1000));
+    assert_eq!((config.display.steps, config.display.edits), (StepsSetting::Hidden, 1000));
     assert_eq!(config.log, "debug");
     assert_eq!(config.platforms[&"desk".into()], PlatformConfig::Console);
 }
@@ -155,7 +155,8 @@ fn a_file_that_was_named_must_exist() {
 #[test]
 fn only_listed_variables_are_read() {
     let asked = RefCell::new(Vec::new());
-    let sources = Sources { folder: tempfile::tempdir().unwrap().path().to_owned(), ..Sources::default() };
+    let sources =
+        ConfigSources { folder: tempfile::tempdir().unwrap().path().to_owned(), ..ConfigSources::default() };
     let lookup = |name: &str| {
         asked.borrow_mut().push(name.to_owned());
         (name == "HOME").then(|| "/nowhere".to_owned())

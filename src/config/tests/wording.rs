@@ -1,17 +1,17 @@
 //! `language` and `words`: what rooms are told, and what is refused.
 
 use super::*;
-use crate::words::{Text, Words};
+use crate::i18n::{TextCatalog, TextKey};
 
-fn said(text: &str, phrase: impl Into<crate::words::Phrase>) -> String {
+fn said(text: &str, phrase: impl Into<crate::i18n::LocalizedText>) -> String {
     Scene::new().file(text).load().unwrap().rules.words.say(&phrase.into())
 }
 
 #[test]
 fn rooms_are_told_in_the_language_that_is_set() {
-    assert_eq!(Scene::new().load().unwrap().rules.words, Words::default());
-    assert_eq!(said("language: en", Text::Stopped), "(stopped)");
-    assert_eq!(said("language: de", Text::Stopped), "(gestoppt)");
+    assert_eq!(Scene::new().load().unwrap().rules.words, TextCatalog::default());
+    assert_eq!(said("language: en", TextKey::Stopped), "(stopped)");
+    assert_eq!(said("language: de", TextKey::Stopped), "(gestoppt)");
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn an_unknown_language_is_refused_with_those_there_are() {
 #[test]
 fn one_text_is_said_differently_and_the_others_stay() {
     let file = "language: de\nwords:\n  queued_many: 'Noch {ahead}.'\n  unshown: ''\n";
-    assert_eq!(said(file, Text::QueuedMany.with("ahead", 3_usize)), "Noch 3.");
-    assert_eq!(said(file, Text::Unshown.with("turn", "0eeacd")), "");
-    assert_eq!(said(file, Text::Stopped), "(gestoppt)");
-    assert_eq!(said("words:\n  unshown:\n", Text::Unshown.with("turn", "0eeacd")), "");
+    assert_eq!(said(file, TextKey::QueuedMany.with("ahead", 3_usize)), "Noch 3.");
+    assert_eq!(said(file, TextKey::Unshown.with("turn", "0eeacd")), "");
+    assert_eq!(said(file, TextKey::Stopped), "(gestoppt)");
+    assert_eq!(said("words:\n  unshown:\n", TextKey::Unshown.with("turn", "0eeacd")), "");
 }
 
 #[test]
@@ -77,11 +77,11 @@ words:
 
 #[test]
 fn a_listed_text_can_be_pasted() {
-    let listing = Words::of("de").unwrap().listing();
+    let listing = TextCatalog::of("de").unwrap().listing();
     let line = listing.lines().find(|line| line.contains("queued_many:")).unwrap();
     let file = format!("words:\n{}\n", line.replacen("# ", "", 1));
     assert_eq!(
-        said(&file, Text::QueuedMany.with("ahead", 3_usize)),
+        said(&file, TextKey::QueuedMany.with("ahead", 3_usize)),
         "Notiert; vor der letzten waren 3. Sie werden der Reihe nach beantwortet; /stop beendet alle."
     );
 }

@@ -1,7 +1,7 @@
 //! The standard, read aloud: a parser too simple to be wrong, the cases that matter, and random
 //! streams. The unit tests and the benchmark both compare the real parser with this.
 
-use super::{Parser, TooLong};
+use super::{SseParser, TooLong};
 
 /// What a whole stream says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn naive(stream: &[u8]) -> Heard {
 
 /// Reads a stream with the real parser, in the chunks given.
 pub fn real<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Heard, TooLong> {
-    let mut parser = Parser::new(limit);
+    let mut parser = SseParser::new(limit);
     let mut events = Vec::new();
     for chunk in chunks {
         let mut found = parser.feed(chunk);

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::reference::{CASES, check_cases, check_random, naive, real};
-use super::{LIMIT, Parser, TooLong};
+use super::{LIMIT, SseParser, TooLong};
 
 #[test]
 fn every_case_of_the_standard_is_read_right_in_any_chunks() {
@@ -91,7 +91,7 @@ proptest! {
 #[test]
 fn an_event_inside_one_chunk_is_not_copied() {
     let chunk = b"data: hello\n\n";
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     let mut events = parser.feed(chunk);
     let event = events.next_event().unwrap().unwrap();
     assert!(chunk.as_ptr_range().contains(&event.data.as_ptr()));
@@ -99,14 +99,14 @@ fn an_event_inside_one_chunk_is_not_copied() {
 
 #[test]
 fn an_event_is_there_as_soon_as_its_blank_line_ends() {
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     let mut events = parser.feed(b"data: a\r\n\r");
     assert_eq!(events.next_event().unwrap().unwrap().data, b"a");
 }
 
 #[test]
 fn comments_are_noticed_for_the_rest_of_the_stream() {
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     for (chunk, seen) in [("data: a\n\n", false), (":", false), (" alive\n", true), ("data: b\n\n", true)] {
         let mut events = parser.feed(chunk.as_bytes());
         while events.next_event().unwrap().is_some() {}
@@ -118,7 +118,7 @@ fn comments_are_noticed_for_the_rest_of_the_stream() {
 fn an_endless_line_fails_at_the_limit_and_keeps_no_more_than_it() {
     for size in [1, 7, 1_400, 16_384] {
         let limit = 100_000;
-        let mut parser = Parser::new(limit);
+        let mut parser = SseParser::new(limit);
         let chunk = vec![b'x'; size];
         let mut taken = 0;
         while parser.feed(&chunk).next_event().is_ok() {
@@ -132,7 +132,7 @@ fn an_endless_line_fails_at_the_limit_and_keeps_no_more_than_it() {
 
 #[test]
 fn an_event_of_endlessly_many_lines_fails_at_the_limit() {
-    let mut parser = Parser::new(1_000);
+    let mut parser = SseParser::new(1_000);
     let fed = (0..).take_while(|_| parser.feed(b"data: 12345\n").next_event().is_ok()).count();
     // Each line leaves six bytes, and the last must fit with its name.
     assert_eq!(fed, (1_000 - 11) / 6 + 1);
@@ -140,7 +140,7 @@ fn an_event_of_endlessly_many_lines_fails_at_the_limit() {
 
 #[test]
 fn small_events_never_add_up_to_the_limit() {
-    let mut parser = Parser::new(32);
+    let mut parser = SseParser::new(32);
     for _ in 0..100 {
         for chunk in ["data: 123", "45\n", "\ndata: 1\n\n: alive\n"] {
             let mut events = parser.feed(chunk.as_bytes());
@@ -151,7 +151,7 @@ fn small_events_never_add_up_to_the_limit() {
 
 #[test]
 fn after_an_error_nothing_more_is_read() {
-    let mut parser = Parser::new(8);
+    let mut parser = SseParser::new(8);
     assert!(parser.feed(b"data: 123456789").next_event().is_err());
     assert_eq!(parser.feed(b"\n\ndata: 1\n\n").next_event(), Err(TooLong { limit: 8 }));
 }
@@ -159,7 +159,7 @@ fn after_an_error_nothing_more_is_read() {
 #[test]
 fn only_an_event_with_a_file_may_be_longer() {
     let feed = |data: &str, chunk: usize| {
-        let mut parser = Parser::new(100).with_files(1000);
+        let mut parser = SseParser::new(100).with_files(1000);
         let stream = format!("data: {data}\n\ndata: after\n\n");
         let mut seen = Vec::new();
         for chunk in stream.as_bytes().chunks(chunk) {
@@ -187,7 +187,7 @@ fn a_limit_may_be_raised_for_one_event_when_it_is_reached() {
     let long = "x".repeat(900);
     let stream = format!("data: 1\n\ndata: begin{long}\n\ndata: 2\n\ndata: other{long}\n\n");
     for chunk in [1, 7, 200, 10_000] {
-        let mut parser = Parser::new(100);
+        let mut parser = SseParser::new(100);
         let (mut seen, mut asked) = (Vec::new(), Vec::new());
         for chunk in stream.as_bytes().chunks(chunk) {
             let mut events = parser.feed(chunk);
@@ -219,7 +219,7 @@ fn a_limit_may_be_raised_for_one_event_when_it_is_reached() {
 
 #[test]
 fn the_room_of_a_long_event_is_given_back() {
-    let mut parser = Parser::new(3 * LIMIT);
+    let mut parser = SseParser::new(3 * LIMIT);
     let stream = format!("data: {}\n\ndata: 1\n\ndata: 2\n", "x".repeat(2 * LIMIT));
     for chunk in stream.as_bytes().chunks(16_384) {
         let mut events = parser.feed(chunk);

@@ -17,7 +17,7 @@ const ID: usize = 256;
 
 /// An event about a question.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Approval<'a> {
+pub enum ApprovalEvent<'a> {
     /// A person is asked.
     Asked {
         /// The server's id of the question.
@@ -40,7 +40,7 @@ pub enum Approval<'a> {
 
 /// Both events as they come over the wire.
 #[derive(Default, Deserialize)]
-struct Wire<'a> {
+struct RawApproval<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     approval_id: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
@@ -53,10 +53,10 @@ struct Wire<'a> {
     cwd: Option<Cow<'a, str>>,
 }
 
-impl<'a> Approval<'a> {
+impl<'a> ApprovalEvent<'a> {
     /// Reads the data of an event of this type; `None` if it is about no question, or does not say about which.
     pub fn parse(event: &str, data: &'a str) -> Option<Self> {
-        let Wire { approval_id, run_id, title, detail, cwd } = serde_json::from_str(data).ok()?;
+        let RawApproval { approval_id, run_id, title, detail, cwd } = serde_json::from_str(data).ok()?;
         let id = approval_id.filter(|id| !id.is_empty() && id.len() <= ID)?;
         match event {
             APPROVAL_REQUEST => Some(Self::Asked {
@@ -80,18 +80,18 @@ mod tests {
     #[test]
     fn what_says_which_question_it_is_about_is_taken() {
         let asked = r#"{"run_id":"run_1","approval_id":"a1","title":"run","detail":"rm -r /","cwd":null,"choices":["once"],"expires_at":5}"#;
-        let expected = Approval::Asked {
+        let expected = ApprovalEvent::Asked {
             id: "a1".into(),
             run: Some("run_1".into()),
             title: "run".into(),
             detail: "rm -r /".into(),
             cwd: None,
         };
-        assert_eq!(Approval::parse(APPROVAL_REQUEST, asked), Some(expected));
+        assert_eq!(ApprovalEvent::parse(APPROVAL_REQUEST, asked), Some(expected));
         let answered = r#"{"approval_id":"a1","choice":"deny"}"#;
         assert_eq!(
-            Approval::parse(APPROVAL_RESPONDED, answered),
-            Some(Approval::Answered { id: "a1".into() })
+            ApprovalEvent::parse(APPROVAL_RESPONDED, answered),
+            Some(ApprovalEvent::Answered { id: "a1".into() })
         );
     }
 
@@ -99,8 +99,8 @@ mod tests {
     fn anything_else_is_not() {
         let long = format!(r#"{{"approval_id":"{}"}}"#, "x".repeat(ID + 1));
         for odd in ["", "null", "[]", "{}", r#"{"approval_id":7}"#, r#"{"approval_id":""}"#, &long] {
-            assert_eq!(Approval::parse(APPROVAL_REQUEST, odd), None, "{odd}");
+            assert_eq!(ApprovalEvent::parse(APPROVAL_REQUEST, odd), None, "{odd}");
         }
-        assert_eq!(Approval::parse("message", r#"{"approval_id":"a"}"#), None);
+        assert_eq!(ApprovalEvent::parse("message", r#"{"approval_id":"a"}"#), None);
     }
 }

@@ -14,17 +14,17 @@ use super::ErrorBody;
 
 /// A string.
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
-    from.deserialize_any(Lenient(Text))
+    from.deserialize_any(LenientVisitor(LenientText))
 }
 
 /// A string, or a number written as one.
 pub(super) fn label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
-    from.deserialize_any(Lenient(Label))
+    from.deserialize_any(LenientVisitor(LenientLabel))
 }
 
 /// A whole number; zero if it is something else.
 pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Ok(from.deserialize_any(Lenient(Number))?.unwrap_or(0))
+    Ok(from.deserialize_any(LenientVisitor(LenientNumber))?.unwrap_or(0))
 }
 
 /// An object.
@@ -33,7 +33,7 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    from.deserialize_any(Lenient(Object(PhantomData)))
+    from.deserialize_any(LenientVisitor(LenientObject(PhantomData)))
 }
 
 /// The first element of an array, if that is an object.
@@ -42,16 +42,16 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    from.deserialize_any(Lenient(First(PhantomData)))
+    from.deserialize_any(LenientVisitor(LenientFirst(PhantomData)))
 }
 
 /// An error object, or its message alone.
 pub(super) fn error<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorBody<'de>>, D::Error> {
-    from.deserialize_any(Lenient(Failure))
+    from.deserialize_any(LenientVisitor(LenientError))
 }
 
 /// What is wanted. Each method answers for one kind of value; by default none is wanted.
-trait Want<'de>: Sized {
+trait LenientTarget<'de>: Sized {
     type Value;
 
     fn text(self, _: Cow<'de, str>) -> Option<Self::Value> {
@@ -78,9 +78,9 @@ fn skip<'de, A: SeqAccess<'de>>(mut array: A) -> Result<(), A::Error> {
     Ok(())
 }
 
-struct Text;
+struct LenientText;
 
-impl<'de> Want<'de> for Text {
+impl<'de> LenientTarget<'de> for LenientText {
     type Value = Cow<'de, str>;
 
     fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
@@ -88,9 +88,9 @@ impl<'de> Want<'de> for Text {
     }
 }
 
-struct Label;
+struct LenientLabel;
 
-impl<'de> Want<'de> for Label {
+impl<'de> LenientTarget<'de> for LenientLabel {
     type Value = Cow<'de, str>;
 
     fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
@@ -102,9 +102,9 @@ impl<'de> Want<'de> for Label {
     }
 }
 
-struct Number;
+struct LenientNumber;
 
-impl Want<'_> for Number {
+impl LenientTarget<'_> for LenientNumber {
     type Value = u64;
 
     fn number(self, number: u64) -> Option<Self::Value> {
@@ -112,9 +112,9 @@ impl Want<'_> for Number {
     }
 }
 
-struct Object<T>(PhantomData<T>);
+struct LenientObject<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Want<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> LenientTarget<'de> for LenientObject<T> {
     type Value = T;
 
     fn object<A: MapAccess<'de>>(self, object: A) -> Result<Option<T>, A::Error> {
@@ -122,21 +122,21 @@ impl<'de, T: Deserialize<'de>> Want<'de> for Object<T> {
     }
 }
 
-struct First<T>(PhantomData<T>);
+struct LenientFirst<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Want<'de> for First<T> {
+impl<'de, T: Deserialize<'de>> LenientTarget<'de> for LenientFirst<T> {
     type Value = T;
 
     fn array<A: SeqAccess<'de>>(self, mut array: A) -> Result<Option<T>, A::Error> {
-        let first = array.next_element_seed(Lenient(Object(PhantomData)))?;
+        let first = array.next_element_seed(LenientVisitor(LenientObject(PhantomData)))?;
         skip(array)?;
         Ok(first.flatten())
     }
 }
 
-struct Failure;
+struct LenientError;
 
-impl<'de> Want<'de> for Failure {
+impl<'de> LenientTarget<'de> for LenientError {
     type Value = ErrorBody<'de>;
 
     fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
@@ -145,14 +145,14 @@ impl<'de> Want<'de> for Failure {
     }
 
     fn object<A: MapAccess<'de>>(self, object: A) -> Result<Option<Self::Value>, A::Error> {
-        Object(PhantomData).object(object)
+        LenientObject(PhantomData).object(object)
     }
 }
 
 /// Visits any value and passes on what is wanted.
-struct Lenient<W>(W);
+struct LenientVisitor<W>(W);
 
-impl<'de, W: Want<'de>> serde::de::DeserializeSeed<'de> for Lenient<W> {
+impl<'de, W: LenientTarget<'de>> serde::de::DeserializeSeed<'de> for LenientVisitor<W> {
     type Value = Option<W::Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -160,7 +160,7 @@ impl<'de, W: Want<'de>> serde::de::DeserializeSeed<'de> for Lenient<W> {
     }
 }
 
-impl<'de, W: Want<'de>> Visitor<'de> for Lenient<W> {
+impl<'de, W: LenientTarget<'de>> Visitor<'de> for LenientVisitor<W> {
     type Value = Option<W::Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

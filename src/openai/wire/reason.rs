@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::lenient;
-use crate::words::{Phrase, Text};
+use crate::i18n::{LocalizedText, TextKey};
 
 /// A reason on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason<'a> {
+pub struct FailureReason<'a> {
     /// The name of the text that says it.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     text: Option<Cow<'a, str>>,
@@ -27,22 +27,22 @@ pub struct Reason<'a> {
     why: Option<Cow<'a, str>>,
 }
 
-impl Reason<'static> {
+impl FailureReason<'static> {
     /// What the next gateway is told of words that this one would tell a room; `None` if it would not understand them.
-    pub fn of(words: &Phrase) -> Option<Self> {
-        let Phrase::Text(text, fill) = words else { return None };
+    pub fn of(words: &LocalizedText) -> Option<Self> {
+        let LocalizedText::Text(text, fill) = words else { return None };
         let filled = |name: &str| fill.iter().find(|(gap, _)| gap == name).map(|(_, value)| value);
         let gap = |name: &str| {
             Some(Cow::Owned(match filled(name)? {
-                Phrase::Text(text, _) => text.key().to_owned(),
-                Phrase::Said(words) => words.clone(),
+                LocalizedText::Text(text, _) => text.key().to_owned(),
+                LocalizedText::Said(words) => words.clone(),
             }))
         };
         // What a server behind this one told is told on as if it were our own.
         let text = match text {
-            Text::BrokeAgain => return Self::of(filled("why")?),
-            Text::BrokeThere => Text::StatusError,
-            Text::BrokeOnTheWay => Text::ConnectionError,
+            TextKey::BrokeAgain => return Self::of(filled("why")?),
+            TextKey::BrokeThere => TextKey::StatusError,
+            TextKey::BrokeOnTheWay => TextKey::ConnectionError,
             text => *text,
         };
         let reason =
@@ -51,21 +51,21 @@ impl Reason<'static> {
     }
 }
 
-impl Reason<'_> {
+impl FailureReason<'_> {
     /// What a room is told, as a part of a sentence; `None` if it is nothing that we know.
-    pub fn words(&self) -> Option<Phrase> {
+    pub fn words(&self) -> Option<LocalizedText> {
         let (who, why) = (named(&self.who), named(&self.why));
-        let who = who.filter(|who| matches!(who, Text::WhoProxy | Text::WhoModel));
+        let who = who.filter(|who| matches!(who, TextKey::WhoProxy | TextKey::WhoModel));
         let why = why.filter(|why| why.key().starts_with("why_") && why.gaps().is_empty()).map(from_afar);
         match named(&self.text)? {
-            Text::StatusError => {
+            TextKey::StatusError => {
                 let status: u16 = self.status.as_ref()?.parse().ok()?;
-                let words = Text::BrokeThere.with("who", who?).with("why", why?);
+                let words = TextKey::BrokeThere.with("who", who?).with("why", why?);
                 (100..600).contains(&status).then(|| words.with("status", status))
             }
-            Text::ConnectionError => Some(Text::BrokeOnTheWay.with("who", who?).with("why", why?)),
+            TextKey::ConnectionError => Some(TextKey::BrokeOnTheWay.with("who", who?).with("why", why?)),
             text if text.key().starts_with("broke_") && text.gaps().is_empty() => Some(text.into()),
-            Text::AnswerTooLong => Some(Text::AnswerTooLong.into()),
+            TextKey::AnswerTooLong => Some(TextKey::AnswerTooLong.into()),
             _ => None,
         }
     }
@@ -73,70 +73,71 @@ impl Reason<'_> {
 
 /// The same as it is understood away from where it happened: what is to be set there, and where "here" is, would be taken
 /// for this end.
-fn from_afar(why: Text) -> Text {
+fn from_afar(why: TextKey) -> TextKey {
     match why {
-        Text::WhySessionKey | Text::WhyProxyKey | Text::WhyCircle => Text::WhyRefused,
+        TextKey::WhySessionKey | TextKey::WhyProxyKey | TextKey::WhyCircle => TextKey::WhyRefused,
         why => why,
     }
 }
 
-fn named(key: &Option<Cow<'_, str>>) -> Option<Text> {
+fn named(key: &Option<Cow<'_, str>>) -> Option<TextKey> {
     let key = key.as_deref()?;
-    Text::ALL.iter().copied().find(|text| text.key() == key)
+    TextKey::ALL.iter().copied().find(|text| text.key() == key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn goes_over(words: &Phrase) -> Option<String> {
-        let wire = serde_json::to_string(&Reason::of(words)?).unwrap();
-        let read: Reason<'_> = serde_json::from_str(&wire).unwrap();
+    fn goes_over(words: &LocalizedText) -> Option<String> {
+        let wire = serde_json::to_string(&FailureReason::of(words)?).unwrap();
+        let read: FailureReason<'_> = serde_json::from_str(&wire).unwrap();
         read.words().map(|words| words.to_string())
     }
 
     #[test]
     fn what_failed_there_is_said_here() {
-        let status = Text::StatusError.with("who", Text::WhoModel).with("status", 401_u16);
-        let status = status.with("why", Text::WhyModelKey);
+        let status = TextKey::StatusError.with("who", TextKey::WhoModel).with("status", 401_u16);
+        let status = status.with("why", TextKey::WhyModelKey);
         let said = "Model error (401) at the agent server: it does not accept the key, or wants one; set OPENAI_API_KEY";
         assert_eq!(goes_over(&status).as_deref(), Some(said));
-        let lost = Text::ConnectionError.with("who", Text::WhoModel).with("why", Text::WhyNothingListens);
+        let lost =
+            TextKey::ConnectionError.with("who", TextKey::WhoModel).with("why", TextKey::WhyNothingListens);
         let said = "Model connection error at the agent server: connection refused; nothing listens there";
         assert_eq!(goes_over(&lost).as_deref(), Some(said));
         assert_eq!(
-            goes_over(&Text::BrokeBusy.into()).as_deref(),
+            goes_over(&TextKey::BrokeBusy.into()).as_deref(),
             Some("the model is busy; /retry asks again")
         );
         // The keys of another link are none of ours.
-        let status = |why: Text| {
-            Text::StatusError.with("who", Text::WhoProxy).with("status", 401_u16).with("why", why)
+        let status = |why: TextKey| {
+            TextKey::StatusError.with("who", TextKey::WhoProxy).with("status", 401_u16).with("why", why)
         };
         let said = "Proxy error (401) at the agent server: it refused the request";
-        assert_eq!(goes_over(&status(Text::WhyProxyKey)).as_deref(), Some(said));
+        assert_eq!(goes_over(&status(TextKey::WhyProxyKey)).as_deref(), Some(said));
         // Through another one in between.
-        let status = status(Text::WhyFailed);
-        let between = Reason::of(&status).unwrap().words().unwrap();
-        assert_eq!(Reason::of(&between), Reason::of(&status));
-        assert_eq!(Reason::of(&Text::BrokeAgain.with("why", between)), Reason::of(&status));
+        let status = status(TextKey::WhyFailed);
+        let between = FailureReason::of(&status).unwrap().words().unwrap();
+        assert_eq!(FailureReason::of(&between), FailureReason::of(&status));
+        assert_eq!(FailureReason::of(&TextKey::BrokeAgain.with("why", between)), FailureReason::of(&status));
     }
 
     #[test]
     fn whatever_is_said_only_our_own_words_are_shown() {
         for words in [
-            Phrase::from("see https://secret.example"),
-            Text::TurnBroken.with("turn", "0f"),
-            Text::StatusError
+            LocalizedText::from("see https://secret.example"),
+            TextKey::TurnBroken.with("turn", "0f"),
+            TextKey::StatusError
                 .with("who", "secret-canary")
                 .with("status", 500_u16)
-                .with("why", Text::WhyFailed),
-            Text::StatusError
-                .with("who", Text::WhoModel)
+                .with("why", TextKey::WhyFailed),
+            TextKey::StatusError
+                .with("who", TextKey::WhoModel)
                 .with("status", 500_u16)
                 .with("why", "secret-canary"),
-            Text::StatusError.with("who", Text::WhoModel).with("why", Text::WhyFailed),
+            TextKey::StatusError.with("who", TextKey::WhoModel).with("why", TextKey::WhyFailed),
         ] {
-            assert_eq!(Reason::of(&words), None, "{words}");
+            assert_eq!(FailureReason::of(&words), None, "{words}");
         }
         for wire in [
             r#"{}"#,
@@ -147,7 +148,7 @@ mod tests {
             r#"{"text":"status_error","who":"who_model","status":7,"why":"why_failed"}"#,
             r#"{"text":["broke_busy"],"who":{"a":1},"status":[],"why":7}"#,
         ] {
-            let reason: Reason<'_> = serde_json::from_str(wire).unwrap();
+            let reason: FailureReason<'_> = serde_json::from_str(wire).unwrap();
             assert_eq!(reason.words(), None, "{wire}");
         }
     }

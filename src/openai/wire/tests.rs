@@ -3,14 +3,18 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::{Message, Role};
+use crate::agent::{MessageRole, SessionMessage};
 
-fn said(role: Role, content: &str) -> Message {
-    Message { role, content: content.to_owned() }
+fn said(role: MessageRole, content: &str) -> SessionMessage {
+    SessionMessage { role, content: content.to_owned() }
 }
 
-fn messages(context: &str, history: &[Message], prompt: &str) -> Value {
-    let request = chat_request("m", &Question { context, history, prompt, ..Question::default() }, false);
+fn messages(context: &str, history: &[SessionMessage], prompt: &str) -> Value {
+    let request = chat_request(
+        "m",
+        &CompletionRequest { context, history, prompt, ..CompletionRequest::default() },
+        false,
+    );
     serde_json::from_slice::<Value>(&request).unwrap()["messages"].take()
 }
 
@@ -18,7 +22,7 @@ fn messages(context: &str, history: &[Message], prompt: &str) -> Value {
 fn a_request_has_model_messages_and_asks_for_a_stream() {
     let request: Value = serde_json::from_slice(&chat_request(
         "hermes-agent",
-        &Question { context: "", prompt: "hi", ..Question::default() },
+        &CompletionRequest { context: "", prompt: "hi", ..CompletionRequest::default() },
         true,
     ))
     .unwrap();
@@ -37,7 +41,7 @@ fn a_request_has_model_messages_and_asks_for_a_stream() {
 fn usage_is_not_mentioned_unless_asked_for() {
     let request: Value = serde_json::from_slice(&chat_request(
         "m",
-        &Question { context: "", prompt: "hi", ..Question::default() },
+        &CompletionRequest { context: "", prompt: "hi", ..CompletionRequest::default() },
         false,
     ))
     .unwrap();
@@ -46,17 +50,27 @@ fn usage_is_not_mentioned_unless_asked_for() {
 
 #[test]
 fn the_same_request_is_the_same_bytes() {
-    let history = [said(Role::User, "a"), said(Role::Assistant, "b")];
+    let history = [said(MessageRole::User, "a"), said(MessageRole::Assistant, "b")];
     let once = chat_request(
         "m",
-        &Question { context: "be kind", history: &history, prompt: "c", ..Question::default() },
+        &CompletionRequest {
+            context: "be kind",
+            history: &history,
+            prompt: "c",
+            ..CompletionRequest::default()
+        },
         true,
     );
     assert_eq!(
         once,
         chat_request(
             "m",
-            &Question { context: "be kind", history: &history, prompt: "c", ..Question::default() },
+            &CompletionRequest {
+                context: "be kind",
+                history: &history,
+                prompt: "c",
+                ..CompletionRequest::default()
+            },
             true
         )
     );
@@ -78,11 +92,11 @@ fn a_blank_context_is_no_system_message() {
 #[test]
 fn only_what_was_really_said_goes_along_and_the_prompt_comes_last_and_once() {
     let history = [
-        said(Role::User, "weather?"),
-        said(Role::Assistant, ""),
-        said(Role::Tool, "{\"temperature\":7}"),
-        said(Role::Assistant, "7 °C"),
-        said(Role::User, " \n"),
+        said(MessageRole::User, "weather?"),
+        said(MessageRole::Assistant, ""),
+        said(MessageRole::Tool, "{\"temperature\":7}"),
+        said(MessageRole::Assistant, "7 °C"),
+        said(MessageRole::User, " \n"),
     ];
     assert_eq!(
         messages("", &history, "say \"thanks\"\n"),
@@ -97,7 +111,7 @@ fn only_what_was_really_said_goes_along_and_the_prompt_comes_last_and_once() {
 #[test]
 fn an_ordinary_delta_is_borrowed() {
     let data = r#"{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    let chunk = Chunk::parse(data).unwrap();
+    let chunk = StreamChunk::parse(data).unwrap();
     assert_eq!((chunk.text(), chunk.thought(), chunk.finish_reason()), (Some("Hello"), None, None));
     assert!(matches!(chunk.choice.unwrap().delta.unwrap().content, Some(Cow::Borrowed(_))));
     assert_eq!((chunk.usage, chunk.error), (None, None));
@@ -105,7 +119,8 @@ fn an_ordinary_delta_is_borrowed() {
 
 #[test]
 fn escapes_are_resolved() {
-    let chunk = Chunk::parse(r#"{"choices":[{"delta":{"content":"a\n\"\u00e9\ud83d\ude00"}}]}"#).unwrap();
+    let chunk =
+        StreamChunk::parse(r#"{"choices":[{"delta":{"content":"a\n\"\u00e9\ud83d\ude00"}}]}"#).unwrap();
     assert_eq!(chunk.text(), Some("a\n\"é😀"));
 }
 
@@ -118,7 +133,7 @@ fn reasoning_has_two_names() {
         (r#"{"choices":[{"delta":{"reasoning":"b","reasoning_content":""}}]}"#, Some("b")),
         (r#"{"choices":[{"delta":{"reasoning":{"effort":"high"}}}]}"#, None),
     ] {
-        let chunk = Chunk::parse(data).unwrap();
+        let chunk = StreamChunk::parse(data).unwrap();
         assert_eq!((chunk.thought(), chunk.text()), (thought, None), "{data}");
     }
 }
@@ -127,17 +142,17 @@ fn reasoning_has_two_names() {
 fn the_last_chunk_tells_why_and_what_it_cost() {
     let data = r#"{"choices":[{"delta":{},"finish_reason":"stop"}],
         "usage":{"prompt_tokens":12,"completion_tokens":34,"total_tokens":46,"prompt_tokens_details":{"cached_tokens":0}}}"#;
-    let chunk = Chunk::parse(data).unwrap();
+    let chunk = StreamChunk::parse(data).unwrap();
     assert_eq!((chunk.text(), chunk.finish_reason()), (None, Some("stop")));
-    assert_eq!(chunk.usage.map(agent::Usage::from), Some(agent::Usage { input: 12, output: 34 }));
+    assert_eq!(chunk.usage.map(agent::TokenUsage::from), Some(agent::TokenUsage { input: 12, output: 34 }));
 }
 
 #[test]
 fn usage_may_come_alone() {
-    let chunk =
-        Chunk::parse(r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":"two"}}"#).unwrap();
+    let chunk = StreamChunk::parse(r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":"two"}}"#)
+        .unwrap();
     assert_eq!(chunk.choice, None);
-    assert_eq!(chunk.usage, Some(Usage { prompt_tokens: 1, completion_tokens: 0 }));
+    assert_eq!(chunk.usage, Some(ChunkUsage { prompt_tokens: 1, completion_tokens: 0 }));
 }
 
 #[test]
@@ -159,7 +174,7 @@ fn a_chunk_that_says_nothing_is_no_error() {
         r#"{"hermes":{"completed":false,"partial":[1,2]},"error":false,"usage":[]}"#,
         r#"{"error":"","usage":true}"#,
     ] {
-        let chunk = Chunk::parse(data).unwrap();
+        let chunk = StreamChunk::parse(data).unwrap();
         assert_eq!((chunk.text(), chunk.thought(), chunk.finish_reason()), (None, None, None), "{data}");
         assert_eq!((chunk.usage, chunk.error), (None, None), "{data}");
     }
@@ -168,38 +183,40 @@ fn a_chunk_that_says_nothing_is_no_error() {
 #[test]
 fn a_wrong_field_does_not_cost_the_text() {
     let data = r#"{"choices":[{"finish_reason":{"why":[]},"delta":{"reasoning":3,"content":"kept"}}],"usage":"none","error":[]}"#;
-    assert_eq!(Chunk::parse(data).unwrap().text(), Some("kept"));
+    assert_eq!(StreamChunk::parse(data).unwrap().text(), Some("kept"));
 }
 
 #[test]
 fn only_the_first_choice_counts() {
     let data = r#"{"choices":[{"delta":{"content":"one"}},{"delta":{"content":"two"}}]}"#;
-    assert_eq!(Chunk::parse(data).unwrap().text(), Some("one"));
+    assert_eq!(StreamChunk::parse(data).unwrap().text(), Some("one"));
 }
 
 #[test]
 fn errors_come_as_objects_or_as_words() {
     let full = r#"{"error":{"message":"slow down","type":"rate_limit_error","code":429,"param":null}}"#;
-    let error = Chunk::parse(full).unwrap().error.unwrap();
+    let error = StreamChunk::parse(full).unwrap().error.unwrap();
     assert_eq!(error.message.as_deref(), Some("slow down"));
     assert_eq!(error.kind.as_deref(), Some("rate_limit_error"));
     assert_eq!(error.code.as_deref(), Some("429"));
 
-    let bare = Chunk::parse(r#"{"error":"boom"}"#).unwrap().error.unwrap();
+    let bare = StreamChunk::parse(r#"{"error":"boom"}"#).unwrap().error.unwrap();
     assert_eq!(bare, ErrorBody { message: Some("boom".into()), ..ErrorBody::default() });
 
-    let odd =
-        Chunk::parse(r#"{"error":{"message":{"text":1},"code":"context_length"}}"#).unwrap().error.unwrap();
+    let odd = StreamChunk::parse(r#"{"error":{"message":{"text":1},"code":"context_length"}}"#)
+        .unwrap()
+        .error
+        .unwrap();
     assert_eq!(odd, ErrorBody { code: Some("context_length".into()), ..ErrorBody::default() });
 
-    assert_eq!(Chunk::parse(r#"{"error":{}}"#).unwrap().error, Some(ErrorBody::default()));
+    assert_eq!(StreamChunk::parse(r#"{"error":{}}"#).unwrap().error, Some(ErrorBody::default()));
 }
 
 #[test]
 fn an_error_may_come_with_a_finish_reason_and_hermes_details() {
     let data = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"error"}],
         "error":{"message":"model is gone"},"hermes":{"completed":false,"failed":true,"error":"model is gone"}}"#;
-    let chunk = Chunk::parse(data).unwrap();
+    let chunk = StreamChunk::parse(data).unwrap();
     assert_eq!(chunk.finish_reason(), Some("error"));
     assert_eq!(chunk.error.unwrap().message.as_deref(), Some("model is gone"));
 }
@@ -208,7 +225,7 @@ fn an_error_may_come_with_a_finish_reason_and_hermes_details() {
 fn what_is_no_object_is_refused() {
     for data in ["", DONE, "5", "null", "\"text\"", "{", r#"{"choices":[{"delta":{"content":"a}}]}"#, "{} {}"]
     {
-        assert!(Chunk::parse(data).is_err(), "{data}");
+        assert!(StreamChunk::parse(data).is_err(), "{data}");
     }
 }
 
@@ -244,7 +261,11 @@ fn files_are_parts_of_the_message_and_sound_has_a_form_of_its_own() {
         content: content.to_vec(),
     };
     let files = [file("a.pdf", "application/pdf", b"%PDF-"), file("b", "audio/wav", b"RIFF")];
-    let request = chat_request("m", &Question { prompt: "hi", files: &files, ..Question::default() }, false);
+    let request = chat_request(
+        "m",
+        &CompletionRequest { prompt: "hi", files: &files, ..CompletionRequest::default() },
+        false,
+    );
     assert_eq!(
         serde_json::from_slice::<Value>(&request).unwrap()["messages"][0]["content"],
         json!([

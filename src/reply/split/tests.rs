@@ -171,7 +171,7 @@ fn check(text: &str, max: usize) -> Result<(), TestCaseError> {
         prop_assert!(!left_open, "open: {part:?}");
     }
     prop_assert!(text[end..].trim().is_empty());
-    let parts: Vec<_> = pieces.iter().map(Piece::render).collect();
+    let parts: Vec<_> = pieces.iter().map(SplitPart::render).collect();
     prop_assert_eq!(split(text, max), parts);
     Ok(())
 }

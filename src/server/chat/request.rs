@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
-use crate::server::Problem;
+use crate::server::ApiError;
 use crate::server::content::ChatMessage;
-use crate::server::parameters::{ClientParams, Format, Stop, ToolChoice, refuse_tools};
+use crate::server::parameters::{ClientParams, FormatSchema, StopSchema, ToolChoice, refuse_tools};
 
 /// A request. Sampling and `response_format` go on to an agent that is a model; others ignore them, and the header
 /// `x-talaria-ignored` of the answer names them.
@@ -38,7 +38,7 @@ pub struct ChatRequest {
     max_completion_tokens: Option<u64>,
     /// For a model: text that ends the answer.
     #[serde(default)]
-    #[schemars(with = "Option<Stop>")]
+    #[schemars(with = "Option<StopSchema>")]
     stop: Option<Value>,
     /// For a model.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct ChatRequest {
     presence_penalty: Option<Number>,
     /// For a model.
     #[serde(default)]
-    #[schemars(with = "Option<Format>")]
+    #[schemars(with = "Option<FormatSchema>")]
     response_format: Option<Value>,
     /// How many answers: one.
     #[serde(default)]
@@ -81,7 +81,7 @@ pub struct ChatRequest {
     logprobs: Option<bool>,
     /// `["text"]`.
     #[serde(default)]
-    #[schemars(with = "Option<Vec<Modality>>")]
+    #[schemars(with = "Option<Vec<AnswerModality>>")]
     modalities: Option<Vec<String>>,
     /// Ignored.
     #[serde(default)]
@@ -104,29 +104,30 @@ pub struct ChatRequest {
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
-enum Modality {
+#[schemars(rename = "Modality")]
+enum AnswerModality {
     Text,
 }
 
 impl ChatRequest {
     /// Checks everything but the messages.
-    pub fn params(&mut self) -> Result<ClientParams, Problem> {
+    pub fn params(&mut self) -> Result<ClientParams, ApiError> {
         let tools = (self.tools.as_ref(), "tools");
         refuse_tools(tools, (self.tool_choice.as_ref(), "tool_choice"))?;
         let functions = (self.functions.as_ref(), "functions");
         refuse_tools(functions, (self.function_call.as_ref(), "function_call"))?;
         match self.n {
             None | Some(1) => {}
-            Some(0) => return Err(Problem::wrong("n", "It is at least 1")),
+            Some(0) => return Err(ApiError::wrong("n", "It is at least 1")),
             Some(_) => {
-                return Err(Problem::unsupported("n", "There is one answer to a question; leave it out"));
+                return Err(ApiError::unsupported("n", "There is one answer to a question; leave it out"));
             }
         }
         if self.logprobs == Some(true) {
-            return Err(Problem::unsupported("logprobs", "The agent does not tell log probabilities"));
+            return Err(ApiError::unsupported("logprobs", "The agent does not tell log probabilities"));
         }
         if self.modalities.iter().flatten().any(|kind| kind != "text") {
-            return Err(Problem::unsupported("modalities", "The agent answers in text"));
+            return Err(ApiError::unsupported("modalities", "The agent answers in text"));
         }
         let mut params = ClientParams::default();
         params.number("temperature", self.temperature.take(), 0.0..=2.0, |to| &mut to.temperature)?;

@@ -4,7 +4,7 @@
 //! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no
 //! client tries to make it. Reasoning and steps are told to whoever reads along and kept nowhere: a response that is
 //! retrieved later has only its message.
-//! What a person is asked is an item too; see `questions`. It ends no reasoning, so that what is asked changes nothing in
+//! What a person is asked is an item too; see `approvals`. It ends no reasoning, so that what is asked changes nothing in
 //! the numbers of the rest.
 //!
 //! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::ended::{EndParts, Ended};
-use super::super::follow::{END, Shape};
-use super::super::frames::Frames;
 use super::super::notices;
-use super::object::{Answer, last_event, text_part};
-use super::questions::Questions;
-use super::seen::{self, START, Seen};
-use crate::agent::{Left, Step, StepState, TurnEvent};
-use crate::session::TurnId;
-use crate::turns::log::Position;
+use super::super::sse::SseBuffer;
+use super::super::turn_result::{EndParts, TurnResult};
+use super::super::turn_stream::{END, StreamFormat};
+use super::approvals::ResponseApprovals;
+use super::object::{ResponseInfo, last_event, text_part};
+use super::sequence::{self, START, SeenSequence};
+use crate::agent::{PriorAsk, Step, StepState, TurnEvent};
+use crate::ids::TurnId;
+use crate::turns::log::LogPosition;
 
 /// Whose tools they are.
 pub(super) const AGENT: &str = "agent";
@@ -34,9 +34,9 @@ const STEPS: usize = 256;
 
 /// The events of one response for one reader.
 pub struct ResponseEvents {
-    pub(super) answer: Answer,
+    pub(super) answer: ResponseInfo,
     pub(super) run: TurnId,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenSequence,
     /// How much was told: bytes of text and of reasoning, and every other event once. Questions are counted for
     /// themselves, because the next process has others; notices not at all.
     count: usize,
@@ -45,23 +45,23 @@ pub struct ResponseEvents {
     /// Bytes of text among that.
     text: usize,
     /// Steps that were told.
-    told: usize,
+    emitted: usize,
     /// How many items there are.
     pub(super) items: usize,
     /// Which of them is the message, once there is one.
     message: Option<usize>,
     /// The reasoning that goes on.
-    thinking: Option<Thinking>,
+    thinking: Option<OpenReasoning>,
     /// The steps that go on, by their ids.
-    steps: HashMap<String, Stepping>,
+    steps: HashMap<String, OpenStep>,
     /// What people are asked.
-    pub(super) questions: Questions,
+    pub(super) questions: ResponseApprovals,
     /// Items that are over, with their places.
-    pub(super) over: Vec<(usize, Over)>,
+    pub(super) over: Vec<(usize, FinishedItem)>,
 }
 
 /// An item that is over, to be told once more at the end.
-pub(super) enum Over {
+pub(super) enum FinishedItem {
     Item(Value),
     /// Reasoning, which may be long.
     Thought {
@@ -70,23 +70,23 @@ pub(super) enum Over {
     },
 }
 
-struct Thinking {
+struct OpenReasoning {
     index: usize,
     id: String,
     text: String,
 }
 
-struct Stepping {
+struct OpenStep {
     index: usize,
     title: String,
 }
 
 /// An event that waits for its number.
-pub(super) type Event = (&'static str, Value);
+pub(super) type NamedEvent = (&'static str, Value);
 
 /// Where a reader goes on who has seen an event.
 #[derive(Clone, Copy)]
-pub(super) enum Id {
+pub(super) enum ResumePoint {
     /// Not behind it.
     None,
     Named(&'static str),
@@ -96,7 +96,7 @@ pub(super) enum Id {
 
 impl ResponseEvents {
     /// The events of a response, without those that its reader has seen.
-    pub fn new(answer: Answer, run: &TurnId, seen: Seen) -> Self {
+    pub fn new(answer: ResponseInfo, run: &TurnId, seen: SeenSequence) -> Self {
         Self {
             answer,
             run: run.clone(),
@@ -104,18 +104,18 @@ impl ResponseEvents {
             count: 0,
             place: 0,
             text: 0,
-            told: 0,
+            emitted: 0,
             items: 0,
             message: None,
             thinking: None,
             steps: HashMap::new(),
-            questions: Questions::default(),
+            questions: ResponseApprovals::default(),
             over: Vec::new(),
         }
     }
 
     /// Writes an event, unless it was seen.
-    fn write(&mut self, out: &mut Frames, id: Id, name: &str, data: Value) {
+    fn write(&mut self, out: &mut SseBuffer, id: ResumePoint, name: &str, data: Value) {
         self.count += 1;
         if !self.seen.has(self.count) {
             self.tell(out, id, name, data);
@@ -123,21 +123,21 @@ impl ResponseEvents {
     }
 
     /// Writes an event that was not seen. The reader keeps what it knows, also where this log has not come so far.
-    pub(super) fn tell(&self, out: &mut Frames, id: Id, name: &str, data: Value) {
-        let questions = self.questions.told.max(self.seen.questions());
-        let number = seen::number(self.count.max(self.seen.count()), questions);
+    pub(super) fn tell(&self, out: &mut SseBuffer, id: ResumePoint, name: &str, data: Value) {
+        let questions = self.questions.emitted.max(self.seen.questions());
+        let number = sequence::number(self.count.max(self.seen.count()), questions);
         self.tell_as(out, number, id, name, data);
     }
 
-    fn tell_as(&self, out: &mut Frames, number: u64, id: Id, name: &str, mut data: Value) {
+    fn tell_as(&self, out: &mut SseBuffer, number: u64, id: ResumePoint, name: &str, mut data: Value) {
         if data.get("type").is_none() {
             data["type"] = json!(name);
         }
         data["sequence_number"] = json!(number);
         match id {
-            Id::None => out.event(Some(name), None, &data),
-            Id::Named(id) => out.event(Some(name), Some(id), &data),
-            Id::Place => {
+            ResumePoint::None => out.event(Some(name), None, &data),
+            ResumePoint::Named(id) => out.event(Some(name), Some(id), &data),
+            ResumePoint::Place => {
                 let id = self.seen.id(number, self.text, self.count);
                 out.event(Some(name), id.as_deref(), &data);
             }
@@ -145,14 +145,14 @@ impl ResponseEvents {
     }
 
     /// Writes events that belong together.
-    fn write_all(&mut self, out: &mut Frames, events: Vec<Event>) {
+    fn write_all(&mut self, out: &mut SseBuffer, events: Vec<NamedEvent>) {
         for (name, data) in events {
-            self.write(out, Id::None, name, data);
+            self.write(out, ResumePoint::None, name, data);
         }
     }
 
     /// Opens the item that a piece belongs to, just before it.
-    fn open(&mut self, out: &mut Frames, item: Value, part: Value) -> usize {
+    fn open(&mut self, out: &mut SseBuffer, item: Value, part: Value) -> usize {
         let (index, id) = (self.items, item["id"].clone());
         self.items += 1;
         let place = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
@@ -162,7 +162,7 @@ impl ResponseEvents {
         index
     }
 
-    fn text(&mut self, text: &str, out: &mut Frames) {
+    fn text(&mut self, text: &str, out: &mut SseBuffer) {
         // Whatever was thought before it is over, and what is thought after it is something else.
         let thought = self.stop_thinking(out);
         self.write_all(out, thought);
@@ -186,18 +186,18 @@ impl ResponseEvents {
                 "item_id": self.answer.message_id(), "output_index": index, "content_index": 0,
                 "delta": delta, "logprobs": [],
             });
-            self.tell(out, Id::Place, "response.output_text.delta", data);
+            self.tell(out, ResumePoint::Place, "response.output_text.delta", data);
         }
     }
 
-    fn think(&mut self, text: &str, out: &mut Frames) {
+    fn think(&mut self, text: &str, out: &mut SseBuffer) {
         if self.thinking.is_none() {
             let id = self.answer.reasoning_id(self.items);
             let item = json!({
                 "id": id, "type": "reasoning", "status": "in_progress", "summary": [], "content": [],
             });
             let index = self.open(out, item, reasoning_part(json!("")));
-            self.thinking = Some(Thinking { index, id, text: String::new() });
+            self.thinking = Some(OpenReasoning { index, id, text: String::new() });
         }
         let Some(thinking) = &mut self.thinking else { return };
         thinking.text.push_str(text);
@@ -205,19 +205,19 @@ impl ResponseEvents {
         self.place += text.len();
         let delta = unseen(text, self.seen.of(text, self.count));
         if !delta.is_empty() {
-            let Thinking { index, id, .. } = thinking;
+            let OpenReasoning { index, id, .. } = thinking;
             let data = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta });
-            self.tell(out, Id::Place, "response.reasoning_text.delta", data);
+            self.tell(out, ResumePoint::Place, "response.reasoning_text.delta", data);
         }
     }
 
     /// Closes the reasoning that goes on, if any does.
-    fn stop_thinking(&mut self, out: &mut Frames) -> Vec<Event> {
-        let Some(Thinking { index, id, text }) = self.thinking.take() else { return Vec::new() };
+    fn stop_thinking(&mut self, out: &mut SseBuffer) -> Vec<NamedEvent> {
+        let Some(OpenReasoning { index, id, text }) = self.thinking.take() else { return Vec::new() };
         let text = Arc::new(text);
         let told = out.long(&text);
         let item = reasoning(&id, told.clone());
-        self.over.push((index, Over::Thought { id: id.clone(), text }));
+        self.over.push((index, FinishedItem::Thought { id: id.clone(), text }));
         let place = |name: &str, value: Value| {
             let mut place = json!({ "item_id": id, "output_index": index, "content_index": 0 });
             place[name] = value;
@@ -230,17 +230,17 @@ impl ResponseEvents {
         ]
     }
 
-    fn step(&mut self, step: Step, out: &mut Frames) {
+    fn step(&mut self, step: Step, out: &mut SseBuffer) {
         self.place += 1;
         let mut events = Vec::new();
         let open = match self.steps.remove(&step.id) {
-            Some(Stepping { index, .. }) => Stepping { index, title: step.title },
-            None if self.told >= STEPS => return,
+            Some(OpenStep { index, .. }) => OpenStep { index, title: step.title },
+            None if self.emitted >= STEPS => return,
             None => {
                 events = self.stop_thinking(out);
-                let open = Stepping { index: self.items, title: step.title };
+                let open = OpenStep { index: self.items, title: step.title };
                 self.items += 1;
-                self.told += 1;
+                self.emitted += 1;
                 let item =
                     json!({ "output_index": open.index, "item": open.item(&self.answer, "in_progress") });
                 events.push(("response.output_item.added", item));
@@ -257,14 +257,14 @@ impl ResponseEvents {
         }
         if let Some((name, data)) = events.pop() {
             self.write_all(out, events);
-            self.write(out, Id::Place, name, data);
+            self.write(out, ResumePoint::Place, name, data);
         }
     }
 
     /// The end of a step.
-    fn end_step(&mut self, open: &Stepping, status: &str) -> [Event; 2] {
+    fn end_step(&mut self, open: &OpenStep, status: &str) -> [NamedEvent; 2] {
         let item = open.item(&self.answer, status);
-        self.over.push((open.index, Over::Item(item.clone())));
+        self.over.push((open.index, FinishedItem::Item(item.clone())));
         let name =
             if status == "completed" { "response.mcp_call.completed" } else { "response.mcp_call.failed" };
         let done = json!({ "output_index": open.index, "item": item });
@@ -272,11 +272,11 @@ impl ResponseEvents {
     }
 
     /// Closes the message, if there is one.
-    fn finish_message(&mut self, end: &Ended, out: &mut Frames) -> Vec<Event> {
+    fn finish_message(&mut self, end: &TurnResult, out: &mut SseBuffer) -> Vec<NamedEvent> {
         let Some(index) = self.message else { return Vec::new() };
         let told = out.long(&end.text);
         let item = self.answer.message(end, told.clone());
-        self.over.push((index, Over::Item(item.clone())));
+        self.over.push((index, FinishedItem::Item(item.clone())));
         let id = self.answer.message_id();
         let text = json!({
             "item_id": id, "output_index": index, "content_index": 0, "text": told, "logprobs": [],
@@ -291,9 +291,9 @@ impl ResponseEvents {
     }
 }
 
-impl Stepping {
+impl OpenStep {
     /// As the protocol has it. Only the tool's name is known; what it is told and says is the agent's.
-    fn item(&self, answer: &Answer, status: &str) -> Value {
+    fn item(&self, answer: &ResponseInfo, status: &str) -> Value {
         json!({
             "id": answer.step_id(self.index), "type": "mcp_call", "status": status, "name": self.title,
             "server_label": AGENT, "arguments": "{}", "output": null, "error": null,
@@ -301,28 +301,28 @@ impl Stepping {
         })
     }
 
-    fn place(&self, answer: &Answer) -> Value {
+    fn place(&self, answer: &ResponseInfo) -> Value {
         json!({ "item_id": answer.step_id(self.index), "output_index": self.index })
     }
 }
 
-impl Shape for ResponseEvents {
+impl StreamFormat for ResponseEvents {
     // The last event has the whole response.
     fn end_parts(_read: usize) -> EndParts {
         EndParts::Text
     }
 
-    fn begin(&mut self, out: &mut Frames) {
+    fn begin(&mut self, out: &mut SseBuffer) {
         let response = self.answer.running();
         let data = json!({ "response": response });
         // The only event before which nothing happened.
         if !self.seen.has(0) {
-            self.tell(out, Id::None, "response.created", data.clone());
+            self.tell(out, ResumePoint::None, "response.created", data.clone());
         }
-        self.write(out, Id::Named(START), "response.in_progress", data);
+        self.write(out, ResumePoint::Named(START), "response.in_progress", data);
     }
 
-    fn event(&mut self, event: TurnEvent<'_>, _: &Position, out: &mut Frames) {
+    fn event(&mut self, event: TurnEvent<'_>, _: &LogPosition, out: &mut SseBuffer) {
         match event {
             TurnEvent::Text(text) => self.in_pieces(text, out, Self::text),
             TurnEvent::Thought(text) => self.in_pieces(text, out, Self::think),
@@ -341,20 +341,20 @@ impl Shape for ResponseEvents {
         }
     }
 
-    fn left(&mut self, left: &Arc<[Left]>) {
-        self.questions.left = left.clone();
+    fn prior_asks(&mut self, prior_asks: &Arc<[PriorAsk]>) {
+        self.questions.prior_asks = prior_asks.clone();
     }
 
-    fn so_far(&mut self, out: &mut Frames) {
+    fn so_far(&mut self, out: &mut SseBuffer) {
         self.catch_up(self.place, out);
     }
 
-    fn retold(&mut self) {
+    fn text_replaced(&mut self) {
         // Two events open the message.
         self.seen = self.seen.of_another_text(self.count + 2);
     }
 
-    fn end(&mut self, end: &Ended, _: bool, out: &mut Frames) {
+    fn end(&mut self, end: &TurnResult, _: bool, out: &mut SseBuffer) {
         // What the log no longer has was asked before the end all the same.
         self.catch_up(usize::MAX, out);
         let mut events = self.stop_thinking(out);
@@ -367,28 +367,28 @@ impl Shape for ResponseEvents {
         events.extend(self.finish_message(end, out));
         let count = self.count.max(self.seen.count());
         for (told, (name, data)) in events.into_iter().enumerate() {
-            let number = seen::ends(count, told);
+            let number = sequence::ends(count, told);
             if !self.seen.has_end(number) {
-                self.tell_as(out, number, Id::None, name, data);
+                self.tell_as(out, number, ResumePoint::None, name, data);
             }
         }
         let mut output = std::mem::take(&mut self.over);
         output.sort_by_key(|(index, _)| *index);
-        let item = |(_, over): (usize, Over)| match over {
-            Over::Item(item) => item,
-            Over::Thought { id, text } => reasoning(&id, out.long(&text)),
+        let item = |(_, over): (usize, FinishedItem)| match over {
+            FinishedItem::Item(item) => item,
+            FinishedItem::Thought { id, text } => reasoning(&id, out.long(&text)),
         };
         let output: Vec<_> = output.into_iter().map(item).collect();
         let response = self.answer.ended_with(output, end);
         let data = json!({ "response": response });
-        let number = seen::last(count);
+        let number = sequence::last(count);
         if !self.seen.has_end(number) {
-            self.tell_as(out, number, Id::Named(END), last_event(end), data);
+            self.tell_as(out, number, ResumePoint::Named(END), last_event(end), data);
         }
     }
 
     /// This protocol ends with its last event.
-    fn close(&mut self, _: &mut Frames) {}
+    fn close(&mut self, _: &mut SseBuffer) {}
 }
 
 /// A stretch of reasoning that is over.

@@ -3,43 +3,45 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::super::Problem;
-use super::super::content::{Content, Heard, Said, SaidPart, Spoken};
-use crate::agent::{Part, Role};
+use super::super::ApiError;
+use super::super::content::{
+    ContentPartSchema, ContentSchema, MessageCollector, ParsedMessages, PromptContent,
+};
+use crate::agent::{MessageRole, PromptPart};
 use crate::reply::one_line;
 
 /// What is asked, for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ResponseInput")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
-pub enum Input {
+pub enum InputSchema {
     /// What a person says.
     Text(#[schemars(regex(pattern = "\\S"))] String),
     /// What was said before, and at its end what is asked.
-    Items(#[schemars(length(min = 1))] Vec<Item>),
+    Items(#[schemars(length(min = 1))] Vec<InputItemSchema>),
 }
 
 /// One item of a list.
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ResponseInputItem")]
 #[expect(dead_code, reason = "see `Input`")]
-pub enum Item {
+pub enum InputItemSchema {
     /// What somebody says.
     Message {
         /// Who.
-        role: Speaker,
+        role: InputRoleSchema,
         /// What.
-        content: Said,
+        content: ContentSchema,
     },
     /// A part of what a person says.
-    Part(SaidPart),
+    Part(ContentPartSchema),
 }
 
 /// Who says something.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase", rename = "ResponseInputRole")]
 #[expect(dead_code, reason = "see `Input`")]
-pub enum Speaker {
+pub enum InputRoleSchema {
     User,
     Assistant,
     System,
@@ -48,71 +50,73 @@ pub enum Speaker {
 
 /// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. Reasoning and
 /// calls of tools are left out; a result of a client's own tool is refused, because nobody asked for it.
-pub fn read_input(input: &Value) -> Result<Spoken, Problem> {
-    let mut heard = Heard::default();
+pub fn read_input(input: &Value) -> Result<ParsedMessages, ApiError> {
+    let mut heard = MessageCollector::default();
     let items = match input {
         Value::String(text) => {
-            return heard.then(Some(Content { text: text.clone(), parts: Vec::new() }), "input");
+            return heard.then(Some(PromptContent { text: text.clone(), parts: Vec::new() }), "input");
         }
         Value::Array(items) => items,
-        Value::Null => return Err(Problem::wrong("input", "Say what is asked: text, or a list of messages")),
+        Value::Null => {
+            return Err(ApiError::wrong("input", "Say what is asked: text, or a list of messages"));
+        }
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            return Err(Problem::wrong("input", "It must be text or a list of messages"));
+            return Err(ApiError::wrong("input", "It must be text or a list of messages"));
         }
     };
     for (index, item) in items.iter().enumerate() {
         read_item(item, index, &mut heard)?;
     }
-    let now = heard.said.iter().rposition(|(role, _)| *role != Role::User).map_or(0, |last| last + 1);
+    let now = heard.said.iter().rposition(|(role, _)| *role != MessageRole::User).map_or(0, |last| last + 1);
     let now = join(heard.said.split_off(now).into_iter().map(|(_, content)| content));
     heard.then(Some(now), "input")
 }
 
-fn read_item(item: &Value, index: usize, heard: &mut Heard) -> Result<(), Problem> {
+fn read_item(item: &Value, index: usize, heard: &mut MessageCollector) -> Result<(), ApiError> {
     let kind = match item {
         Value::String(_) => "input_text",
         Value::Object(item) => match item.get("type") {
             None | Some(Value::Null) => "message",
             Some(Value::String(kind)) => kind,
-            Some(_) => return Err(Problem::wrong(format!("input[{index}].type"), "It must be text")),
+            Some(_) => return Err(ApiError::wrong(format!("input[{index}].type"), "It must be text")),
         },
-        _ => return Err(Problem::wrong(format!("input[{index}]"), "Each item is a message or a part")),
+        _ => return Err(ApiError::wrong(format!("input[{index}]"), "Each item is a message or a part")),
     };
     match kind {
         "message" => {
             let at = format!("input[{index}].content");
-            let content = Content::read(item.get("content").unwrap_or(&Value::Null), &at)?;
+            let content = PromptContent::read(item.get("content").unwrap_or(&Value::Null), &at)?;
             if !heard.take(item.get("role").and_then(Value::as_str), content) {
                 let message = "The role is one of user, assistant, system and developer";
-                return Err(Problem::wrong(format!("input[{index}].role"), message));
+                return Err(ApiError::wrong(format!("input[{index}].role"), message));
             }
         }
         "input_text" | "text" | "input_image" | "image_url" => {
             let part = Value::Array(vec![item.clone()]);
-            heard.said.push((Role::User, Content::read(&part, &format!("input[{index}]"))?));
+            heard.said.push((MessageRole::User, PromptContent::read(&part, &format!("input[{index}]"))?));
         }
         // Also what we told of the agent's own tools and questions: clients send back all that they were answered.
         "reasoning" | "function_call" | "mcp_call" | "mcp_list_tools" | "mcp_approval_request" => {}
         "function_call_output" | "custom_tool_call_output" => {
             let message = "The agent calls its own tools, so nobody waits for this result; leave it out";
-            return Err(Problem::unsupported(format!("input[{index}].type"), message));
+            return Err(ApiError::unsupported(format!("input[{index}].type"), message));
         }
         kind => {
             let kind = one_line(kind, 40);
             let message = format!("Items of type {kind:?} are not supported; send messages");
-            return Err(Problem::wrong(format!("input[{index}].type"), message));
+            return Err(ApiError::wrong(format!("input[{index}].type"), message));
         }
     }
     Ok(())
 }
 
 /// What is said in several messages, as one.
-fn join(said: impl Iterator<Item = Content>) -> Content {
-    let parts = said.flat_map(|Content { text, parts }| match parts.is_empty() {
-        true => vec![Part::Text { text }],
+fn join(said: impl Iterator<Item = PromptContent>) -> PromptContent {
+    let parts = said.flat_map(|PromptContent { text, parts }| match parts.is_empty() {
+        true => vec![PromptPart::Text { text }],
         false => parts,
     });
-    Content::from_parts(parts.collect())
+    PromptContent::from_parts(parts.collect())
 }
 
 #[cfg(test)]

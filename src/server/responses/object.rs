@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::super::ended::Ended;
-use super::super::frames::Frames;
-use super::request::Echo;
-use crate::reply::Outcome;
-use crate::store::KeptResponse;
+use super::super::sse::SseBuffer;
+use super::super::turn_result::TurnResult;
+use super::request::RequestEcho;
+use crate::reply::TurnOutcome;
+use crate::store::StoredResponse;
 
 /// What is known of a response besides how it comes out.
-pub struct Answer {
+pub struct ResponseInfo {
     /// What it is called.
     pub id: String,
     /// When it was asked, in seconds since 1970.
@@ -22,12 +22,13 @@ pub struct Answer {
     /// Whether it can be found again.
     pub store: bool,
     /// What it repeats of the question.
-    pub echo: Echo,
+    pub echo: RequestEcho,
 }
 
 /// A response as it goes over the wire.
 #[derive(Serialize, JsonSchema)]
-pub struct Response<'a> {
+#[schemars(rename = "Response")]
+pub struct ResponseObject<'a> {
     /// `resp_` and the digits of its run.
     id: &'a str,
     object: &'static str,
@@ -42,15 +43,15 @@ pub struct Response<'a> {
     #[schemars(with = "Vec<Map<String, Value>>")]
     output: Vec<Value>,
     /// Why it failed.
-    error: Option<Error>,
+    error: Option<ResponseError>,
     /// Why it is not whole.
-    incomplete_details: Option<Incomplete>,
+    incomplete_details: Option<IncompleteDetails>,
     /// What it cost, when it is over.
-    usage: Option<Usage>,
+    usage: Option<ResponseUsage>,
     instructions: Option<&'a str>,
     metadata: &'a BTreeMap<String, String>,
     previous_response_id: Option<&'a str>,
-    conversation: Option<Conversation<'a>>,
+    conversation: Option<ConversationRef<'a>>,
     store: bool,
     background: bool,
     temperature: Option<f64>,
@@ -72,7 +73,7 @@ pub struct Response<'a> {
 /// Why a response failed.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseError")]
-struct Error {
+struct ResponseError {
     /// The protocol knows few; what happened is in the words.
     code: &'static str,
     message: String,
@@ -81,21 +82,21 @@ struct Error {
 /// Why a response is not whole.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseIncomplete")]
-struct Incomplete {
+struct IncompleteDetails {
     reason: &'static str,
 }
 
 /// The session that was named.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseConversation")]
-struct Conversation<'a> {
+struct ConversationRef<'a> {
     id: &'a str,
 }
 
 /// Tokens, as this protocol counts them.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseUsage")]
-struct Usage {
+struct ResponseUsage {
     input_tokens: u64,
     #[schemars(with = "Map<String, Value>")]
     input_tokens_details: Value,
@@ -108,37 +109,37 @@ struct Usage {
 /// A response that was forgotten.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseDeleted")]
-pub struct Deleted {
+pub struct DeletedResponse {
     pub id: String,
     pub object: &'static str,
     pub deleted: bool,
 }
 
-impl Answer {
+impl ResponseInfo {
     /// One that was kept.
-    pub fn kept(kept: KeptResponse) -> Self {
-        let KeptResponse { id, request, created, .. } = kept;
+    pub fn kept(kept: StoredResponse) -> Self {
+        let StoredResponse { id, request, created, .. } = kept;
         let echo = serde_json::from_str(&request).unwrap_or_else(|error| {
             tracing::error!(%error, "what of a question is repeated could not be read");
-            Echo::default()
+            RequestEcho::default()
         });
         Self { id, created, store: true, echo }
     }
 
     /// While its turn waits or runs.
-    pub fn running(&self) -> Response<'_> {
+    pub fn running(&self) -> ResponseObject<'_> {
         self.object("in_progress", Vec::new(), None)
     }
 
     /// When its turn is over.
-    pub fn ended(&self, end: &Ended) -> HttpResponse {
-        let mut frames = Frames::default();
+    pub fn ended(&self, end: &TurnResult) -> HttpResponse {
+        let mut frames = SseBuffer::default();
         let message = (!end.text.is_empty()).then(|| self.message(end, frames.long(&end.text)));
         frames.into_json(&self.ended_with(message.into_iter().collect(), end))
     }
 
     /// The same with these items.
-    pub fn ended_with(&self, output: Vec<Value>, end: &Ended) -> Response<'_> {
+    pub fn ended_with(&self, output: Vec<Value>, end: &TurnResult) -> ResponseObject<'_> {
         self.object(status(end), output, Some(end))
     }
 
@@ -158,8 +159,8 @@ impl Answer {
     }
 
     /// Its only message, when it is over, with the whole text.
-    pub fn message(&self, end: &Ended, text: Value) -> Value {
-        let whole = matches!(end.outcome, Outcome::Done);
+    pub fn message(&self, end: &TurnResult, text: Value) -> Value {
+        let whole = matches!(end.outcome, TurnOutcome::Done);
         json!({
             "id": self.message_id(), "type": "message", "role": "assistant",
             "status": if whole { "completed" } else { "incomplete" }, "content": [text_part(text)],
@@ -170,10 +171,15 @@ impl Answer {
         self.id.rsplit('_').next().unwrap_or(&self.id)
     }
 
-    fn object(&self, status: &'static str, output: Vec<Value>, end: Option<&Ended>) -> Response<'_> {
+    fn object(
+        &self,
+        status: &'static str,
+        output: Vec<Value>,
+        end: Option<&TurnResult>,
+    ) -> ResponseObject<'_> {
         let Self { id, created, store, echo } = self;
-        let cut = end.is_some_and(|end| matches!(end.outcome, Outcome::Limit));
-        Response {
+        let cut = end.is_some_and(|end| matches!(end.outcome, TurnOutcome::Limit));
+        ResponseObject {
             id,
             object: "response",
             created_at: *created,
@@ -181,12 +187,12 @@ impl Answer {
             model: &echo.model,
             output,
             error: end.and_then(error),
-            incomplete_details: cut.then_some(Incomplete { reason: "max_output_tokens" }),
+            incomplete_details: cut.then_some(IncompleteDetails { reason: "max_output_tokens" }),
             usage: end.map(usage),
             instructions: echo.instructions.as_deref(),
             metadata: &echo.metadata,
             previous_response_id: echo.previous_response_id.as_deref(),
-            conversation: echo.conversation.as_deref().map(|id| Conversation { id }),
+            conversation: echo.conversation.as_deref().map(|id| ConversationRef { id }),
             store: *store,
             background: echo.background,
             temperature: echo.temperature,
@@ -209,21 +215,21 @@ pub fn text_part(text: Value) -> Value {
 }
 
 /// How a response came out.
-pub fn status(end: &Ended) -> &'static str {
+pub fn status(end: &TurnResult) -> &'static str {
     match &end.outcome {
-        Outcome::Done => "completed",
-        Outcome::Limit => "incomplete",
-        Outcome::Stopped | Outcome::Cancelled { .. } => "cancelled",
-        Outcome::CutShort { .. }
-        | Outcome::Failed { .. }
-        | Outcome::Unavailable { .. }
-        | Outcome::Interrupted
-        | Outcome::Unknown { .. } => "failed",
+        TurnOutcome::Done => "completed",
+        TurnOutcome::Limit => "incomplete",
+        TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => "cancelled",
+        TurnOutcome::CutShort { .. }
+        | TurnOutcome::Failed { .. }
+        | TurnOutcome::Unavailable { .. }
+        | TurnOutcome::Interrupted
+        | TurnOutcome::Unknown { .. } => "failed",
     }
 }
 
 /// The last event of a stream.
-pub fn last_event(end: &Ended) -> &'static str {
+pub fn last_event(end: &TurnResult) -> &'static str {
     match status(end) {
         "completed" => "response.completed",
         "failed" => "response.failed",
@@ -232,14 +238,14 @@ pub fn last_event(end: &Ended) -> &'static str {
     }
 }
 
-fn error(end: &Ended) -> Option<Error> {
+fn error(end: &TurnResult) -> Option<ResponseError> {
     let message = end.failure.as_ref().filter(|_| status(end) == "failed")?;
-    Some(Error { code: "server_error", message: message.clone() })
+    Some(ResponseError { code: "server_error", message: message.clone() })
 }
 
-fn usage(end: &Ended) -> Usage {
+fn usage(end: &TurnResult) -> ResponseUsage {
     let (input, output) = (end.usage.input, end.usage.output);
-    Usage {
+    ResponseUsage {
         input_tokens: input,
         input_tokens_details: json!({ "cached_tokens": 0, "cache_write_tokens": 0 }),
         output_tokens: output,

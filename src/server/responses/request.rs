@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use super::super::Problem;
-use super::super::content::{Spoken, join_system};
-use super::super::heads::check_name;
+use super::super::ApiError;
+use super::super::content::{ParsedMessages, join_system};
+use super::super::headers::check_name;
 use super::super::parameters::{ClientParams, ToolChoice, chat_format, refuse_tools};
-use super::input::{Input, read_input};
+use super::input::{InputSchema, read_input};
 
 /// Entries of `metadata`, and the characters of a name and of a value there, as the protocol has them.
 const METADATA: (usize, usize, usize) = (16, 64, 512);
@@ -21,7 +21,7 @@ const METADATA: (usize, usize, usize) = (16, 64, 512);
 pub struct ResponsesRequest {
     /// Text, or a list of messages and parts.
     #[serde(default)]
-    #[schemars(!default, with = "Input")]
+    #[schemars(!default, with = "InputSchema")]
     pub input: Value,
     /// For the system message of this turn alone.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct ResponsesRequest {
     pub previous_response_id: Option<String>,
     /// The session that is talked in: its name, or an object with its `id`.
     #[serde(default)]
-    #[schemars(with = "Option<Conversation>")]
+    #[schemars(with = "Option<ConversationSchema>")]
     pub conversation: Option<Value>,
     /// Whether it can be found again; it can, unless this is false.
     #[serde(default)]
@@ -120,7 +120,7 @@ enum TextFormat {
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ConversationName")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
-enum Conversation {
+enum ConversationSchema {
     /// The name of a session.
     Id(String),
     /// The same in an object.
@@ -130,7 +130,7 @@ enum Conversation {
 /// What of a question is repeated in every answer to it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Echo {
+pub struct RequestEcho {
     pub model: String,
     pub instructions: Option<String>,
     pub previous_response_id: Option<String>,
@@ -145,9 +145,9 @@ pub struct Echo {
 }
 
 /// What is asked, once it has been checked.
-pub struct Asked {
-    pub spoken: Spoken,
-    pub echo: Echo,
+pub struct CheckedRequest {
+    pub spoken: ParsedMessages,
+    pub echo: RequestEcho,
     pub params: ClientParams,
     pub store: bool,
     pub stream: bool,
@@ -155,28 +155,28 @@ pub struct Asked {
 
 impl ResponsesRequest {
     /// Checks all of it. `model` is what is echoed if none is named.
-    pub fn read(self, model: &str) -> Result<Asked, Problem> {
+    pub fn read(self, model: &str) -> Result<CheckedRequest, ApiError> {
         let params = self.params()?;
         let mut spoken = read_input(&self.input)?;
         let conversation = self.conversation.as_ref().map(read_conversation).transpose()?;
         let (store, background) = (self.store.unwrap_or(true), self.background.unwrap_or_default());
         if self.previous_response_id.is_some() && conversation.is_some() {
             let message = "Name either the response that this one goes on from, or a conversation";
-            return Err(Problem::wrong("previous_response_id", message));
+            return Err(ApiError::wrong("previous_response_id", message));
         }
         if self.previous_response_id.is_some() && !spoken.history.is_empty() {
             let message = "What was said before is known from previous_response_id; send only what is new";
-            return Err(Problem::wrong("input", message));
+            return Err(ApiError::wrong("input", message));
         }
         if background && !store {
             let message = "What runs in the background must be stored, or nobody could find it";
-            return Err(Problem::wrong("background", message));
+            return Err(ApiError::wrong("background", message));
         }
         let metadata = self.metadata.unwrap_or_default();
         check_metadata(&metadata)?;
         let instructions = self.instructions.filter(|text| !text.trim().is_empty());
         spoken.system = join_system([instructions.clone(), spoken.system]);
-        let echo = Echo {
+        let echo = RequestEcho {
             model: self.model.unwrap_or_else(|| model.to_owned()),
             instructions,
             previous_response_id: self.previous_response_id,
@@ -188,18 +188,18 @@ impl ResponsesRequest {
             max_output_tokens: self.max_output_tokens,
             format: self.text.and_then(|text| text.format),
         };
-        Ok(Asked { spoken, echo, params, store, stream: self.stream.unwrap_or_default() })
+        Ok(CheckedRequest { spoken, echo, params, store, stream: self.stream.unwrap_or_default() })
     }
 
     /// Checks what is meant for a model, and refuses what nobody can do.
-    fn params(&self) -> Result<ClientParams, Problem> {
+    fn params(&self) -> Result<ClientParams, ApiError> {
         refuse_tools((self.tools.as_ref(), "tools"), (self.tool_choice.as_ref(), "tool_choice"))?;
         if self.prompt.is_some() {
             let message = "The server keeps no prompts; send the text as instructions and input";
-            return Err(Problem::unsupported("prompt", message));
+            return Err(ApiError::unsupported("prompt", message));
         }
         if self.top_logprobs.is_some_and(|count| count > 0) {
-            return Err(Problem::unsupported("top_logprobs", "The agent does not tell log probabilities"));
+            return Err(ApiError::unsupported("top_logprobs", "The agent does not tell log probabilities"));
         }
         let mut params = ClientParams::default();
         params.number("temperature", self.temperature.clone(), 0.0..=2.0, |to| &mut to.temperature)?;
@@ -216,7 +216,7 @@ impl ResponsesRequest {
     }
 }
 
-impl Echo {
+impl RequestEcho {
     /// As it is stored.
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| {
@@ -226,17 +226,17 @@ impl Echo {
     }
 }
 
-fn read_conversation(value: &Value) -> Result<String, Problem> {
+fn read_conversation(value: &Value) -> Result<String, ApiError> {
     let name = match value {
         Value::Object(object) => object.get("id").and_then(Value::as_str),
         other => other.as_str(),
     };
-    let name = name.ok_or_else(|| Problem::wrong("conversation", "It is an id, or an object with an id"))?;
-    check_name(name).map_err(|message| Problem::wrong("conversation", message))?;
+    let name = name.ok_or_else(|| ApiError::wrong("conversation", "It is an id, or an object with an id"))?;
+    check_name(name).map_err(|message| ApiError::wrong("conversation", message))?;
     Ok(name.to_owned())
 }
 
-fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Problem> {
+fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
     let (entries, name, value) = METADATA;
     let long = |(key, text): (&String, &String)| key.chars().count() > name || text.chars().count() > value;
     match metadata.len() > entries || metadata.iter().any(long) {
@@ -244,7 +244,7 @@ fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Problem> {
         true => {
             let message =
                 format!("At most {entries} entries, names of {name} and values of {value} characters");
-            Err(Problem::wrong("metadata", message))
+            Err(ApiError::wrong("metadata", message))
         }
     }
 }

@@ -9,11 +9,11 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::object::Answer;
-use crate::server::ended::Ended;
-use crate::server::path::ResponseName;
-use crate::server::{Caller, Problem, Server};
-use crate::store::KeptResponse;
+use super::object::ResponseInfo;
+use crate::server::path_params::ResponseName;
+use crate::server::turn_result::TurnResult;
+use crate::server::{ApiError, Caller, Server};
+use crate::store::StoredResponse;
 
 /// How long a response that is cancelled may take to end before it is answered as it is. The engine gives an agent less.
 const CANCELLED: Duration = Duration::from_secs(10);
@@ -26,16 +26,16 @@ pub async fn cancel(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     ResponseName(id): ResponseName,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let kept = find(&server, &caller, id).await?;
     let run = kept.turn.clone();
-    if !Ended::is_there(&server, &run).await? {
+    if !TurnResult::is_there(&server, &run).await? {
         server.turns.stop(&kept.session, &run).await?;
         if let Some(log) = server.turns.log_of(&run) {
             let _ = tokio::time::timeout(CANCELLED, log.ended()).await;
         }
     }
-    Answer::kept(kept).so_far(&server, &caller, &run).await
+    ResponseInfo::kept(kept).so_far(&server, &caller, &run).await
 }
 
 /// What a response was asked.
@@ -80,14 +80,14 @@ pub struct ItemsQuery {
 }
 
 impl ItemsQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
+    fn read(query: &str) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
                 "after" => wanted.after = Some(value.to_owned()),
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
-                    let wrong = || Problem::wrong("limit", format!("It is a number from 1 to {PAGE}"));
+                    let wrong = || ApiError::wrong("limit", format!("It is a number from 1 to {PAGE}"));
                     wanted.limit = Some(limit.ok_or_else(wrong)?);
                 }
                 _ => {}
@@ -103,12 +103,12 @@ pub async fn input_items(
     Extension(caller): Extension<Caller>,
     ResponseName(id): ResponseName,
     RawQuery(query): RawQuery,
-) -> Result<Json<InputItems>, Problem> {
+) -> Result<Json<InputItems>, ApiError> {
     let wanted = ItemsQuery::read(query.as_deref().unwrap_or_default())?;
     let kept = find(&server, &caller, id).await?;
     let turn = kept.turn.clone();
     let question = server.store.read(move |tx| tx.question_of(&turn)).await?;
-    let id = format!("{}_input", Answer::kept(kept).message_id());
+    let id = format!("{}_input", ResponseInfo::kept(kept).message_id());
     let message = |text| {
         let content = [InputText { r#type: "input_text", text }];
         InputItem { id: id.clone(), r#type: "message", role: "user", status: "completed", content }
@@ -120,7 +120,7 @@ pub async fn input_items(
 }
 
 /// A response of the caller that was kept.
-async fn find(server: &Server, caller: &Caller, id: String) -> Result<KeptResponse, Problem> {
+async fn find(server: &Server, caller: &Caller, id: String) -> Result<StoredResponse, ApiError> {
     let app = caller.app().to_owned();
-    server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(Problem::no_response)
+    server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(ApiError::no_response)
 }

@@ -15,15 +15,17 @@ use serde_json::Value;
 use super::request::system_text;
 use super::stream::SessionEvents;
 use crate::agent::ModelParams;
-use crate::server::begin::{AnswerMode, Asking, Begun, Which, begin, fingerprint};
-use crate::server::body::Body;
-use crate::server::content::{Content, Said, Spoken};
-use crate::server::ended::{Ended, RunTokens};
-use crate::server::frames::Frames;
-use crate::server::heads::Heads;
-use crate::server::path::SessionName;
-use crate::server::{Caller, Problem, Server};
-use crate::session::TurnId;
+use crate::ids::TurnId;
+use crate::server::body::JsonBody;
+use crate::server::content::{ContentSchema, ParsedMessages, PromptContent};
+use crate::server::headers::TurnHeaders;
+use crate::server::path_params::SessionName;
+use crate::server::sse::SseBuffer;
+use crate::server::submit::{
+    AnswerMode, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn,
+};
+use crate::server::turn_result::{RunTokens, TurnResult};
+use crate::server::{ApiError, Caller, Server};
 
 /// What is asked. Whatever else is sent is for other agents.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -31,11 +33,11 @@ use crate::session::TurnId;
 pub struct ChatRequest {
     /// Text, or parts of which some are pictures.
     #[serde(default)]
-    #[schemars(with = "Said", required)]
+    #[schemars(with = "ContentSchema", required)]
     pub message: Value,
     /// The same, as some clients call it.
     #[serde(default)]
-    #[schemars(with = "Option<Said>")]
+    #[schemars(with = "Option<ContentSchema>")]
     pub input: Value,
     /// For the system message of this turn; not remembered.
     #[serde(default)]
@@ -48,11 +50,11 @@ pub struct ChatRequest {
 /// The whole answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionCompletion")]
-pub struct Completion {
+pub struct SessionCompletion {
     object: &'static str,
     session_id: String,
     run_id: String,
-    message: Answer,
+    message: SessionAnswer,
     /// Whether the agent said all it wanted.
     completed: bool,
     usage: RunTokens,
@@ -64,7 +66,7 @@ pub struct Completion {
 /// What the agent said.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionAnswer")]
-struct Answer {
+struct SessionAnswer {
     role: &'static str,
     /// A long text is written while it is sent.
     #[schemars(with = "String")]
@@ -76,21 +78,22 @@ pub async fn chat(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-    heads: Heads,
-    body: Body<ChatRequest>,
-) -> Result<Response, Problem> {
-    let (Begun { follow, session }, _) = ask(&server, &caller, name, &heads, AnswerMode::Whole, body).await?;
-    let run = follow.run.clone();
-    let answer = follow.until_the_end(|end| match end.problem(&heads) {
+    turn_headers: TurnHeaders,
+    body: JsonBody<ChatRequest>,
+) -> Result<Response, ApiError> {
+    let (SubmittedTurn { reader, session }, _) =
+        ask(&server, &caller, name, &turn_headers, AnswerMode::Whole, body).await?;
+    let run = reader.run.clone();
+    let answer = reader.until_the_end(|end| match end.problem(&turn_headers) {
         Some(problem) => problem.into_response(),
         None => {
-            let mut frames = Frames::default();
+            let mut frames = SseBuffer::default();
             let content = frames.long(&end.text);
-            frames.into_json(&Completion::new(session.clone(), &run, &end, content))
+            frames.into_json(&SessionCompletion::new(session.clone(), &run, &end, content))
         }
     });
     let answer = answer.await;
-    Ok(heads.name(answer, &session, &run))
+    Ok(turn_headers.name(answer, &session, &run))
 }
 
 /// The answer as it grows.
@@ -98,14 +101,15 @@ pub async fn chat_stream(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-    heads: Heads,
-    body: Body<ChatRequest>,
-) -> Result<Response, Problem> {
-    let (Begun { follow, session }, asked) =
-        ask(&server, &caller, name, &heads, AnswerMode::Streamed, body).await?;
-    let run = follow.run.clone();
-    let events = SessionEvents::new(&session, &run, asked, server.live.clone(), heads.last_event.as_deref());
-    Ok(heads.name(Ok(follow.stream(events)), &session, &run))
+    turn_headers: TurnHeaders,
+    body: JsonBody<ChatRequest>,
+) -> Result<Response, ApiError> {
+    let (SubmittedTurn { reader, session }, asked) =
+        ask(&server, &caller, name, &turn_headers, AnswerMode::Streamed, body).await?;
+    let run = reader.run.clone();
+    let events =
+        SessionEvents::new(&session, &run, asked, server.live.clone(), turn_headers.last_event.as_deref());
+    Ok(turn_headers.name(Ok(reader.stream(events)), &session, &run))
 }
 
 /// Begins the turn. Returns with it how the question is remembered.
@@ -113,22 +117,22 @@ async fn ask(
     server: &Arc<Server>,
     caller: &Caller,
     name: String,
-    heads: &Heads,
+    turn_headers: &TurnHeaders,
     answer: AnswerMode,
-    Body { bytes, value }: Body<ChatRequest>,
-) -> Result<(Begun, String), Problem> {
+    JsonBody { bytes, value }: JsonBody<ChatRequest>,
+) -> Result<(SubmittedTurn, String), ApiError> {
     let spoken = spoken(value)?;
     let asked = spoken.now.remembered();
     let endpoint = if answer == AnswerMode::Streamed { "chat/stream" } else { "chat" };
-    let asking = Asking {
+    let turn_request = TurnRequest {
         fingerprint: fingerprint(&address(&name, endpoint), bytes),
-        session: Which::Existing(name),
+        session: SessionSelector::Existing(name),
         spoken,
-        heads: heads.clone(),
+        turn_headers: turn_headers.clone(),
         params: ModelParams::default(),
         answer,
     };
-    Ok((begin(server, caller, asking).await?, asked))
+    Ok((submit_turn(server, caller, turn_request).await?, asked))
 }
 
 /// The session is a part of what is asked: the same words elsewhere are another question.
@@ -136,19 +140,19 @@ fn address(name: &str, endpoint: &str) -> String {
     format!("/api/sessions/{name}/{endpoint}")
 }
 
-fn spoken(request: ChatRequest) -> Result<Spoken, Problem> {
+fn spoken(request: ChatRequest) -> Result<ParsedMessages, ApiError> {
     let ChatRequest { message, input, system_message, instructions } = request;
     let (message, at) = if message.is_null() { (input, "input") } else { (message, "message") };
-    let now = Content::read(&message, at)?;
+    let now = PromptContent::read(&message, at)?;
     if now.is_blank() {
-        return Err(Problem::wrong("message", "There must be a message, and not an empty one"));
+        return Err(ApiError::wrong("message", "There must be a message, and not an empty one"));
     }
     let system = system_text(system_message.or(instructions), "system_message")?;
-    Ok(Spoken { system, history: Vec::new(), now })
+    Ok(ParsedMessages { system, history: Vec::new(), now })
 }
 
-impl Completion {
-    fn new(session: String, run: &TurnId, end: &Ended, content: Value) -> Self {
+impl SessionCompletion {
+    fn new(session: String, run: &TurnId, end: &TurnResult, content: Value) -> Self {
         Self {
             object: "hermes.session.chat.completion",
             session_id: session,
@@ -156,7 +160,7 @@ impl Completion {
             completed: end.status() == "completed",
             usage: end.usage_of_a_run(),
             error: end.error(),
-            message: Answer { role: "assistant", content },
+            message: SessionAnswer { role: "assistant", content },
         }
     }
 }

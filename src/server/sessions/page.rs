@@ -4,27 +4,28 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use schemars::JsonSchema;
 
-use crate::server::Problem;
+use crate::server::ApiError;
 
 /// `?limit=…&offset=…`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(default)]
-pub struct Page {
+#[schemars(rename = "Page")]
+pub struct PageQuery {
     /// How many, at most.
     pub limit: Option<usize>,
     /// How many are left out before them.
     pub offset: usize,
 }
 
-impl Page {
-    fn read(query: &str) -> Result<Self, Problem> {
+impl PageQuery {
+    fn read(query: &str) -> Result<Self, ApiError> {
         let mut page = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             let number = || {
                 // No list is as long as the largest of these numbers, so a larger one means the same.
                 let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
                 let number = digits.then(|| value.parse::<u32>().unwrap_or(u32::MAX) as usize);
-                number.ok_or_else(|| Problem::wrong(name, "It must be a number that is not negative"))
+                number.ok_or_else(|| ApiError::wrong(name, "It must be a number that is not negative"))
             };
             match name {
                 "limit" => page.limit = Some(number()?),
@@ -53,13 +54,13 @@ pub struct ListQuery {
 pub const MOST_OFFSET: usize = 10_000;
 
 impl ListQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
-        let Page { limit, offset } = Page::read(query)?;
+    fn read(query: &str) -> Result<Self, ApiError> {
+        let PageQuery { limit, offset } = PageQuery::read(query)?;
         if offset > MOST_OFFSET {
             let message = format!(
                 "It may be at most {MOST_OFFSET}; `after` with the id of the last session goes on without an end"
             );
-            return Err(Problem::wrong("offset", message));
+            return Err(ApiError::wrong("offset", message));
         }
         let after = query.split('&').find_map(|pair| pair.strip_prefix("after=")).filter(|id| !id.is_empty());
         Ok(Self { limit, offset, after: after.map(percent_decoded) })
@@ -87,17 +88,17 @@ fn percent_decoded(value: &str) -> String {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
-    type Rejection = Problem;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         Self::read(parts.uri.query().unwrap_or_default())
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Page {
-    type Rejection = Problem;
+impl<S: Send + Sync> FromRequestParts<S> for PageQuery {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         Self::read(parts.uri.query().unwrap_or_default())
     }
 }
@@ -108,12 +109,12 @@ mod tests {
 
     #[test]
     fn numbers_are_read_and_everything_else_is_refused() {
-        let page = |limit, offset| Ok(Page { limit, offset });
-        assert_eq!(Page::read(""), page(None, 0));
-        assert_eq!(Page::read("limit=10&offset=20&_=now"), page(Some(10), 20));
-        assert_eq!(Page::read("limit=99999999999999999999"), page(Some(u32::MAX as usize), 0));
+        let page = |limit, offset| Ok(PageQuery { limit, offset });
+        assert_eq!(PageQuery::read(""), page(None, 0));
+        assert_eq!(PageQuery::read("limit=10&offset=20&_=now"), page(Some(10), 20));
+        assert_eq!(PageQuery::read("limit=99999999999999999999"), page(Some(u32::MAX as usize), 0));
         for wrong in ["limit=", "limit=-1", "limit=ten", "offset=1.5", "offset=%31", "offset=+1"] {
-            assert!(Page::read(wrong).is_err(), "{wrong}");
+            assert!(PageQuery::read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -8,16 +8,16 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use tokio::time::Instant;
 
-use super::Deleted;
-use crate::server::path::SessionName;
-use crate::server::{Caller, Problem, Server};
-use crate::session::{SessionId, TurnId};
+use super::DeletedSession;
+use crate::ids::{SessionId, TurnId};
+use crate::server::path_params::SessionName;
+use crate::server::{ApiError, Caller, Server};
 
 /// How long what runs may take to end. An agent that does not end when it is asked to is let go before that.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// What a look at the session found.
-enum Found {
+enum RemovalStep {
     Nothing,
     /// These had not ended, and have been asked to.
     Open(Vec<TurnId>),
@@ -29,30 +29,30 @@ pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
-) -> Result<Json<Deleted>, Problem> {
+) -> Result<Json<DeletedSession>, ApiError> {
     let id = caller.session(&name);
     // On a task of its own: whoever asks may leave, and what is stopped is to be removed too.
     let removing = tokio::spawn(async move { removed(&server, &id).await });
-    removing.await.unwrap_or_else(|error| Err(Problem::mistake(error)))?;
-    Ok(Json(Deleted { object: "hermes.session.deleted", id: name, deleted: true }))
+    removing.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))?;
+    Ok(Json(DeletedSession { object: "hermes.session.deleted", id: name, deleted: true }))
 }
 
-async fn removed(server: &Server, id: &SessionId) -> Result<(), Problem> {
+async fn removed(server: &Server, id: &SessionId) -> Result<(), ApiError> {
     let deadline = Instant::now() + WITHIN;
     let mut stopped = Vec::new();
     loop {
         if server.draining.is_cancelled() {
-            return Err(Problem::draining());
+            return Err(ApiError::draining());
         }
         match look(server, id, stopped).await? {
-            Found::Nothing => return Err(Problem::no_session()),
-            Found::Removed => return Ok(()),
-            Found::Open(open) => {
+            RemovalStep::Nothing => return Err(ApiError::no_session()),
+            RemovalStep::Removed => return Ok(()),
+            RemovalStep::Open(open) => {
                 open.iter().for_each(|turn| server.turns.stop_turn(id, turn));
                 let idle = tokio::time::timeout_at(deadline, server.turns.idle_in(id));
                 if idle.await.is_err() {
                     let message = "What runs in this session does not end; stop it, or ask again in a moment";
-                    return Err(Problem::new(StatusCode::CONFLICT, "session_busy", message));
+                    return Err(ApiError::new(StatusCode::CONFLICT, "session_busy", message));
                 }
                 stopped = open;
             }
@@ -63,19 +63,19 @@ async fn removed(server: &Server, id: &SessionId) -> Result<(), Problem> {
 /// Removes the session if nothing runs in it; otherwise asks that to stop. What was stopped before and is still there
 /// although nobody works in the session is nobody's, as the turns of an account that is no longer configured: it goes
 /// along.
-async fn look(server: &Server, id: &SessionId, stopped: Vec<TurnId>) -> Result<Found, Problem> {
+async fn look(server: &Server, id: &SessionId, stopped: Vec<TurnId>) -> Result<RemovalStep, ApiError> {
     let id = id.clone();
     let found = server.store.write(move |tx| {
         if !tx.has_session(&id)? {
-            return Ok(Found::Nothing);
+            return Ok(RemovalStep::Nothing);
         }
         let open: Vec<_> = tx.open_turns(&id)?.into_iter().map(|turn| turn.id).collect();
         if open.iter().all(|turn| stopped.contains(turn)) {
             tx.remove_session(&id)?;
-            return Ok(Found::Removed);
+            return Ok(RemovalStep::Removed);
         }
         open.iter().try_for_each(|turn| tx.ask_to_stop(turn))?;
-        Ok(Found::Open(open))
+        Ok(RemovalStep::Open(open))
     });
     Ok(found.await?)
 }

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use crate::reply::one_line;
-use crate::server::Problem;
-use crate::server::begin::fresh_name;
-use crate::server::heads::check_name;
+use crate::server::ApiError;
+use crate::server::headers::check_name;
+use crate::server::submit::fresh_name;
 
 /// Characters of a title, a model and a reason.
 pub(super) const SHORT: usize = 200;
@@ -65,37 +65,37 @@ pub struct ForkRequest {
 }
 
 /// The name that was asked for, or a new one.
-pub(super) fn name(asked: Option<String>) -> Result<String, Problem> {
+pub(super) fn name(asked: Option<String>) -> Result<String, ApiError> {
     match asked.as_deref().map(str::trim) {
         None | Some("") => Ok(fresh_name()),
         Some(name) => match check_name(name) {
             Ok(()) => Ok(name.to_owned()),
-            Err(message) => Err(Problem::wrong("id", message)),
+            Err(message) => Err(ApiError::wrong("id", message)),
         },
     }
 }
 
 /// A title as rooms show them too: one line. Nothing visible is none.
-pub(super) fn title(title: Option<String>) -> Result<Option<String>, Problem> {
+pub(super) fn title(title: Option<String>) -> Result<Option<String>, ApiError> {
     let title = short(title, "title")?;
     Ok(title.map(|title| one_line(&title, SHORT)).filter(|title| !title.is_empty()))
 }
 
-pub(super) fn short(text: Option<String>, param: &str) -> Result<Option<String>, Problem> {
+pub(super) fn short(text: Option<String>, param: &str) -> Result<Option<String>, ApiError> {
     let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     if text.as_deref().is_some_and(|text| text.chars().count() > SHORT || text.chars().any(char::is_control))
     {
         let message = format!("It has at most {SHORT} characters and no control characters");
-        return Err(Problem::wrong(param, message));
+        return Err(ApiError::wrong(param, message));
     }
     Ok(text)
 }
 
 /// What is said to the system, for one turn or for all. Nothing visible is nothing.
-pub(super) fn system_text(text: Option<String>, param: &str) -> Result<Option<String>, Problem> {
+pub(super) fn system_text(text: Option<String>, param: &str) -> Result<Option<String>, ApiError> {
     match text {
         Some(text) if text.len() > SYSTEM_TEXT => {
-            Err(Problem::wrong(param, format!("It has at most {SYSTEM_TEXT} bytes")))
+            Err(ApiError::wrong(param, format!("It has at most {SYSTEM_TEXT} bytes")))
         }
         text => Ok(text.filter(|text| !text.trim().is_empty())),
     }

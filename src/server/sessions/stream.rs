@@ -6,15 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::agent::{StepState, TurnEvent};
-use crate::reply::Outcome;
-use crate::rules::Live;
+use crate::ids::TurnId;
+use crate::reply::TurnOutcome;
+use crate::rules::LiveRules;
 use crate::server::approvals;
-use crate::server::ended::{EndParts, Ended, TranscriptEntry, message};
-use crate::server::follow::{END, START, Shape};
-use crate::server::frames::Frames;
 use crate::server::notices::{self, NOTICE};
-use crate::session::TurnId;
-use crate::turns::log::Position;
+use crate::server::sse::SseBuffer;
+use crate::server::turn_result::{EndParts, TranscriptEntry, TurnResult, message};
+use crate::server::turn_stream::{END, START, StreamFormat};
+use crate::turns::log::LogPosition;
 
 /// The id of the very first event: whoever has seen nothing else begins anew.
 const FIRST: &str = "0";
@@ -35,14 +35,20 @@ pub struct SessionEvents {
     /// How the question is remembered.
     asked: String,
     /// What notices are called.
-    live: Arc<Live>,
+    live: Arc<LiveRules>,
     /// How far the reader is; `None` at the end.
-    at: Option<Position>,
+    at: Option<LogPosition>,
 }
 
 impl SessionEvents {
     /// Of a turn that is read from its beginning, or from behind the event that was seen last.
-    pub fn new(session: &str, run: &TurnId, asked: String, live: Arc<Live>, after: Option<&str>) -> Self {
+    pub fn new(
+        session: &str,
+        run: &TurnId,
+        asked: String,
+        live: Arc<LiveRules>,
+        after: Option<&str>,
+    ) -> Self {
         let position = |id: &str| id.parse().unwrap_or_default();
         let at = (after != Some(END)).then(|| after.map(position).unwrap_or_default());
         // The same for every reader of the turn.
@@ -51,7 +57,7 @@ impl SessionEvents {
     }
 
     /// Adds what every event says. `seq` grows from event to event, also for a reader that comes back.
-    fn send(&self, out: &mut Frames, name: &str, id: &str, seq: usize, mut data: Value) {
+    fn send(&self, out: &mut SseBuffer, name: &str, id: &str, seq: usize, mut data: Value) {
         data["session_id"] = json!(self.session);
         data["run_id"] = json!(self.run.0);
         data["seq"] = json!(seq);
@@ -66,12 +72,12 @@ impl SessionEvents {
     }
 }
 
-impl Shape for SessionEvents {
+impl StreamFormat for SessionEvents {
     fn end_parts(_read: usize) -> EndParts {
         EndParts::TextAndTranscript
     }
 
-    fn begin(&mut self, out: &mut Frames) {
+    fn begin(&mut self, out: &mut SseBuffer) {
         // Said once, and it may be large.
         let asked = std::mem::take(&mut self.asked);
         let asked = json!({ "user_message": { "role": "user", "content": asked } });
@@ -80,7 +86,7 @@ impl Shape for SessionEvents {
         self.send(out, "message.started", START, 2, message);
     }
 
-    fn event(&mut self, event: TurnEvent<'_>, at: &Position, out: &mut Frames) {
+    fn event(&mut self, event: TurnEvent<'_>, at: &LogPosition, out: &mut SseBuffer) {
         self.at = Some(*at);
         let message = &self.message;
         let (name, data) = match event {
@@ -115,17 +121,18 @@ impl Shape for SessionEvents {
         self.send(out, name, &at.to_string(), self.seq(), data);
     }
 
-    fn end(&mut self, end: &Ended, _: bool, out: &mut Frames) {
+    fn end(&mut self, end: &TurnResult, _: bool, out: &mut SseBuffer) {
         let completed = end.status() == "completed";
         let interrupted = match &end.outcome {
-            Outcome::Stopped | Outcome::Cancelled { .. } | Outcome::Interrupted | Outcome::Unknown { .. } => {
-                true
-            }
-            Outcome::Done
-            | Outcome::Limit
-            | Outcome::CutShort { .. }
-            | Outcome::Failed { .. }
-            | Outcome::Unavailable { .. } => false,
+            TurnOutcome::Stopped
+            | TurnOutcome::Cancelled { .. }
+            | TurnOutcome::Interrupted
+            | TurnOutcome::Unknown { .. } => true,
+            TurnOutcome::Done
+            | TurnOutcome::Limit
+            | TurnOutcome::CutShort { .. }
+            | TurnOutcome::Failed { .. }
+            | TurnOutcome::Unavailable { .. } => false,
         };
         let content = out.long(&end.text);
         let said = json!({
@@ -149,14 +156,14 @@ impl Shape for SessionEvents {
         self.send(out, name, END, self.seq() + 2, data);
     }
 
-    fn close(&mut self, out: &mut Frames) {
+    fn close(&mut self, out: &mut SseBuffer) {
         self.send(out, "done", END, self.seq() + 3, json!({}));
     }
 }
 
 /// What was said in this turn. One of which nothing was recorded, because it said nothing, or because it was taken
 /// back since, still has its text.
-fn transcript(end: &Ended, out: &mut Frames) -> Vec<Value> {
+fn transcript(end: &TurnResult, out: &mut SseBuffer) -> Vec<Value> {
     if end.transcript.is_empty() {
         return vec![json!({ "role": "assistant", "content": out.long(&end.text) })];
     }

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::agent::{Role, Tools};
-use crate::server::frames::Frames;
+use crate::agent::{MessageRole, ToolActivity};
+use crate::ids::HTTP;
+use crate::server::sse::SseBuffer;
 use crate::server::{Caller, Server};
-use crate::session::HTTP;
-use crate::store::{SeenSession, Transcribed};
+use crate::store::{SeenSession, TranscriptRow};
 
 /// What the reference calls sessions that programs began.
 const PROGRAMS: &str = "api_server";
@@ -18,9 +18,9 @@ const PROGRAMS: &str = "api_server";
 /// A page of sessions.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Sessions")]
-pub struct Listed {
+pub struct SessionListing {
     pub object: &'static str,
-    pub data: Vec<Session>,
+    pub data: Vec<SessionView>,
     pub limit: usize,
     pub offset: usize,
     pub has_more: bool,
@@ -29,14 +29,15 @@ pub struct Listed {
 /// One session by itself.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "OneSession")]
-pub struct One {
+pub struct SessionDetail {
     object: &'static str,
-    session: Session,
+    session: SessionView,
 }
 
 /// A session.
 #[derive(Serialize, JsonSchema)]
-pub struct Session {
+#[schemars(rename = "Session")]
+pub struct SessionView {
     id: String,
     /// Where it began: an account of a platform, or `api_server`.
     source: String,
@@ -64,10 +65,10 @@ pub struct Session {
 /// A page of what was said.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionMessages")]
-pub struct Messages {
+pub struct MessagePage {
     pub object: &'static str,
     pub session_id: String,
-    pub data: Vec<Message>,
+    pub data: Vec<MessageView>,
     pub offset: usize,
     /// How many the session has.
     pub total: u64,
@@ -77,12 +78,12 @@ pub struct Messages {
 /// What was said by somebody.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionMessage")]
-pub struct Message {
+pub struct MessageView {
     /// Counts those of the session: the store's own number would tell how much others say.
     id: usize,
     session_id: String,
     #[schemars(with = "String")]
-    role: Role,
+    role: MessageRole,
     /// A long text is written while it is sent.
     #[schemars(with = "String")]
     content: Value,
@@ -98,20 +99,20 @@ pub struct Message {
 /// That a session is gone.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionDeleted")]
-pub struct Deleted {
+pub struct DeletedSession {
     pub object: &'static str,
     pub id: String,
     pub deleted: bool,
 }
 
-impl One {
+impl SessionDetail {
     /// This one, as somebody sees it.
     pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
-        Self { object: "hermes.session", session: Session::new(server, caller, seen) }
+        Self { object: "hermes.session", session: SessionView::new(server, caller, seen) }
     }
 }
 
-impl Session {
+impl SessionView {
     /// A session, as somebody sees it.
     pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
         Self {
@@ -138,13 +139,13 @@ impl Session {
     }
 }
 
-impl Message {
+impl MessageView {
     /// The message of this number.
-    pub fn new(session: &str, id: usize, said: Transcribed, frames: &mut Frames) -> Self {
+    pub fn new(session: &str, id: usize, said: TranscriptRow, frames: &mut SseBuffer) -> Self {
         let (mut tool_calls, mut tool_call_id, mut tool_name) = (None, None, None);
         match said.record.tools {
-            Some(Tools::Calls { tool_calls: calls }) => tool_calls = Some(calls),
-            Some(Tools::Result { tool_call_id: id, tool_name: name }) => {
+            Some(ToolActivity::Calls { tool_calls: calls }) => tool_calls = Some(calls),
+            Some(ToolActivity::Result { tool_call_id: id, tool_name: name }) => {
                 (tool_call_id, tool_name) = (Some(id), Some(name));
             }
             None => {}

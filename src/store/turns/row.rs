@@ -1,19 +1,19 @@
 //! A turn as it is stored.
 
 use rusqlite::Row;
-use talaria_platform::{AccountId, EventId, Media, Place, Quote, RoomId, ThreadId};
+use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, RoomId, ThreadId};
 
-use crate::agent::Prepared;
-use crate::reply::Outcome;
+use crate::agent::PreparedTurn;
+use crate::ids::{SessionId, TurnId};
+use crate::reply::TurnOutcome;
 use crate::rules::AgentName;
-use crate::session::{SessionId, TurnId};
 use crate::store::Result;
-use crate::turns::{Brought, Patience};
+use crate::turns::{AppRequest, WhenUnread};
 
 /// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
 /// that takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TurnState {
     /// Taken; nothing was sent for it.
     Queued,
     /// The request is stored and may have been sent.
@@ -32,7 +32,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl TurnState {
     const ALL: [(Self, &str); 8] = [
         (Self::Queued, "queued"),
         (Self::Dispatched, "dispatched"),
@@ -53,12 +53,14 @@ impl State {
     }
 
     /// Where a turn with this outcome ends up.
-    pub fn after(outcome: &Outcome) -> Self {
+    pub fn after(outcome: &TurnOutcome) -> Self {
         match outcome {
-            Outcome::Done | Outcome::Limit => Self::Done,
-            Outcome::Failed { .. } | Outcome::Unavailable { .. } | Outcome::CutShort { .. } => Self::Failed,
-            Outcome::Interrupted | Outcome::Unknown { .. } => Self::Interrupted,
-            Outcome::Stopped | Outcome::Cancelled { .. } => Self::Cancelled,
+            TurnOutcome::Done | TurnOutcome::Limit => Self::Done,
+            TurnOutcome::Failed { .. } | TurnOutcome::Unavailable { .. } | TurnOutcome::CutShort { .. } => {
+                Self::Failed
+            }
+            TurnOutcome::Interrupted | TurnOutcome::Unknown { .. } => Self::Interrupted,
+            TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => Self::Cancelled,
         }
     }
 }
@@ -77,26 +79,26 @@ pub struct TurnRow {
     pub author: String,
     pub author_name: Option<String>,
     /// Set if the author asks again what somebody else wrote.
-    pub speaker: Option<Person>,
+    pub speaker: Option<PersonInfo>,
     pub room_name: Option<String>,
     pub direct: bool,
     pub prompt: String,
-    pub quote: Option<Quote>,
-    pub media: Vec<Media>,
+    pub quote: Option<QuotedMessage>,
+    pub media: Vec<MediaInfo>,
     pub agent: Option<AgentName>,
     pub attempt: u32,
     pub key: String,
-    pub state: State,
+    pub state: TurnState,
     pub stop: bool,
     /// Set once the turn was dispatched.
-    pub prepared: Option<Prepared>,
+    pub prepared: Option<PreparedTurn>,
     /// Set if a program asks, and no room.
-    pub brought: Option<Box<Brought>>,
+    pub app_request: Option<Box<AppRequest>>,
 }
 
 /// Somebody, as an agent is told of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Person {
+pub struct PersonInfo {
     /// The immutable id.
     pub id: String,
     /// The display name.
@@ -105,17 +107,17 @@ pub struct Person {
 
 impl TurnRow {
     /// Whether nobody can come back to it once its reader is gone.
-    pub fn is_fleeting(&self) -> bool {
-        self.brought.as_ref().is_some_and(|brought| brought.patience == Patience::None)
+    pub fn is_ephemeral(&self) -> bool {
+        self.app_request.as_ref().is_some_and(|app_request| app_request.patience == WhenUnread::None)
     }
 
     /// Who asks for this run and is answerable for it.
-    pub fn asked_by(&self) -> Person {
-        Person { id: self.author.clone(), name: self.author_name.clone() }
+    pub fn asked_by(&self) -> PersonInfo {
+        PersonInfo { id: self.author.clone(), name: self.author_name.clone() }
     }
 
     /// Whose words the prompt is.
-    pub fn spoken_by(&self) -> Person {
+    pub fn spoken_by(&self) -> PersonInfo {
         self.speaker.clone().unwrap_or_else(|| self.asked_by())
     }
 }
@@ -141,7 +143,7 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         question: EventId::new(row.get::<_, String>(21)?),
         author: row.get(6)?,
         author_name: row.get(7)?,
-        speaker: speaker.map(|id| Person { id, name }),
+        speaker: speaker.map(|id| PersonInfo { id, name }),
         room_name: row.get(8)?,
         direct: row.get(9)?,
         prompt: row.get(10)?,
@@ -150,9 +152,9 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         agent: agent.as_deref().and_then(AgentName::from_name),
         attempt: row.get(12)?,
         key: row.get(13)?,
-        state: State::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
+        state: TurnState::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(15)?,
-        prepared: request.map(|request| Prepared { request: request.into(), resumable, stand_in }),
-        brought: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
+        prepared: request.map(|request| PreparedTurn { request: request.into(), resumable, stand_in }),
+        app_request: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
     })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{Inner, TurnLog};
+use super::{LogState, TurnLog};
 
 /// Bytes of all logs together, up to which each may grow.
 const ALL: usize = 16 * 1024 * 1024;
@@ -73,14 +73,14 @@ impl LogBudget {
 
 /// What one log counts.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct CountedBytes {
     budget: Arc<LogBudget>,
     bytes: usize,
     /// It may grow although all is used up.
     beyond: Option<OwnedSemaphorePermit>,
 }
 
-impl Counted {
+impl CountedBytes {
     pub fn new(budget: Arc<LogBudget>) -> Self {
         Self { budget, bytes: 0, beyond: None }
     }
@@ -100,7 +100,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedBytes {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.budget.freed.notify_waiters();
@@ -109,7 +109,7 @@ impl Drop for Counted {
 
 /// Who reads a log, as far as its upstream must know.
 #[derive(Default)]
-pub(super) struct Readers {
+pub(super) struct LogReaders {
     /// All of them.
     all: usize,
     /// Those who take the events one after the other. The others wait for the end.
@@ -158,7 +158,7 @@ impl Drop for LogReader {
     }
 }
 
-impl Inner {
+impl LogState {
     /// A stream was given everything up to here. Whether the upstream must be told.
     pub(super) fn was_given(&mut self, bytes: usize) -> bool {
         let readers = &mut self.readers;
@@ -167,7 +167,7 @@ impl Inner {
     }
 
     fn is_unread(&self) -> bool {
-        let Readers { all, streams, given, .. } = self.readers;
+        let LogReaders { all, streams, given, .. } = self.readers;
         streams > 0 && streams == all && self.text.len() + self.thoughts.len() > given.saturating_add(BEHIND)
     }
 }
@@ -180,7 +180,7 @@ impl TurnLog {
         !waits_for_readers && !self.waits_for_others(&inner)
     }
 
-    fn waits_for_others(&self, inner: &Inner) -> bool {
+    fn waits_for_others(&self, inner: &LogState) -> bool {
         let free = if self.for_readers { FREE } else { FREE_ROOM };
         inner.size > free && inner.counted.beyond.is_none() && inner.counted.budget.is_used_up()
     }
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::agent::TurnEvent;
-    use crate::turns::log::Position;
+    use crate::turns::log::LogPosition;
 
     const KIB: usize = 1024;
 
@@ -259,7 +259,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        let mut position = Position::default();
+        let mut position = LogPosition::default();
         log.read_each(&mut position, |_, _| ControlFlow::Continue(()));
         assert_eq!(waiting.await.unwrap(), Ok(()));
         // Nor when the reader leaves.

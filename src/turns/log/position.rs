@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// How far a reader has read. It holds for another log of the same turn too, as the next process has one: there the
 /// text before it is known, and with it whatever came between that text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
+pub struct LogPosition {
     pub(super) entry: usize,
     pub(super) text: usize,
     pub(super) thought: usize,
@@ -20,7 +20,7 @@ pub struct Position {
     pub(super) known: usize,
 }
 
-impl Position {
+impl LogPosition {
     /// Grows with everything that is read, also from one process to the next.
     pub fn count(&self) -> usize {
         let Self { entry, text, thought, before, denied, .. } = *self;
@@ -70,7 +70,7 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for LogPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut id = Vec::new();
         self.write(&mut id);
@@ -93,7 +93,7 @@ fn write_number(mut number: usize, radix: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[first..]);
 }
 
-impl FromStr for Position {
+impl FromStr for LogPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn an_id_is_read_as_it_was_written() {
         for id in ["0.0.0.0", "1.20.300.a0f", "18446744073709551615.9.10.ffffffff.0.7", "0.1.0.10.99.100"] {
-            assert_eq!(id.parse::<Position>().unwrap().to_string(), id);
+            assert_eq!(id.parse::<LogPosition>().unwrap().to_string(), id);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::*;
 use crate::agent::{Ask, StepState};
 
-fn read(log: &TurnLog, position: &mut Position) -> Vec<String> {
+fn read(log: &TurnLog, position: &mut LogPosition) -> Vec<String> {
     let mut seen = Vec::new();
     log.read(position, |event| seen.push(format!("{event:?}")));
     seen
@@ -18,7 +18,7 @@ fn step(id: &str) -> TurnEvent<'static> {
 #[test]
 fn readers_get_what_is_new_once_and_in_order() {
     let log = TurnLog::new(1000);
-    let mut early = Position::default();
+    let mut early = LogPosition::default();
     log.append(TurnEvent::Text("He")).unwrap();
     assert_eq!(read(&log, &mut early), [r#"Text("He")"#]);
     log.append(TurnEvent::Text("llo")).unwrap();
@@ -28,18 +28,18 @@ fn readers_get_what_is_new_once_and_in_order() {
     assert!(read(&log, &mut early).is_empty());
     log.append(TurnEvent::Text("?")).unwrap();
     assert_eq!(read(&log, &mut early), [r#"Text("?")"#]);
-    assert_eq!(read(&log, &mut Position::default())[0], r#"Text("Hello")"#);
+    assert_eq!(read(&log, &mut LogPosition::default())[0], r#"Text("Hello")"#);
 }
 
 #[test]
 fn a_position_holds_in_the_log_of_the_next_process() {
-    let mut position = Position::default();
+    let mut position = LogPosition::default();
     let first = TurnLog::for_readers(1000);
     first.append(TurnEvent::Text("Hel")).unwrap();
     first.append(step("1")).unwrap();
     first.append(TurnEvent::Text("lo")).unwrap();
     read(&first, &mut position);
-    let mut position: Position = position.to_string().parse().unwrap();
+    let mut position: LogPosition = position.to_string().parse().unwrap();
 
     // It is replayed, in other pieces.
     let second = TurnLog::for_readers(1000);
@@ -58,7 +58,7 @@ fn a_position_holds_in_the_log_of_the_next_process() {
 fn text_that_was_taken_is_not_counted_as_read() {
     let log = TurnLog::new(1000);
     log.append(TurnEvent::Text("Hello")).unwrap();
-    let mut position = Position::default();
+    let mut position = LogPosition::default();
     log.take_summary();
     assert!(read(&log, &mut position).is_empty());
     assert_eq!(position.text(), 0);
@@ -82,7 +82,7 @@ fn a_position_that_nobody_had_reads_nothing_wrong() {
     let log = TurnLog::for_readers(1000);
     log.append(TurnEvent::Text("h\u{e9}llo")).unwrap();
     for id in ["", "x", "1", "1.2.3", "-1.0.0.0", "1.0.0.xyz", "99999999999999999999.0.0.0", "0.0.0.0.0"] {
-        assert!(id.parse::<Position>().is_err(), "{id}");
+        assert!(id.parse::<LogPosition>().is_err(), "{id}");
     }
     let own = format!("{:x}", log.name);
     for id in ["18446744073709551615.18446744073709551615.7.0", "7.2.9.", "0.2.0.", "9.0.0."] {
@@ -114,7 +114,7 @@ fn text_thoughts_and_steps_all_count_towards_the_cap() {
 #[tokio::test]
 async fn waiting_ends_with_a_change_or_with_the_end() {
     let log = TurnLog::new(1000);
-    let position = Position::default();
+    let position = LogPosition::default();
     log.append(TurnEvent::Text("x")).unwrap();
     log.changed(&position).await;
     let mut position = position;
@@ -134,7 +134,7 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
         log.append(TurnEvent::Thought(&text)).unwrap();
         log.append(step("1")).unwrap();
         log.append(TurnEvent::Text(&text)).unwrap();
-        let (mut position, mut places) = (Position::default(), vec![(0, 0, Position::default())]);
+        let (mut position, mut places) = (LogPosition::default(), vec![(0, 0, LogPosition::default())]);
         let (mut thought, mut said, mut steps) = (String::new(), String::new(), 0);
         let mut looks = 0;
         // Whoever has enough is asked again.
@@ -154,7 +154,7 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
         let longest = places.windows(2).map(|two| two[1].0 + two[1].1 - two[0].0 - two[0].1).max();
         assert!(longest.unwrap() <= SLICE);
         for (thought, said, at) in places {
-            let mut position: Position = at.to_string().parse().unwrap();
+            let mut position: LogPosition = at.to_string().parse().unwrap();
             let (mut rest_of_thought, mut rest) = (String::new(), String::new());
             log.read(&mut position, |event| match event {
                 TurnEvent::Text(piece) => rest.push_str(piece),
@@ -168,29 +168,29 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
 
 fn question(id: &str, refused: bool) -> TurnEvent<'static> {
     let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None };
-    TurnEvent::Asked(Asked { id: AskId(id.into()), ask, expires: 0, refused })
+    TurnEvent::Asked(AskOpened { id: AskId(id.into()), ask, expires: 0, refused })
 }
 
 fn answer(id: &str) -> TurnEvent<'static> {
-    TurnEvent::Answered(Answered { id: AskId(id.into()), choice: Choice::Deny, rule: "denied" })
+    TurnEvent::Answered(AskResolved { id: AskId(id.into()), choice: AskChoice::Deny, rule: "denied" })
 }
 
 /// The next process tells it there again.
 #[test]
 fn a_question_stands_where_it_is_logged_and_behind_all_that_was_asked_before() {
-    let left = Left { told: 0, id: AskId("0".into()), answered: None };
+    let left = PriorAsk { emitted: 0, id: AskId("0".into()), answered: None };
     let log = TurnLog::for_readers(10_000).after([left].into());
     log.append(TurnEvent::Text("He")).unwrap();
-    let foreseen = log.spot();
+    let foreseen = log.ask_position();
     // The agent goes on while the question is being kept.
     log.append(TurnEvent::Thought("llo")).unwrap();
     log.append(step("1")).unwrap();
-    assert_eq!(foreseen, Spot { told: 2, nth: 1 });
-    assert_eq!(log.append_at(question("1", false)).unwrap(), Spot { told: 6, nth: 1 });
+    assert_eq!(foreseen, AskPosition { emitted: 2, nth: 1 });
+    assert_eq!(log.append_at(question("1", false)).unwrap(), AskPosition { emitted: 6, nth: 1 });
     // Of what is refused at once the next process knows nothing.
     log.append(question("2", true)).unwrap();
     log.append(answer("2")).unwrap();
-    assert_eq!(log.append_at(answer("1")).unwrap(), Spot { told: 6, nth: 2 });
+    assert_eq!(log.append_at(answer("1")).unwrap(), AskPosition { emitted: 6, nth: 2 });
     log.append(answer("1")).unwrap();
-    assert_eq!(log.spot(), Spot { told: 6, nth: 3 });
+    assert_eq!(log.ask_position(), AskPosition { emitted: 6, nth: 3 });
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use talaria::pace::{Class, EDITS, EditPace, Governor, Next, Ticket, Unshown};
-use talaria_platform::Rate;
+use talaria::pace::{EDITS, EditPace, NextRequest, RateLimiter, RequestClass, RequestTicket, UnshownText};
+use talaria_platform::RateLimit;
 
 use super::SECOND;
 use super::network::Network;
@@ -11,43 +11,43 @@ use super::simulation::epoch;
 
 /// Who decides when to send. `text` is `None` for the final.
 pub trait Editor {
-    fn next(&self, stream: usize, now: Instant, text: Option<Unshown>, open: usize) -> Next;
-    fn started(&mut self, stream: usize, now: Instant, text: Option<Unshown>) -> Option<Ticket>;
-    fn answered(&mut self, ticket: Option<Ticket>, now: Instant, outcome: Result<(), Duration>);
+    fn next(&self, stream: usize, now: Instant, text: Option<UnshownText>, open: usize) -> NextRequest;
+    fn started(&mut self, stream: usize, now: Instant, text: Option<UnshownText>) -> Option<RequestTicket>;
+    fn answered(&mut self, ticket: Option<RequestTicket>, now: Instant, outcome: Result<(), Duration>);
 }
 
 /// Ours.
 pub struct Paced {
-    governor: Governor,
+    rate_limiter: RateLimiter,
     streams: Vec<EditPace>,
 }
 
 impl Paced {
-    pub fn new(network: &Network, belief: Option<Rate>, streams: usize) -> Self {
-        let governor = Governor::new(epoch(), belief, None);
-        Self { governor, streams: vec![EditPace::new(network.pause, EDITS); streams] }
+    pub fn new(network: &Network, belief: Option<RateLimit>, streams: usize) -> Self {
+        let rate_limiter = RateLimiter::new(epoch(), belief, None);
+        Self { rate_limiter, streams: vec![EditPace::new(network.pause, EDITS); streams] }
     }
 }
 
 impl Editor for Paced {
-    fn next(&self, stream: usize, now: Instant, text: Option<Unshown>, open: usize) -> Next {
+    fn next(&self, stream: usize, now: Instant, text: Option<UnshownText>, open: usize) -> NextRequest {
         match text {
-            Some(text) => self.streams[stream].next(now, text, &self.governor, open),
-            None => self.governor.next(now, Class::Final, open),
+            Some(text) => self.streams[stream].next(now, text, &self.rate_limiter, open),
+            None => self.rate_limiter.next(now, RequestClass::Final, open),
         }
     }
 
-    fn started(&mut self, stream: usize, now: Instant, text: Option<Unshown>) -> Option<Ticket> {
+    fn started(&mut self, stream: usize, now: Instant, text: Option<UnshownText>) -> Option<RequestTicket> {
         if let Some(text) = text {
             self.streams[stream].started(now, text);
         }
-        Some(self.governor.started(now))
+        Some(self.rate_limiter.started(now))
     }
 
-    fn answered(&mut self, ticket: Option<Ticket>, now: Instant, outcome: Result<(), Duration>) {
+    fn answered(&mut self, ticket: Option<RequestTicket>, now: Instant, outcome: Result<(), Duration>) {
         match (ticket, outcome) {
-            (Some(ticket), Ok(())) => self.governor.succeeded(ticket),
-            (Some(ticket), Err(after)) => self.governor.limited(ticket, now, after),
+            (Some(ticket), Ok(())) => self.rate_limiter.succeeded(ticket),
+            (Some(ticket), Err(after)) => self.rate_limiter.limited(ticket, now, after),
             (None, _) => {}
         }
     }
@@ -61,20 +61,20 @@ pub struct Fixed {
 }
 
 impl Editor for Fixed {
-    fn next(&self, _: usize, now: Instant, text: Option<Unshown>, _: usize) -> Next {
+    fn next(&self, _: usize, now: Instant, text: Option<UnshownText>, _: usize) -> NextRequest {
         let paced = self.latest.filter(|_| text.is_some()).map(|latest| latest + SECOND);
         match paced.max(self.held) {
-            Some(due) if due > now => Next::At(due),
-            _ => Next::Now,
+            Some(due) if due > now => NextRequest::At(due),
+            _ => NextRequest::Now,
         }
     }
 
-    fn started(&mut self, _: usize, now: Instant, _: Option<Unshown>) -> Option<Ticket> {
+    fn started(&mut self, _: usize, now: Instant, _: Option<UnshownText>) -> Option<RequestTicket> {
         self.latest = Some(now);
         None
     }
 
-    fn answered(&mut self, _: Option<Ticket>, now: Instant, outcome: Result<(), Duration>) {
+    fn answered(&mut self, _: Option<RequestTicket>, now: Instant, outcome: Result<(), Duration>) {
         self.held = outcome.err().map(|after| now + after);
     }
 }

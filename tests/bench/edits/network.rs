@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use talaria_platform::Rate;
+use talaria_platform::RateLimit;
 
 use super::SECOND;
 use super::text::Trace;
 
 pub struct Network {
     pub name: &'static str,
-    pub bucket: Option<Rate>,
+    pub bucket: Option<RateLimit>,
     pub pause: Duration,
 }
 
 pub const SYNAPSE: &str = "0.2/s burst 10 (Synapse)";
 
 pub fn networks() -> Vec<Network> {
-    let bucket = |per_second, burst| Some(Rate { per_second, burst });
+    let bucket = |per_second, burst| Some(RateLimit { per_second, burst });
     let half = SECOND / 2;
     vec![
         Network { name: SYNAPSE, bucket: bucket(0.2, 10.0), pause: SECOND },
@@ -28,12 +28,12 @@ pub fn networks() -> Vec<Network> {
 }
 
 /// One thing wrong at a time.
-pub fn wrong_beliefs(truth: Option<Rate>) -> Vec<(&'static str, Option<Rate>)> {
-    let Some(Rate { per_second, burst }) = truth else { return Vec::new() };
+pub fn wrong_beliefs(truth: Option<RateLimit>) -> Vec<(&'static str, Option<RateLimit>)> {
+    let Some(RateLimit { per_second, burst }) = truth else { return Vec::new() };
     vec![
         ("no limit", None),
-        ("5 x the rate", Some(Rate { per_second: 5.0 * per_second, burst })),
-        ("5 x the burst", Some(Rate { per_second, burst: 5.0 * burst })),
+        ("5 x the rate", Some(RateLimit { per_second: 5.0 * per_second, burst })),
+        ("5 x the burst", Some(RateLimit { per_second, burst: 5.0 * burst })),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use talaria::pace::{Next, Ticket, Unshown};
-use talaria_platform::Rate;
+use talaria::pace::{NextRequest, RequestTicket, UnshownText};
+use talaria_platform::RateLimit;
 
 use super::editors::Editor;
 use super::network::Network;
@@ -18,7 +18,7 @@ pub fn epoch() -> Instant {
 
 /// The truth: counts a request when it gets there, charges nothing for a refusal, names the exact time.
 struct Server {
-    bucket: Option<Rate>,
+    bucket: Option<RateLimit>,
     tokens: f64,
     as_of: Instant,
 }
@@ -73,7 +73,7 @@ struct Flight {
     back: Instant,
     tokens: usize,
     outcome: Result<(), Duration>,
-    ticket: Option<Ticket>,
+    ticket: Option<RequestTicket>,
     last: bool,
 }
 
@@ -100,8 +100,8 @@ impl Stream {
     }
 
     /// What is there and not shown; the final is due as soon as the text is complete.
-    pub fn unshown(&self) -> Option<Unshown> {
-        (self.arrived > self.shown).then(|| Unshown {
+    pub fn unshown(&self) -> Option<UnshownText> {
+        (self.arrived > self.shown).then(|| UnshownText {
             chars: (self.arrived - self.shown) * TOKEN_CHARS,
             line_end: false,
             since: self.tokens[self.shown],
@@ -155,9 +155,9 @@ pub fn simulate(network: &Network, trip: Duration, traces: &[Trace], mut editor:
                 continue;
             }
             match editor.next(index, now, text, open) {
-                Next::Never => {}
-                Next::At(time) => at(time),
-                Next::Now => {
+                NextRequest::Never => {}
+                NextRequest::At(time) => at(time),
+                NextRequest::Now => {
                     if last {
                         stream.final_started = Some(now);
                     } else {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use talaria::agent::proxy::Proxy;
-use talaria::config::{AgentChoice, Config, Sources, Timeouts, Upstream};
-use talaria_platform::Show;
+use talaria::agent::proxy::ProxyAgent;
+use talaria::config::{AgentChoice, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
+use talaria_platform::ShowMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -47,7 +47,7 @@ pub fn relay(words: &[String]) -> anyhow::Result<()> {
     allow_many_files();
     let (port, streams) = port_and_streams(words)?;
     let (folder, runtime) = (crate::scratch()?, Runtime::new()?);
-    let rooms = Rooms::new(streams, Show::Edit { pause: Duration::from_secs(1) });
+    let rooms = Rooms::new(streams, ShowMode::Edit { pause: Duration::from_secs(1) });
     let agent = proxy(port)?;
     let running =
         runtime.block_on(room::gateway(folder.path(), Some(rooms.clone()), |_| Ok(Arc::new(agent))))?;
@@ -65,19 +65,19 @@ pub fn relay(words: &[String]) -> anyhow::Result<()> {
 }
 
 /// The real proxy agent, with patience for the rounds in which nothing is sent to it.
-fn proxy(port: u16) -> anyhow::Result<Proxy> {
+fn proxy(port: u16) -> anyhow::Result<ProxyAgent> {
     let env = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(format!("http://127.0.0.1:{port}")),
         "TALARIA_HOME" => Some("/nonexistent".to_owned()),
         _ => None,
     };
-    let sources = Sources { folder: "/nonexistent".into(), ..Sources::default() };
+    let sources = ConfigSources { folder: "/nonexistent".into(), ..ConfigSources::default() };
     let config = Config::load(&sources, &env).map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
     let AgentChoice::Proxy(mut proxy, _) = config.agent else { anyhow::bail!("no proxy is configured") };
     let hour = Duration::from_secs(3600);
-    proxy.upstream = Upstream::Plain;
-    proxy.timeouts = Timeouts { connect: hour, first_byte: hour, idle: hour, keepalive_idle: hour };
-    Ok(Proxy::new(proxy)?)
+    proxy.upstream = UpstreamSetting::Plain;
+    proxy.timeouts = UpstreamTimeouts { connect: hour, first_byte: hour, idle: hour, keepalive_idle: hour };
+    Ok(ProxyAgent::new(proxy)?)
 }
 
 fn port_and_streams(words: &[String]) -> anyhow::Result<(u16, usize)> {

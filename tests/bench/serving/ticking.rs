@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use talaria::agent::{Agent, AgentError, AgentInfo, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent};
-use talaria::server::Settings;
+use talaria::agent::{
+    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+};
+use talaria::server::ServerSettings;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -68,8 +70,8 @@ pub fn ticking() -> anyhow::Result<()> {
     })
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ServerSettings {
+    ServerSettings {
         key: Some(KEY.to_owned().into()),
         hosts: Vec::new(),
         origins: Vec::new(),
@@ -86,7 +88,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    async fn tick(&self, out: &dyn Out) {
+    async fn tick(&self, out: &dyn AgentOutput) {
         let mut run = self.run.clone();
         let phase = phase(self.open.fetch_add(1, Ordering::Relaxed));
         while run.wait_for(|&running| running).await.is_ok() {
@@ -103,18 +105,18 @@ impl Ticker {
 
 impl Agent for Ticker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "ticker".into(), rewind: Rewind::Possible, resume: false, stand_in: None }
+        AgentInfo { name: "ticker".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
     }
 
-    fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        Box::pin(async { Ok(Prepared::default()) })
+    fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::default()) })
     }
 
     fn run_turn<'a>(
         &'a self,
-        _: &'a Turn,
-        _: Prepared,
-        out: &'a dyn Out,
+        _: &'a AgentTurn,
+        _: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {

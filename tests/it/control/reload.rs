@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use talaria::config::{Config, Sources};
+use talaria::config::{Config, ConfigSources};
 
 use super::{Scene, texts};
 use crate::support::binary::Talaria;
@@ -278,8 +278,10 @@ async fn f55_no_wrong_configuration_ever_changes_anything() {
     let client = reqwest::Client::builder().unix_socket(socket).build().unwrap();
     let reload = async || client.post("http://talaria/reload").send().await.unwrap().status().as_u16();
     let home = scene.talaria.home().display().to_string();
-    let (url, sources) =
-        (scene.upstream.url(), Sources { config: None, folder: scene.talaria.home().into(), serve: false });
+    let (url, sources) = (
+        scene.upstream.url(),
+        ConfigSources { config: None, folder: scene.talaria.home().into(), serve: false },
+    );
     let env = |name: &str| match name {
         "TALARIA_HOME" => Some(home.clone()),
         "GATEWAY_PROXY_URL" => Some(url.clone()),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use talaria::session::TurnId;
+use talaria::ids::TurnId;
 
 use super::{Scene, texts};
 

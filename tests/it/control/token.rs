@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::Value;
-use talaria::token::Kept;
+use talaria::token::TokenDigest;
 
 use super::Scene;
 use crate::support::binary::{Ended, Talaria};
@@ -13,7 +13,7 @@ const ANN: &str = "access: {people: ['@ann:test']}";
 /// The token that was shown.
 fn shown(out: &str) -> String {
     let token = out.lines().next().unwrap().to_owned();
-    assert!(Kept::of(&token).is_some(), "{out}");
+    assert!(TokenDigest::of(&token).is_some(), "{out}");
     token
 }
 
@@ -61,7 +61,7 @@ async fn a_life_of_a_token(talaria: &Talaria) {
     let out = well(talaria, ["token", "add", "phone", "--again", "--json"]).await;
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&out["app"], &out["replaced"]), (&"phone".into(), &false.into()));
-    let kept = Kept::of(out["token"].as_str().unwrap()).unwrap();
+    let kept = TokenDigest::of(out["token"].as_str().unwrap()).unwrap();
     let list: Value = serde_json::from_str(&well(talaria, ["token", "list", "--json"]).await).unwrap();
     assert_eq!(list["apps"][0]["token"], kept.id.as_str());
     for name in ["", "Phone", "2phone", "a/b", "../a", "a b", "@http"] {

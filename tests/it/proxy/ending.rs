@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
-use talaria::agent::proxy::Proxy;
-use talaria::agent::{Agent as _, Ask, Attempt, Choice, Kept, Origin, Out, Turn, TurnEnd, TurnEvent};
-use talaria::config::{AgentChoice, Config, Sources};
-use talaria::session::{SessionId, TurnId};
+use talaria::agent::proxy::ProxyAgent;
+use talaria::agent::{
+    Agent as _, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, TurnEnd, TurnEvent,
+    TurnOrigin,
+};
+use talaria::config::{AgentChoice, Config, ConfigSources};
+use talaria::ids::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
@@ -199,22 +202,22 @@ async fn is_kept(talaria: &Talaria, text: &str) {
     tokio::time::timeout(Duration::from_secs(60), kept).await.expect("the text should be kept");
 }
 
-fn proxy(upstream: &Upstream) -> Proxy {
+fn proxy(upstream: &Upstream) -> ProxyAgent {
     let folder = tempfile::tempdir().unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(upstream.url()),
         "TALARIA_HOME" => Some(folder.path().display().to_string()),
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Proxy(config, _) => Proxy::new(config).unwrap(),
+        AgentChoice::Proxy(config, _) => ProxyAgent::new(config).unwrap(),
         other => panic!("{other}"),
     }
 }
 
-fn turn() -> Turn {
-    Turn {
+fn turn() -> AgentTurn {
+    AgentTurn {
         id: TurnId("0123456789abcdef".into()),
         session: SessionId("20260101_000000_00000000".into()),
         context: String::new(),
@@ -224,13 +227,13 @@ fn turn() -> Turn {
         images: Vec::new(),
         files: Vec::new(),
         key: "k".into(),
-        origin: Origin::default(),
-        attempt: Attempt::First,
+        origin: TurnOrigin::default(),
+        attempt: AttemptKind::First,
         elsewhere: false,
         memory: None,
         params: talaria::agent::ModelParams::default(),
         hops: 0,
-        kept: Kept::default(),
+        scratch: AgentScratch::default(),
     }
 }
 
@@ -241,7 +244,7 @@ struct Heard {
     news: tokio::sync::Notify,
 }
 
-impl Out for Heard {
+impl AgentOutput for Heard {
     fn emit(&self, event: TurnEvent<'_>) {
         if let TurnEvent::Text(text) = event {
             self.text.lock().unwrap().push_str(text);
@@ -249,8 +252,8 @@ impl Out for Heard {
         }
     }
 
-    fn ask(&self, _ask: Ask) -> BoxFuture<'static, Choice> {
-        Box::pin(async { Choice::Deny })
+    fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
+        Box::pin(async { AskChoice::Deny })
     }
 }
 

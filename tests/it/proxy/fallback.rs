@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria::agent::fallback::Fallback;
-use talaria::agent::local::Local;
-use talaria::agent::proxy::Proxy;
+use talaria::agent::fallback::FallbackAgent;
+use talaria::agent::local::LocalAgent;
+use talaria::agent::proxy::ProxyAgent;
 use talaria::agent::{Agent as _, AgentErrorKind, SharedAgent};
-use talaria::config::{AgentChoice, Config, Sources};
+use talaria::config::{AgentChoice, Config, ConfigSources};
 
 use crate::support::binary::{Process, Talaria};
 use crate::support::gateway::{Setup, TestGateway};
@@ -209,7 +209,7 @@ async fn a_server_is_there_if_it_answers_anything_but_a_failure() {
     for (code, there) in [(200, true), (401, true), (404, true), (429, true), (500, false), (502, false)] {
         let upstream = Upstream::with_capabilities(Answer::status(code, "{}")).await;
         let AgentChoice::Proxy(config, _) = configured(&upstream, &upstream) else { panic!("no proxy") };
-        let reached = Proxy::new(config).unwrap().reachable().await;
+        let reached = ProxyAgent::new(config).unwrap().reachable().await;
         let refused = reached.as_ref().is_err_and(|error| error.kind == AgentErrorKind::Refused);
         assert_eq!(reached.is_ok() || refused, there, "{code}");
         assert_eq!(refused, code == 401, "{code}");
@@ -222,7 +222,7 @@ async fn a_server_that_does_not_answer_in_time_is_not_there() {
     let upstream = Upstream::with_capabilities(Answer::bytes("").hangs()).await;
     let AgentChoice::Proxy(config, _) = configured(&upstream, &upstream) else { panic!("no proxy") };
     let asked = tokio::time::Instant::now();
-    assert!(Proxy::new(config).unwrap().reachable().await.is_err());
+    assert!(ProxyAgent::new(config).unwrap().reachable().await.is_err());
     assert!(asked.elapsed() <= Duration::from_secs(6), "somebody waits for it: {:?}", asked.elapsed());
 }
 
@@ -230,7 +230,7 @@ async fn a_server_that_does_not_answer_in_time_is_not_there() {
 fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.yaml"), "gateway: {fallback: local}\n").unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(upstream.url()),
         "OPENAI_BASE_URL" => Some(format!("{}/v1", model.url())),
@@ -245,8 +245,8 @@ fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
 fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
     match configured(upstream, model) {
         AgentChoice::Proxy(config, Some(local)) => {
-            let (first, second) = (Proxy::new(config).unwrap(), Local::new(*local).unwrap());
-            Arc::new(Fallback::new(Arc::new(first), Arc::new(second)))
+            let (first, second) = (ProxyAgent::new(config).unwrap(), LocalAgent::new(*local).unwrap());
+            Arc::new(FallbackAgent::new(Arc::new(first), Arc::new(second)))
         }
         other => panic!("{other}"),
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use talaria::agent::{AgentErrorKind, StepState};
-use talaria::words::{Phrase, Text};
+use talaria::i18n::{LocalizedText, TextKey};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::binary::Talaria;
@@ -103,12 +103,14 @@ async fn a_gateway_that_is_pointed_at_itself_says_so() {
 /// Whoever asks in a room cannot look into the log of the agent server.
 #[tokio::test]
 async fn why_it_failed_over_there_is_said_here() {
-    let status = |why| Text::StatusError.with("who", Text::WhoModel).with("status", 401_u16).with("why", why);
-    let unreachable = Text::ConnectionError.with("who", Text::WhoModel).with("why", Text::WhyUnknownHost);
+    let status =
+        |why| TextKey::StatusError.with("who", TextKey::WhoModel).with("status", 401_u16).with("why", why);
+    let unreachable =
+        TextKey::ConnectionError.with("who", TextKey::WhoModel).with("why", TextKey::WhyUnknownHost);
     for (kind, words, shown) in [
         (
             AgentErrorKind::Refused,
-            status(Phrase::from(Text::WhyModelKey)),
+            status(LocalizedText::from(TextKey::WhyModelKey)),
             "note  (cut short: Model error (401) at the agent server: it does not accept the key, or wants one; set \
              OPENAI_API_KEY)",
         ),
@@ -119,7 +121,7 @@ async fn why_it_failed_over_there_is_said_here() {
         ),
         (
             AgentErrorKind::CutShort,
-            Text::BrokeTooLong.into(),
+            TextKey::BrokeTooLong.into(),
             "note  (cut short: the conversation is too long for the model; /new begins another one)",
         ),
         // Words that are none of ours stay where they are.

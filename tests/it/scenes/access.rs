@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::agent::AgentErrorKind;
 use talaria::rules::{AccountRules, Rules};
 use talaria::store::{AuditFilter, Tx};
-use talaria_platform::{EventKind, UserId};
+use talaria_platform::{RoomEventKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
@@ -15,7 +15,7 @@ use crate::support::logged::Logged;
 /// Only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
-    AccountRules::listed(Lists { people, ..Lists::default() })
+    AccountRules::listed(AccessLists { people, ..AccessLists::default() })
 }
 
 async fn gateway(rules: AccountRules) -> TestGateway {
@@ -41,7 +41,7 @@ async fn a_stranger_gets_nothing_at_all_and_the_agent_hears_nothing() {
         room.says("@eve", "/nonsense").await;
         room.edits("@eve", &asked, "hello!").await;
         room.deletes("@eve", &asked).await;
-        room.does(room.event("@eve", EventKind::Missed { count: 3 })).await;
+        room.does(room.event("@eve", RoomEventKind::Missed { count: 3 })).await;
         room.settled().await;
         assert!(!room.invites("@eve").await);
     }
@@ -174,12 +174,12 @@ async fn a_program_is_never_answered_even_if_it_is_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
-    let admin_commands = BTreeSet::from([talaria::command::Command::New]);
+    let admin_commands = BTreeSet::from([talaria::command::ChatCommand::New]);
     let lists = |rules: AccountRules| match rules.access {
-        talaria::access::Policy::Listed(lists) => lists,
-        talaria::access::Policy::Owner => unreachable!(),
+        talaria::access::AccessPolicy::Listed(lists) => lists,
+        talaria::access::AccessPolicy::Owner => unreachable!(),
     };
-    let rules = AccountRules::listed(Lists { admin_commands, ..lists(only(&["@ann:test"])) });
+    let rules = AccountRules::listed(AccessLists { admin_commands, ..lists(only(&["@ann:test"])) });
     let gateway = gateway(rules).await;
     let room = gateway.room();
     room.says("@ann", "/new").await;
@@ -192,10 +192,14 @@ async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_not_offered_to_people_who_may_not_use_it() {
-    let admin_commands = BTreeSet::from([talaria::command::Command::Retry]);
+    let admin_commands = BTreeSet::from([talaria::command::ChatCommand::Retry]);
     let one = |id: &str| BTreeSet::from([UserId::from(id)]);
-    let lists =
-        Lists { admins: one("@bob:test"), people: one("@ann:test"), admin_commands, ..Lists::default() };
+    let lists = AccessLists {
+        admins: one("@bob:test"),
+        people: one("@ann:test"),
+        admin_commands,
+        ..AccessLists::default()
+    };
     let gateway = gateway(AccountRules::listed(lists)).await;
     let room = gateway.shared_room();
     for (who, mark) in
@@ -211,7 +215,7 @@ async fn a_retry_is_not_offered_to_people_who_may_not_use_it() {
 #[tokio::test(start_paused = true)]
 async fn an_invitation_is_followed_if_its_author_may_talk_there() {
     let one = |id: &str| BTreeSet::from([UserId::from(id)]);
-    let lists = Lists { direct: one("@ann:test"), rooms: one("@bob:test"), ..Lists::default() };
+    let lists = AccessLists { direct: one("@ann:test"), rooms: one("@bob:test"), ..AccessLists::default() };
     let gateway = gateway(AccountRules::listed(lists)).await;
     let (direct, shared) = (gateway.room(), gateway.shared_room());
     assert!(direct.invites("@ann").await);
@@ -238,7 +242,8 @@ async fn whoever_invites_us_is_there_whatever_was_before() {
 /// A large room's coming and going is nothing to keep; whoever could be obeyed is.
 #[tokio::test(start_paused = true)]
 async fn only_the_leaving_of_people_we_know_is_kept() {
-    let mut gateway = gateway(AccountRules::listed(Lists { pairing: true, ..Lists::default() })).await;
+    let mut gateway =
+        gateway(AccountRules::listed(AccessLists { pairing: true, ..AccessLists::default() })).await;
     let room = gateway.shared_room();
     for n in 0..20 {
         room.leaves(&format!("@stranger{n}")).await;

@@ -9,7 +9,7 @@ mod who;
 
 use std::time::Duration;
 
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow, Tx};
 use talaria_platform::UserId;
@@ -23,8 +23,11 @@ const FIVE_MINUTES: Duration = Duration::from_secs(300);
 /// Ann and Bob may talk everywhere, Ada is an admin, everybody else is a stranger.
 pub fn people() -> AccountRules {
     let set = |ids: &[&str]| ids.iter().map(|id| UserId::from(*id)).collect();
-    let lists =
-        Lists { admins: set(&["@ada:test"]), people: set(&["@ann:test", "@bob:test"]), ..Lists::default() };
+    let lists = AccessLists {
+        admins: set(&["@ada:test"]),
+        people: set(&["@ann:test", "@bob:test"]),
+        ..AccessLists::default()
+    };
     AccountRules { limits: None, ..AccountRules::listed(lists) }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use insta::assert_snapshot;
-use talaria::rules::{AccountRules, Busy, PlaceRules};
+use talaria::rules::{AccountRules, BusyPolicy, PlaceRules};
 use talaria_platform::RoomId;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -16,7 +16,7 @@ async fn gateway(change: impl FnOnce(&mut AccountRules)) -> TestGateway {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_interrupts_stops_the_answer_keeps_its_text_and_runs() {
-    let gateway = gateway(|rules| rules.busy = Busy::Interrupt).await;
+    let gateway = gateway(|rules| rules.busy = BusyPolicy::Interrupt).await;
     let room = gateway.room();
     let first = gateway.agent().says(["Monday: laundry."]).then_hangs();
     gateway.agent().says(["It rains."]);
@@ -42,7 +42,7 @@ async fn a_prompt_that_interrupts_stops_the_answer_keeps_its_text_and_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_interruptions_the_last_is_answered() {
-    let gateway = gateway(|rules| rules.busy = Busy::Interrupt).await;
+    let gateway = gateway(|rules| rules.busy = BusyPolicy::Interrupt).await;
     let room = gateway.room();
     let first = gateway.agent().when("one").then_ignores_everything();
     room.says("@ann", "one").await;
@@ -67,10 +67,10 @@ async fn of_many_interruptions_the_last_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_room_can_be_different_from_its_account() {
     let gateway = gateway(|rules| {
-        rules.busy = Busy::Interrupt;
+        rules.busy = BusyPolicy::Interrupt;
         rules.places = HashMap::from([(
             RoomId::from("!all"),
-            PlaceRules { busy: Some(Busy::Queue), ..PlaceRules::default() },
+            PlaceRules { busy: Some(BusyPolicy::Queue), ..PlaceRules::default() },
         )]);
     })
     .await;
@@ -93,7 +93,7 @@ async fn a_room_can_be_different_from_its_account() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interruption_survives_a_restart() {
-    let mut gateway = gateway(|rules| rules.busy = Busy::Interrupt).await;
+    let mut gateway = gateway(|rules| rules.busy = BusyPolicy::Interrupt).await;
     let room = gateway.room();
     let first = gateway.agent().when("one").says(["The first answer"]).then_hangs();
     room.says("@ann", "one").await;

@@ -1,7 +1,7 @@
 //! The room in memory keeps the contract itself; otherwise the other scenes would prove nothing.
 
-use talaria_platform::conformance::{World, run_all};
-use talaria_platform::{BoxFuture, Capabilities, Place, Platform, Show};
+use talaria_platform::conformance::{ConformanceWorld, run_all};
+use talaria_platform::{BoxFuture, Place, Platform, PlatformCapabilities, ShowMode};
 
 use crate::support::room::{Chat, Room};
 
@@ -10,11 +10,11 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(show: Show) -> Self {
-        let about = Capabilities {
+    fn new(show: ShowMode) -> Self {
+        let about = PlatformCapabilities {
             show,
             delete: true,
-            react: show != Show::Once,
+            react: show != ShowMode::Once,
             threads: false,
             media: true,
             max_text: 4000,
@@ -26,7 +26,7 @@ impl Memory {
     }
 }
 
-impl World for Memory {
+impl ConformanceWorld for Memory {
     fn platform(&self) -> std::sync::Arc<dyn Platform> {
         std::sync::Arc::new(self.room.chat.clone())
     }
@@ -48,6 +48,6 @@ impl World for Memory {
 
 #[tokio::test(start_paused = true)]
 async fn the_room_in_memory_keeps_the_contract() {
-    run_all(async || Memory::new(Show::Edit { pause: std::time::Duration::ZERO })).await;
-    run_all(async || Memory::new(Show::Once)).await;
+    run_all(async || Memory::new(ShowMode::Edit { pause: std::time::Duration::ZERO })).await;
+    run_all(async || Memory::new(ShowMode::Once)).await;
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use talaria_platform::{EventId, Show};
+use talaria_platform::{EventId, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
 /// A gateway whose agent answers both questions in two pieces, each time it is asked.
-async fn gateway(show: Show) -> TestGateway {
+async fn gateway(show: ShowMode) -> TestGateway {
     let gateway = TestGateway::with(Setup { show, resumable: true, max_text: 200, ..Setup::default() }).await;
     for _ in 0..4 {
         let pieces = |word: &str| [format!("{word} "), "answer ".repeat(40)];
@@ -23,8 +23,8 @@ async fn gateway(show: Show) -> TestGateway {
 
 /// When somebody thinks again and when the process dies, counted in changes of the room, on networks with edits and
 /// without.
-fn moments() -> impl Iterator<Item = (Show, u64, u64)> {
-    let shows = [Show::Edit { pause: Duration::from_secs(1) }, Show::Once];
+fn moments() -> impl Iterator<Item = (ShowMode, u64, u64)> {
+    let shows = [ShowMode::Edit { pause: Duration::from_secs(1) }, ShowMode::Once];
     shows.into_iter().flat_map(|show| {
         let moments = [2, 3, 5, 7, 10, 14].into_iter();
         moments.flat_map(move |then| [1, 2, 3, 4, 6, 8].map(|dies| (show, then, dies)))

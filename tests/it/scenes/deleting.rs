@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::Rewind;
-use talaria::session::TurnId;
+use talaria::agent::RewindSupport;
+use talaria::ids::TurnId;
 use talaria::store::Tx;
-use talaria_platform::{ErrorKind, EventId, Rate};
+use talaria_platform::{EventId, PlatformErrorKind, RateLimit};
 use tokio::time::Instant;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -66,7 +66,7 @@ async fn whoever_the_network_lets_delete_a_question_may() {
     let room = gateway.shared_room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;
-    let mut event = room.event("@mod", talaria_platform::EventKind::Deleted { of: asked });
+    let mut event = room.event("@mod", talaria_platform::RoomEventKind::Deleted { of: asked });
     event.author.bot = true;
     room.does(event).await;
 
@@ -83,7 +83,7 @@ async fn a_deletion_is_tried_until_it_is_done_also_after_a_crash() {
     let asked = room.says("@ann", "one").await;
     room.settled().await;
     for _ in 0..3 {
-        gateway.chat().deletion_fails(ErrorKind::Retry { after: None });
+        gateway.chat().deletion_fails(PlatformErrorKind::Retry { after: None });
     }
     room.deletes("@ann", &asked).await;
     gateway.kill().await;
@@ -150,7 +150,7 @@ async fn an_answer_that_a_moderator_takes_away_while_it_grows_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_forget_is_owned_up_to() {
-    let gateway = TestGateway::with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;
@@ -215,7 +215,7 @@ async fn an_answer_that_may_not_be_taken_back_says_that_it_is_void() {
     let room = gateway.room();
     let asked = room.says("@ann", "my secret is tea").await;
     room.settled().await;
-    gateway.chat().deletion_fails(ErrorKind::Rejected);
+    gateway.chat().deletion_fails(PlatformErrorKind::Rejected);
     room.deletes("@ann", &asked).await;
 
     assert_snapshot!(room.settled().await, @r"
@@ -233,7 +233,7 @@ async fn an_answer_comes_anew_if_its_message_was_taken_away_just_before_its_end(
     agent.is_hanging().await;
     room.settled().await;
     for _ in 0..8 {
-        gateway.chat().next_edit(Fault::Answers(ErrorKind::Retry { after: None }));
+        gateway.chat().next_edit(Fault::Answers(PlatformErrorKind::Retry { after: None }));
     }
     agent.goes_on();
     gateway.chat().is_quiet(Duration::from_secs(4)).await;
@@ -260,7 +260,7 @@ async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
     gateway.agent().says(["one ", "two ", "three "]);
     let asked = gateway.room().says("@ann", "count again").await;
     gateway.room().settled().await;
-    gateway.chat().deletion_fails(ErrorKind::Retry { after: None });
+    gateway.chat().deletion_fails(PlatformErrorKind::Retry { after: None });
     gateway.room().deletes("@ann", &asked).await;
     gateway.restart().await;
     gateway.room().settled().await;
@@ -269,7 +269,7 @@ async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
 }
 
 /// What Synapse allows one account: ten messages at once, then one in five seconds, redactions among them.
-const SYNAPSE: Rate = Rate { per_second: 0.2, burst: 10.0 };
+const SYNAPSE: RateLimit = RateLimit { per_second: 0.2, burst: 10.0 };
 
 /// Asks something whose answer grows for so long that it is edited often; its message and every edit can be read.
 async fn asks_for_an_answer_with_many_edits(gateway: &TestGateway) -> EventId {

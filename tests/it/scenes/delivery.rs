@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::gateway::Ended;
-use talaria_platform::{ErrorKind, Rate};
+use talaria::gateway::ExitReason;
+use talaria_platform::{PlatformErrorKind, RateLimit};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Gate, What};
 
 fn busy_for(seconds: u64) -> Fault {
-    Fault::Answers(ErrorKind::Retry { after: Some(Duration::from_secs(seconds)) })
+    Fault::Answers(PlatformErrorKind::Retry { after: Some(Duration::from_secs(seconds)) })
 }
 
-const LOST: Fault = Fault::Answers(ErrorKind::Retry { after: None });
+const LOST: Fault = Fault::Answers(PlatformErrorKind::Retry { after: None });
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_network_sheds_edits_but_never_the_final() {
@@ -136,7 +136,7 @@ async fn after_an_edit_in_doubt_the_final_is_shown_once_more() {
 #[tokio::test(start_paused = true)]
 async fn showing_a_final_once_more_never_blocks_the_room() {
     // So small a bucket has no token for anything that is not necessary.
-    let rate = Some(Rate { per_second: 0.5, burst: 1.0 });
+    let rate = Some(RateLimit { per_second: 0.5, burst: 1.0 });
     let gateway = TestGateway::with(Setup { rate, ..Setup::default() }).await;
     let room = gateway.room();
     gateway.chat().next_send(LOST);
@@ -182,7 +182,7 @@ async fn a_network_that_refuses_edits_still_gets_the_final() {
     room.says("@ann", "speak").await;
     agent.is_hanging().await;
     room.settled().await;
-    gateway.chat().next_edit(Fault::Answers(ErrorKind::Rejected));
+    gateway.chat().next_edit(Fault::Answers(PlatformErrorKind::Rejected));
     agent.goes_on();
     room.settled().await;
     agent.goes_on();
@@ -221,10 +221,10 @@ async fn what_is_asked_first_is_answered_first_even_if_its_end_is_late() {
 async fn a_lost_account_stops_its_platform_and_keeps_what_it_owes() {
     let mut gateway = TestGateway::start().await;
     let room = gateway.room();
-    gateway.chat().next_send(Fault::Answers(ErrorKind::Fatal));
+    gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Fatal));
 
     room.says("@ann", "/stop").await;
-    assert_eq!(gateway.finished().await, Ended::NoPlatformLeft);
+    assert_eq!(gateway.finished().await, ExitReason::NoPlatformLeft);
     assert_snapshot!(room.settled().await, @"@ann  /stop");
 
     gateway.restart().await;

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use talaria::access::{Grant, Lists};
-use talaria::command::Command;
+use talaria::access::{AccessLists, GrantScope};
+use talaria::command::ChatCommand;
 use talaria::rules::AccountRules;
 use talaria::store::AuditFilter;
-use talaria_platform::{EventKind, Message, UserId};
+use talaria_platform::{IncomingMessage, RoomEventKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
@@ -40,10 +40,10 @@ enum Spot {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Message,
-    Command(Command),
+    Command(ChatCommand),
     Edit,
     Delete,
-    Approve(Grant),
+    Approve(GrantScope),
     Deny,
     Invite,
 }
@@ -51,19 +51,20 @@ enum Does {
 /// Everything that can be done. A mark on a message counts only on an ask; that is a scene of `asks`.
 fn everything() -> Vec<Does> {
     let plain = [Does::Message, Does::Edit, Does::Delete, Does::Deny, Does::Invite];
-    let commands = Command::all().filter(|command| !matches!(command, Command::Approve | Command::Deny));
-    plain.into_iter().chain(Grant::ALL.map(Does::Approve)).chain(commands.map(Does::Command)).collect()
+    let commands =
+        ChatCommand::all().filter(|command| !matches!(command, ChatCommand::Approve | ChatCommand::Deny));
+    plain.into_iter().chain(GrantScope::ALL.map(Does::Approve)).chain(commands.map(Does::Command)).collect()
 }
 
 /// The one command that is for admins in these scenes.
-const GUARDED: Command = Command::Undo;
+const GUARDED: ChatCommand = ChatCommand::Undo;
 
 fn expected(who: Who, spot: Spot, does: Does) -> bool {
     // The network carried it out already; there is nothing left to allow.
     if does == Does::Delete {
         return true;
     }
-    let for_admins = does == Does::Command(GUARDED) || does == Does::Approve(Grant::Always);
+    let for_admins = does == Does::Command(GUARDED) || does == Does::Approve(GrantScope::Always);
     match who {
         Who::Admin => true,
         Who::Allowed => !for_admins,
@@ -87,12 +88,12 @@ fn id(who: Who) -> &'static str {
 
 fn rules() -> AccountRules {
     let one = |id: &str| BTreeSet::from([UserId::from(id)]);
-    let lists = Lists {
+    let lists = AccessLists {
         admins: one("@admin:test"),
         people: one("@allowed:test"),
         pairing: true,
         admin_commands: BTreeSet::from([GUARDED]),
-        ..Lists::default()
+        ..AccessLists::default()
     };
     AccountRules { limits: None, ..AccountRules::listed(lists) }
 }
@@ -201,14 +202,14 @@ async fn act(
 ) -> Effect {
     let text = match does {
         Does::Invite => {
-            let mut event = room.event(id(who), EventKind::Joined);
+            let mut event = room.event(id(who), RoomEventKind::Joined);
             event.author.bot = who == Who::Bot;
             return Effect::Known(room.invites_as(event).await);
         }
         Does::Edit | Does::Delete => {
             let kind = match does {
-                Does::Edit => EventKind::Edited { of: asked.clone(), text: "changed".to_owned() },
-                _ => EventKind::Deleted { of: asked.clone() },
+                Does::Edit => RoomEventKind::Edited { of: asked.clone(), text: "changed".to_owned() },
+                _ => RoomEventKind::Deleted { of: asked.clone() },
             };
             say(room, who, kind).await;
             let turns = gateway.store().read({
@@ -224,14 +225,14 @@ async fn act(
         Does::Approve(grant) => format!("/approve {}", grant.name()),
         Does::Deny => "/deny".to_owned(),
     };
-    say(room, who, EventKind::Message(Message::text(text))).await;
+    say(room, who, RoomEventKind::Message(IncomingMessage::text(text))).await;
     match does {
-        Does::Command(Command::Stop | Command::New) => Effect::Ended,
+        Does::Command(ChatCommand::Stop | ChatCommand::New) => Effect::Ended,
         _ => Effect::Answer,
     }
 }
 
-async fn say(room: &Room, who: Who, kind: EventKind) {
+async fn say(room: &Room, who: Who, kind: RoomEventKind) {
     let mut event = room.event(id(who), kind);
     event.author.bot = who == Who::Bot;
     room.does(event).await;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::agent::Choice;
+use talaria::access::AccessLists;
+use talaria::agent::AskChoice;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
-use talaria_platform::{AccountId, ErrorKind, EventKind, Rate, Trust, UserId};
+use talaria_platform::{AccountId, AuthorTrust, PlatformErrorKind, RateLimit, RoomEventKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
@@ -21,8 +21,8 @@ async fn careful() -> TestGateway {
 
 async fn careful_with(setup: Setup) -> TestGateway {
     let people: BTreeSet<UserId> = ["@ann:test".into(), "@bob:test".into()].into();
-    let (trust, secure_only) = (Some(Trust::CrossSigned), true);
-    let rules = AccountRules::listed(Lists { people, trust, secure_only, ..Lists::default() });
+    let (trust, secure_only) = (Some(AuthorTrust::CrossSigned), true);
+    let rules = AccountRules::listed(AccessLists { people, trust, secure_only, ..AccessLists::default() });
     TestGateway::with(Setup { rules, ..setup }).await
 }
 
@@ -44,11 +44,11 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     let gateway = careful().await;
     let (room, other) = (gateway.shared_room(), gateway.room());
     for text in ["one", "two"] {
-        room.says_on("@ann", "PHONE", Trust::Network, text).await;
+        room.says_on("@ann", "PHONE", AuthorTrust::Network, text).await;
     }
-    other.says_on("@ann", "PHONE", Trust::Network, "three").await;
-    room.says_on("@ann", "LAPTOP", Trust::Network, "four").await;
-    room.says_on("@ann", "LAPTOP", Trust::CrossSigned, "five").await;
+    other.says_on("@ann", "PHONE", AuthorTrust::Network, "three").await;
+    room.says_on("@ann", "LAPTOP", AuthorTrust::Network, "four").await;
+    room.says_on("@ann", "LAPTOP", AuthorTrust::CrossSigned, "five").await;
 
     let shown = room.settled().await;
     for device in ["PHONE", "LAPTOP"] {
@@ -61,7 +61,7 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     // Such a device cannot read that, but it sees a mark; the next one comes only after a while.
     assert_eq!(locks(&gateway), 2);
     tokio::time::sleep(Duration::from_secs(600)).await;
-    room.says_on("@ann", "PHONE", Trust::Network, "six").await;
+    room.says_on("@ann", "PHONE", AuthorTrust::Network, "six").await;
     room.settled().await;
     assert_eq!(locks(&gateway), 3);
     assert_snapshot!(rules_of(&gateway).await, @"
@@ -76,11 +76,14 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_waited_for_the_network_when_the_process_died_comes_with_the_next_one() {
-    let slow = Some(Rate { per_second: 0.1, burst: 1.0 });
+    let slow = Some(RateLimit { per_second: 0.1, burst: 1.0 });
     let mut gateway = careful_with(Setup { rate: slow, limit: slow, ..Setup::default() }).await;
-    gateway.room().says_on("@ann", "LAPTOP", Trust::CrossSigned, "this takes what the network allows").await;
+    gateway
+        .room()
+        .says_on("@ann", "LAPTOP", AuthorTrust::CrossSigned, "this takes what the network allows")
+        .await;
     gateway.room().shows("bot   ok").await;
-    gateway.room().says_on("@ann", "PHONE", Trust::Network, "one").await;
+    gateway.room().says_on("@ann", "PHONE", AuthorTrust::Network, "one").await;
     assert_eq!(locks(&gateway), 0);
     gateway.kill().await;
     let opening = Gate::default();
@@ -98,14 +101,17 @@ async fn a_mark_that_waited_for_the_network_when_the_process_died_comes_with_the
 async fn a_mark_is_tried_until_it_is_there_and_nobody_waits_for_it() {
     let gateway = careful().await;
     let room = gateway.room();
-    for kind in [ErrorKind::Retry { after: None }, ErrorKind::Retry { after: Some(Duration::from_secs(3)) }] {
+    for kind in [
+        PlatformErrorKind::Retry { after: None },
+        PlatformErrorKind::Retry { after: Some(Duration::from_secs(3)) },
+    ] {
         for _ in 0..2 {
             gateway.chat().reaction_fails(kind);
         }
     }
-    room.says_on("@ann", "PHONE", Trust::Network, "one").await;
+    room.says_on("@ann", "PHONE", AuthorTrust::Network, "one").await;
     room.shows("the device `PHONE` is not signed").await;
-    room.says_on("@ann", "LAPTOP", Trust::CrossSigned, "two").await;
+    room.says_on("@ann", "LAPTOP", AuthorTrust::CrossSigned, "two").await;
     room.shows("bot   ok").await;
     assert_eq!(locks(&gateway), 0);
     room.settled().await;
@@ -114,10 +120,10 @@ async fn a_mark_is_tried_until_it_is_there_and_nobody_waits_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_the_network_refuses_is_given_up() {
-    for kind in [ErrorKind::Gone, ErrorKind::Rejected, ErrorKind::Unsupported] {
+    for kind in [PlatformErrorKind::Gone, PlatformErrorKind::Rejected, PlatformErrorKind::Unsupported] {
         let gateway = careful().await;
         gateway.chat().reaction_fails(kind);
-        gateway.room().says_on("@ann", "PHONE", Trust::Network, "one").await;
+        gateway.room().says_on("@ann", "PHONE", AuthorTrust::Network, "one").await;
         gateway.room().settled().await;
         assert_eq!(locks(&gateway), 0);
         let account = AccountId::from("test");
@@ -129,15 +135,19 @@ async fn a_mark_that_the_network_refuses_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn whoever_is_not_verified_is_told_whom_to_ask() {
     let people: BTreeSet<UserId> = ["@ann:test".into()].into();
-    let rules = AccountRules::listed(Lists { people, trust: Some(Trust::Verified), ..Lists::default() });
+    let rules = AccountRules::listed(AccessLists {
+        people,
+        trust: Some(AuthorTrust::Verified),
+        ..AccessLists::default()
+    });
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let room = gateway.room();
-    room.says_on("@ann", "PHONE", Trust::CrossSigned, "hello?").await;
+    room.says_on("@ann", "PHONE", AuthorTrust::CrossSigned, "hello?").await;
     assert_snapshot!(room.settled().await, @"
     @ann  hello?
     note  I did not read this: whoever runs me has not verified you yet. Please ask them to; they do it with `talaria matrix verify`. Then send it again.
     ");
-    room.says_on("@ann", "PHONE", Trust::Verified, "hello!").await;
+    room.says_on("@ann", "PHONE", AuthorTrust::Verified, "hello!").await;
     assert!(room.settled().await.contains("bot   ok"));
 }
 
@@ -145,9 +155,9 @@ async fn whoever_is_not_verified_is_told_whom_to_ask() {
 async fn a_stranger_learns_nothing_of_devices_or_encryption() {
     let gateway = careful().await;
     let room = gateway.room();
-    room.says_on("@eve", "PHONE", Trust::Network, "hello?").await;
+    room.says_on("@eve", "PHONE", AuthorTrust::Network, "hello?").await;
     room.says("@eve", "hello?").await;
-    room.does(room.event("@eve", EventKind::Unreadable)).await;
+    room.does(room.event("@eve", RoomEventKind::Unreadable)).await;
     room.settled().await;
     assert!(gateway.chat().requests().is_empty());
     assert_snapshot!(rules_of(&gateway).await, @"
@@ -162,9 +172,9 @@ async fn whoever_writes_in_somebodys_name_is_never_answered_and_the_operator_is_
     let gateway = careful().await;
     let room = gateway.room();
     for text in ["give me the key", "now", "/stop"] {
-        room.says_on("@ann", "PHONE", Trust::Violated, text).await;
+        room.says_on("@ann", "PHONE", AuthorTrust::Violated, text).await;
     }
-    room.says_on("@eve", "PHONE", Trust::Violated, "hello?").await;
+    room.says_on("@eve", "PHONE", AuthorTrust::Violated, "hello?").await;
     room.settled().await;
     assert!(gateway.chat().requests().is_empty());
     let warned = logged.with("the keys are not this person's");
@@ -200,13 +210,13 @@ async fn a_mark_is_never_encrypted_and_denies_all_the_same() {
     let gateway = careful().await;
     let room = gateway.room();
     gateway.agent().asks("run a command", "rm -r build").says(["As you like."]);
-    room.says_on("@ann", "PHONE", Trust::CrossSigned, "tidy up").await;
+    room.says_on("@ann", "PHONE", AuthorTrust::CrossSigned, "tidy up").await;
     let asked = room.is_asked("run a command").await;
     room.reacts("@ann", &asked.message, "✅").await;
     room.says("@ann", &format!("/approve {}", asked.code)).await;
     room.reacts("@ann", &asked.message, "❌").await;
     room.settled().await;
-    assert_eq!(gateway.agent_itself().answers()[0].choice, Choice::Deny);
+    assert_eq!(gateway.agent_itself().answers()[0].choice, AskChoice::Deny);
     assert!(room.now().contains("only in encrypted rooms"), "an approval in the clear is none");
 }
 
@@ -214,7 +224,7 @@ async fn a_mark_is_never_encrypted_and_denies_all_the_same() {
 async fn what_cannot_be_read_is_asked_for_again_but_not_without_end() {
     let gateway = careful().await;
     let room = gateway.shared_room();
-    let unreadable = |who: &str| room.event(who, EventKind::Unreadable);
+    let unreadable = |who: &str| room.event(who, RoomEventKind::Unreadable);
     for who in ["@ann", "@ann", "@bob"] {
         room.does(unreadable(who)).await;
     }
@@ -229,7 +239,7 @@ async fn whoever_left_is_not_asked_to_send_again() {
     let gateway = careful().await;
     let room = gateway.shared_room();
     room.leaves("@ann").await;
-    room.does(room.event("@ann", EventKind::Unreadable)).await;
+    room.does(room.event("@ann", RoomEventKind::Unreadable)).await;
     room.settled().await;
     assert!(gateway.chat().requests().is_empty());
 }

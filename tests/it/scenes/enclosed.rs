@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria_platform::ErrorKind;
+use talaria_platform::PlatformErrorKind;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Fault;
@@ -49,7 +49,7 @@ async fn files_survive_a_crash_and_come_once_each_in_order() {
     let room = gateway.room();
     let text = format!("{CHART} and [notes.md](data:;base64,aGVsbG8=)");
     gateway.agent().says([&*text]);
-    gateway.chat().next_send(Fault::Answers(ErrorKind::Retry { after: None }));
+    gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Retry { after: None }));
     room.says("@ann", "draw").await;
     room.shows("the chart").await;
     gateway.kill().await;

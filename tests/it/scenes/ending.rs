@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria_platform::ErrorKind;
+use talaria_platform::PlatformErrorKind;
 use tokio::time::Instant;
 
 use crate::support::gateway::TestGateway;
@@ -60,7 +60,7 @@ async fn a_platform_that_stops_reading_is_started_again_and_misses_nothing() {
     room.says("@ann", "one").await;
     room.settled().await;
     for _ in 0..3 {
-        gateway.chat().reading_fails(ErrorKind::Retry { after: None });
+        gateway.chat().reading_fails(PlatformErrorKind::Retry { after: None });
     }
     room.says("@ann", "two").await;
     room.settled().await;

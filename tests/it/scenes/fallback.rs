@@ -5,7 +5,7 @@ mod restarting;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::{AgentErrorKind, Message, Rewind};
+use talaria::agent::{AgentErrorKind, RewindSupport, SessionMessage};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::scripted::{Heard, Scripted};
@@ -30,7 +30,7 @@ fn prompts(agent: &Scripted) -> Vec<String> {
 
 /// What was said before a turn, as the agent was told.
 fn told(heard: &Heard) -> Vec<String> {
-    heard.history.iter().map(|Message { role, content }| format!("{role:?}: {content}")).collect()
+    heard.history.iter().map(|SessionMessage { role, content }| format!("{role:?}: {content}")).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn the_agent_comes_back_by_itself_and_knows_what_was_said_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_be_told_keeps_its_memory_and_the_room_is_warned() {
-    let gateway = with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
+    let gateway = with(Setup { rewind: RewindSupport::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
 
     room.says("@ann", "one").await;
@@ -135,7 +135,7 @@ async fn an_agent_that_cannot_be_told_keeps_its_memory_and_the_room_is_warned() 
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_went_away_before_it_said_what_it_can_do_keeps_its_memory_too() {
-    let gateway = with(Setup { rewind: Rewind::Unknown, ..Setup::default() }).await;
+    let gateway = with(Setup { rewind: RewindSupport::Unknown, ..Setup::default() }).await;
     let room = gateway.room();
 
     room.says("@ann", "one").await;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use talaria_platform::Rate;
+use talaria_platform::RateLimit;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Request, What};
 
 /// What Synapse allows an account unless its administrator says otherwise.
-const SYNAPSE: Rate = Rate { per_second: 0.2, burst: 10.0 };
+const SYNAPSE: RateLimit = RateLimit { per_second: 0.2, burst: 10.0 };
 
 const STREAMS: usize = 20;
 

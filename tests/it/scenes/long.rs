@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria_platform::Show;
+use talaria_platform::ShowMode;
 
 use crate::support::gateway::{Setup, TestGateway};
 
@@ -30,7 +30,8 @@ async fn what_comes_when_the_message_is_full_is_kept_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_terminal_is_given_a_long_text_less_often() {
     let gateway =
-        TestGateway::with(Setup { show: Show::Append, max_text: usize::MAX / 2, ..Setup::default() }).await;
+        TestGateway::with(Setup { show: ShowMode::Append, max_text: usize::MAX / 2, ..Setup::default() })
+            .await;
     let room = gateway.room();
     let long = "All that was said before. ".repeat(8000);
     let frame = Duration::from_millis(30);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use talaria::agent::AgentErrorKind;
-use talaria_platform::{ErrorKind, MediaKind};
+use talaria_platform::{MediaKind, PlatformErrorKind};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Gate, file};
@@ -213,14 +213,14 @@ async fn a_file_is_fetched_again_for_a_minute() {
     gateway.chat().keeps("cat", PNG);
     let cat = || vec![file("cat", MediaKind::Image, "cat.png")];
     for _ in 0..3 {
-        gateway.chat().next_fetch(Fault::Answers(ErrorKind::Retry { after: None }));
+        gateway.chat().next_fetch(Fault::Answers(PlatformErrorKind::Retry { after: None }));
     }
     gateway.room().brings("@ann", "what is it?", cat()).await;
     gateway.room().settled().await;
     assert_eq!(gateway.agent_itself().heard()[0].images.len(), 1);
 
     for _ in 0..100 {
-        gateway.chat().next_fetch(Fault::Answers(ErrorKind::Retry { after: None }));
+        gateway.chat().next_fetch(Fault::Answers(PlatformErrorKind::Retry { after: None }));
     }
     gateway.room().brings("@ann", "and now?", cat()).await;
     gateway.room().settled().await;

@@ -1,7 +1,7 @@
 //! What the agent remembers of a conversation, and how people change that.
 
 use insta::assert_snapshot;
-use talaria::agent::{AgentErrorKind, Rewind};
+use talaria::agent::{AgentErrorKind, RewindSupport};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::scripted::Heard;
@@ -172,7 +172,7 @@ async fn retry_and_undo_wait_for_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_rewind_says_so() {
-    let gateway = TestGateway::with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
 
     for text in ["hello", "/undo"] {
@@ -191,7 +191,7 @@ async fn an_agent_that_cannot_rewind_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_agent_may_not_forget_is_not_called_undone() {
-    let gateway = TestGateway::with(Setup { rewind: Rewind::Unknown, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Unknown, ..Setup::default() }).await;
     let room = gateway.room();
 
     for text in ["hello", "/undo", "go on"] {
@@ -213,7 +213,7 @@ async fn what_an_agent_may_not_forget_is_not_called_undone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_rewind_is_asked_once_more_in_the_same_session() {
-    let setup = Setup { rewind: Rewind::Impossible, ..Setup::default() };
+    let setup = Setup { rewind: RewindSupport::Impossible, ..Setup::default() };
     let gateway = TestGateway::with(setup).await;
     let room = gateway.room();
     let lost = AgentErrorKind::Unknown { after: None };

@@ -1,14 +1,14 @@
 //! Names reach the agent as data: whoever chose them, they neither instruct it nor pass for somebody else.
 
 use insta::assert_snapshot;
-use talaria_platform::{EventKind, Message};
+use talaria_platform::{IncomingMessage, RoomEventKind};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
 /// Ann, who calls herself something, writes in a room that is called something.
 async fn writes(room: &Room, name: Option<&str>, room_name: Option<&str>, text: &str) {
-    let mut event = room.event("@ann", EventKind::Message(Message::text(text)));
+    let mut event = room.event("@ann", RoomEventKind::Message(IncomingMessage::text(text)));
     event.author.name = name.map(str::to_owned);
     event.room.name = room_name.map(str::to_owned);
     room.does(event).await;

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::rules::AccountRules;
 use talaria_platform::UserId;
 
@@ -48,7 +48,7 @@ async fn a_turn_is_stopped_even_if_nobody_waits_for_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn whoever_is_shut_out_is_stopped_even_if_nobody_waits_for_the_answer() {
     let people = BTreeSet::from([UserId::from("@ann:test")]);
-    let rules = AccountRules::listed(Lists { people, pairing: true, ..Lists::default() });
+    let rules = AccountRules::listed(AccessLists { people, pairing: true, ..AccessLists::default() });
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     gateway.store().write(|tx| tx.let_in(&"test".into(), &"@eve:test".into())).await.unwrap();
     let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();

@@ -2,22 +2,23 @@
 
 use std::collections::HashMap;
 
-use talaria::access::{Lists, Policy};
-use talaria::agent::Rewind;
+use talaria::access::{AccessLists, AccessPolicy};
+use talaria::agent::RewindSupport;
 use talaria::rules::{AccountRules, AgentName, PlaceRules};
 use talaria_platform::UserId;
 
 use crate::support::gateway::{Setup, TestGateway};
 
-fn lists(admins: &[&str], people: &[&str]) -> Lists {
+fn lists(admins: &[&str], people: &[&str]) -> AccessLists {
     let set = |ids: &[&str]| ids.iter().map(|id| UserId::from(*id)).collect();
-    Lists { admins: set(admins), people: set(people), ..Lists::default() }
+    AccessLists { admins: set(admins), people: set(people), ..AccessLists::default() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rooms_own_list_replaces_the_others_but_not_the_admins() {
-    let account = AccountRules::listed(Lists { pairing: true, ..lists(&["@root:test"], &["@ann:test"]) });
-    let own = Policy::Listed(lists(&["@root:test"], &["@bob:test"]));
+    let account =
+        AccountRules::listed(AccessLists { pairing: true, ..lists(&["@root:test"], &["@ann:test"]) });
+    let own = AccessPolicy::Listed(lists(&["@root:test"], &["@bob:test"]));
     let place = PlaceRules { access: Some(own), ..PlaceRules::default() };
     let rules = AccountRules { places: HashMap::from([("!all".into(), place)]), ..account };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
@@ -49,7 +50,8 @@ fn with_the_model_in(room: &str) -> AccountRules {
 
 #[tokio::test(start_paused = true)]
 async fn a_room_can_have_an_agent_of_its_own() {
-    let setup = Setup { rules: with_the_model_in("!all"), rewind: Rewind::Impossible, ..Setup::default() };
+    let setup =
+        Setup { rules: with_the_model_in("!all"), rewind: RewindSupport::Impossible, ..Setup::default() };
     let gateway = TestGateway::with(setup).await;
     let (room, direct) = (gateway.shared_room(), gateway.room());
     for place in [&room, &direct] {

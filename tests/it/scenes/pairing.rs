@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
-use talaria_platform::{ErrorKind, UserId};
+use talaria_platform::{PlatformErrorKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Room};
@@ -17,7 +17,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Only Ann is listed, and strangers may ask.
 fn open_to_strangers() -> AccountRules {
     let people = BTreeSet::from([UserId::from("@ann:test")]);
-    AccountRules { limits: None, ..AccountRules::listed(Lists { people, pairing: true, ..Lists::default() }) }
+    AccountRules {
+        limits: None,
+        ..AccountRules::listed(AccessLists { people, pairing: true, ..AccessLists::default() })
+    }
 }
 
 async fn gateway() -> TestGateway {
@@ -53,7 +56,7 @@ async fn an_approval_that_waits_for_the_store_during_a_reload_is_judged_by_the_n
     let busy = gateway.store_is_busy().await;
     let approval = tokio::spawn(async move { operator.approves(&code).await });
     busy.holds_everybody_up().await;
-    gateway.reload(AccountRules::listed(Lists::default()));
+    gateway.reload(AccountRules::listed(AccessLists::default()));
     busy.goes_on().await;
 
     let refused = approval.await.unwrap().unwrap_err();
@@ -301,7 +304,7 @@ async fn nobody_is_given_a_code_in_a_room_or_as_a_program_or_where_pairing_is_of
     room.says("@eve", "hello").await;
     direct.a_bot_says("@eve", "hello").await;
     direct.a_forger_says("@eve", "hello").await;
-    gateway.reload(AccountRules::listed(Lists::default()));
+    gateway.reload(AccountRules::listed(AccessLists::default()));
     direct.says("@eve", "hello").await;
 
     assert_eq!((answers(&direct).await, answers(&room).await), (0, 0));
@@ -314,7 +317,7 @@ async fn where_pairing_was_switched_off_a_code_lets_nobody_in() {
     let room = gateway.direct_room("!eve");
     room.says("@eve", "hello").await;
     let code = code(&room).await;
-    gateway.reload(AccountRules::listed(Lists::default()));
+    gateway.reload(AccountRules::listed(AccessLists::default()));
 
     let error = gateway.operator().approves(&code).await.unwrap_err();
 
@@ -330,7 +333,7 @@ async fn where_pairing_was_switched_off_a_code_lets_nobody_in() {
 async fn a_code_that_did_not_arrive_is_void_and_the_next_comes_after_ten_minutes() {
     let gateway = gateway().await;
     let room = gateway.direct_room("!eve");
-    gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+    gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Rejected));
     room.says("@eve", "hello").await;
     assert_eq!(answers(&room).await, 0);
     assert!(gateway.operator().pairings().await.is_empty());
@@ -368,7 +371,7 @@ async fn a_request_that_the_operator_refused_is_not_made_again_at_once() {
 async fn a_flood_of_strangers_whose_chats_take_nothing_has_an_end() {
     let gateway = gateway().await;
     for n in 0..150 {
-        gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+        gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Rejected));
         gateway.direct_room(&format!("!{n}")).says(&format!("@stranger{n}"), "hello").await;
         gateway.chat().is_quiet(Duration::from_millis(200)).await;
     }
@@ -418,8 +421,10 @@ async fn the_same_message_again_gives_no_other_code() {
 async fn a_hostile_name_is_one_short_line_to_the_operator() {
     let gateway = gateway().await;
     let room = gateway.direct_room("!eve");
-    let mut event =
-        room.event("@eve", talaria_platform::EventKind::Message(talaria_platform::Message::text("hello")));
+    let mut event = room.event(
+        "@eve",
+        talaria_platform::RoomEventKind::Message(talaria_platform::IncomingMessage::text("hello")),
+    );
     event.author.name = Some(format!("Ann\n\u{1b}[2J\u{202e}{}", "x".repeat(10_000)));
     room.does(event).await;
 

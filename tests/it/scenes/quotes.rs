@@ -1,14 +1,17 @@
 //! What a person answers is given to the agent, as a quotation; and the same again when it is asked again.
 
 use insta::assert_snapshot;
-use talaria_platform::{EventKind, Message, Quote};
+use talaria_platform::{IncomingMessage, QuotedMessage, RoomEventKind};
 
 use crate::support::gateway::TestGateway;
 use crate::support::room::Room;
 
 async fn answers(room: &Room, author: Option<&str>, quoted: &str, text: &str) {
-    let quote = Some(Quote { author: author.map(str::to_owned), text: quoted.to_owned() });
-    room.does(room.event("@ann", EventKind::Message(Message { quote, ..Message::text(text) }))).await;
+    let quote = Some(QuotedMessage { author: author.map(str::to_owned), text: quoted.to_owned() });
+    room.does(
+        room.event("@ann", RoomEventKind::Message(IncomingMessage { quote, ..IncomingMessage::text(text) })),
+    )
+    .await;
     room.settled().await;
 }
 

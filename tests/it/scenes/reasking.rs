@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::agent::{AgentErrorKind, Rewind};
-use talaria::rules::{AccountRules, Limits};
-use talaria_platform::Show;
+use talaria::access::AccessLists;
+use talaria::agent::{AgentErrorKind, RewindSupport};
+use talaria::rules::{AccountRules, PersonLimits};
+use talaria_platform::ShowMode;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Gate, What};
@@ -135,7 +135,7 @@ async fn where_nothing_can_be_taken_back_what_is_left_says_that_it_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn where_messages_cannot_be_edited_the_new_answer_is_another_one() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.room();
     gateway.agent().says(["A kind of mouth."]);
     let asked = room.says("@ann", "what is Lips?").await;
@@ -211,7 +211,7 @@ async fn nobody_else_and_nothing_but_other_words_asks_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_forget_is_not_asked_again_and_the_room_is_told_once() {
-    let gateway = TestGateway::with(Setup { rewind: Rewind::Impossible, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Impossible, ..Setup::default() }).await;
     let room = gateway.room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;
@@ -228,7 +228,7 @@ async fn an_agent_that_cannot_forget_is_not_asked_again_and_the_room_is_told_onc
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_may_not_forget_is_not_asked_again_and_the_room_is_told_once() {
-    let gateway = TestGateway::with(Setup { rewind: Rewind::Unknown, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Unknown, ..Setup::default() }).await;
     let room = gateway.room();
     let asked = room.says("@ann", "one").await;
     room.settled().await;
@@ -246,8 +246,8 @@ async fn an_agent_that_may_not_forget_is_not_asked_again_and_the_room_is_told_on
 #[tokio::test(start_paused = true)]
 async fn asking_again_by_edits_counts_as_asking() {
     let rules = AccountRules {
-        limits: Some(Limits { per_minute: 3, per_hour: 100, ..Limits::default() }),
-        ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+        limits: Some(PersonLimits { per_minute: 3, per_hour: 100, ..PersonLimits::default() }),
+        ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
     };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let room = gateway.room();

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use insta::assert_snapshot;
-use talaria::rules::{AccountRules, Reset, SessionRules};
+use talaria::rules::{AccountRules, SessionReset, SessionRules};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-async fn gateway(reset: Reset) -> TestGateway {
+async fn gateway(reset: SessionReset) -> TestGateway {
     let setup = Setup::default();
     let session = SessionRules { reset, ..SessionRules::default() };
     TestGateway::with(Setup { rules: AccountRules { session, ..setup.rules.clone() }, ..setup }).await
@@ -23,7 +23,7 @@ async fn says(room: &Room, text: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_long_pause_a_new_conversation_begins_and_the_old_one_is_kept() {
-    let gateway = gateway(Reset::Idle { after: HOUR }).await;
+    let gateway = gateway(SessionReset::Idle { after: HOUR }).await;
     let room = gateway.room();
 
     says(&room, "I am Ann").await;
@@ -66,7 +66,7 @@ async fn a_conversation_ends_at_a_time_of_the_day() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     // An hour and a half from now, whenever that is.
     let at = Duration::from_secs((now + 5400) % (24 * 60 * 60));
-    let gateway = gateway(Reset::Daily { at }).await;
+    let gateway = gateway(SessionReset::Daily { at }).await;
     let room = gateway.room();
 
     says(&room, "one").await;
@@ -96,7 +96,7 @@ async fn a_conversation_ends_at_a_time_of_the_day() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_ends_while_an_answer_runs() {
-    let gateway = gateway(Reset::Idle { after: HOUR }).await;
+    let gateway = gateway(SessionReset::Idle { after: HOUR }).await;
     let room = gateway.room();
     let agent = gateway.agent().says(["Let me think"]).then_hangs();
 
@@ -114,7 +114,7 @@ async fn nothing_ends_while_an_answer_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_never_began_does_not_end() {
-    let gateway = gateway(Reset::Idle { after: HOUR }).await;
+    let gateway = gateway(SessionReset::Idle { after: HOUR }).await;
     let room = gateway.room();
 
     says(&room, "/new").await;
@@ -131,7 +131,7 @@ async fn a_conversation_that_never_began_does_not_end() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_policy_a_conversation_lasts() {
-    let gateway = gateway(Reset::None).await;
+    let gateway = gateway(SessionReset::None).await;
     let room = gateway.room();
 
     says(&room, "one").await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::agent::{AgentErrorKind, Usage};
+use talaria::access::AccessLists;
+use talaria::agent::{AgentErrorKind, TokenUsage};
 use talaria::rules::AccountRules;
 use talaria::store::{TurnOverview, Tx};
 use talaria_platform::UserId;
@@ -19,7 +19,7 @@ const BUSY: AgentErrorKind = AgentErrorKind::NothingRan { after: Some(Duration::
 /// Only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
-    AccountRules::listed(Lists { people, ..Lists::default() })
+    AccountRules::listed(AccessLists { people, ..AccessLists::default() })
 }
 
 /// Ann and Bob share a room, and Ann has asked something there.
@@ -61,7 +61,7 @@ async fn a_retry_is_the_request_of_whoever_sent_it_with_the_words_of_whoever_wro
     let used = |who: &'static str| {
         gateway.store().read(move |tx: &Tx<'_>| tx.used_by_person(&"test".into(), &who.into(), 3600))
     };
-    assert_eq!(used("@bob:test").await.unwrap().tokens, Usage { input: 30, output: 7 });
+    assert_eq!(used("@bob:test").await.unwrap().tokens, TokenUsage { input: 30, output: 7 });
     assert_eq!(used("@ann:test").await.unwrap().turns, 1, "only what she asked for herself");
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::command::Command;
+use talaria::access::AccessLists;
+use talaria::command::ChatCommand;
 use talaria::rules::{AccountRules, SessionRules};
 use talaria_platform::UserId;
 
@@ -269,12 +269,12 @@ async fn a_title_is_one_short_line() {
 #[tokio::test(start_paused = true)]
 async fn whoami_says_who_somebody_is_here_and_what_they_may_not_do() {
     let ids = |ids: &[&str]| ids.iter().map(|id| UserId::from(*id)).collect::<BTreeSet<_>>();
-    let lists = Lists {
+    let lists = AccessLists {
         admins: ids(&["@ann:test"]),
         rooms: ids(&["@bob:test"]),
         allow_all: true,
-        admin_commands: [Command::Undo, Command::Resume].into(),
-        ..Lists::default()
+        admin_commands: [ChatCommand::Undo, ChatCommand::Resume].into(),
+        ..AccessLists::default()
     };
     let rules = AccountRules { limits: None, ..AccountRules::listed(lists) };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, StepState};
-use talaria_platform::Show;
+use talaria_platform::ShowMode;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::What;
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_gets_a_text_that_only_grows() {
-    let gateway = TestGateway::with(Setup { show: Show::Append, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Append, ..Setup::default() }).await;
     let room = gateway.room();
     let pieces = ["Do this:\n```sh\n", "ls -l\n", "```\n", "That is ", "all."];
     gateway
@@ -39,7 +39,7 @@ async fn a_terminal_gets_a_text_that_only_grows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_is_told_apart_from_the_answer_that_it_is_tried_again() {
-    let gateway = TestGateway::with(Setup { show: Show::Append, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Append, ..Setup::default() }).await;
     let room = gateway.room();
     for _ in 0..3 {
         gateway
@@ -58,7 +58,7 @@ async fn a_terminal_is_told_apart_from_the_answer_that_it_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_without_edits_gets_one_message() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.room();
     gateway.agent().says_slowly(Duration::from_secs(10), ["Once upon a time ", "there was ", "a gateway."]);
 
@@ -74,7 +74,7 @@ async fn a_platform_without_edits_gets_one_message() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_without_edits_is_told_about_a_stop_too() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.room();
     let agent = gateway.agent().says(["Once upon a time"]).then_hangs();
 

@@ -1,6 +1,6 @@
 //! What is shown for a moment: that a message was read, and marks on it where the operator wants them.
 
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::agent::AgentErrorKind;
 use talaria::rules::AccountRules;
 use talaria_platform::{MessageId, UserId};
@@ -23,7 +23,7 @@ async fn what_is_taken_up_is_marked_as_read_and_nothing_more_without_the_setting
 #[tokio::test(start_paused = true)]
 async fn a_stranger_learns_nothing_by_a_receipt() {
     let people = [UserId::from("@ann:test")].into();
-    let rules = AccountRules::listed(Lists { people, ..Lists::default() });
+    let rules = AccountRules::listed(AccessLists { people, ..AccessLists::default() });
     let gateway = TestGateway::with(Setup { rules, reactions: true, ..Setup::default() }).await;
     gateway.room().says("@eve", "hello").await;
     gateway.room().says("@eve", "/help").await;

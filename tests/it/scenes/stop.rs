@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::agent::Rewind;
+use talaria::access::AccessLists;
+use talaria::agent::RewindSupport;
 use talaria::rules::AccountRules;
 use talaria_platform::UserId;
 use tokio::time::Instant;
@@ -33,8 +33,8 @@ async fn stop_ends_the_turn_and_keeps_the_text() {
 /// As after a restart while the upstream's address drops every packet.
 async fn whose_agent_never_says_what_it_can_do() -> TestGateway {
     let people = [UserId::from("@ann:test")].into();
-    let rules = AccountRules::listed(Lists { people, ..Lists::default() });
-    TestGateway::with(Setup { rewind: Rewind::Unknown, rules, ..Setup::default() }).await
+    let rules = AccountRules::listed(AccessLists { people, ..AccessLists::default() });
+    TestGateway::with(Setup { rewind: RewindSupport::Unknown, rules, ..Setup::default() }).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
-use talaria::command::Command;
-use talaria::rules::{AccountRules, Limits};
+use talaria::access::AccessLists;
+use talaria::command::ChatCommand;
+use talaria::rules::{AccountRules, PersonLimits};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-fn limits(per_minute: usize, per_hour: usize) -> Limits {
-    Limits { per_minute, per_hour, ..Limits::default() }
+fn limits(per_minute: usize, per_hour: usize) -> PersonLimits {
+    PersonLimits { per_minute, per_hour, ..PersonLimits::default() }
 }
 
-async fn gateway(limits: Limits) -> TestGateway {
-    let rules = AccountRules::listed(Lists { allow_all: true, ..Lists::default() });
+async fn gateway(limits: PersonLimits) -> TestGateway {
+    let rules = AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() });
     let rules = AccountRules { limits: Some(limits), ..rules };
     TestGateway::with(Setup { rules, ..Setup::default() }).await
 }
@@ -84,7 +84,7 @@ async fn the_limit_of_an_hour_holds_over_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn thirty_in_a_minute_are_answered_by_default_and_the_next_is_told_when_it_goes_on() {
-    let gateway = gateway(Limits::default()).await;
+    let gateway = gateway(PersonLimits::default()).await;
     let room = gateway.room();
     for number in 1..=30 {
         asks(&room, "@ann", &format!("question {number}")).await;
@@ -149,8 +149,8 @@ async fn stop_is_heard_beyond_every_limit() {
 /// Whoever is told "no" is answered, too: somebody's echo must not keep us talking.
 #[tokio::test(start_paused = true)]
 async fn that_only_admins_may_is_said_within_the_limits() {
-    let admin_commands = BTreeSet::from([Command::Undo]);
-    let lists = Lists { allow_all: true, admin_commands, ..Lists::default() };
+    let admin_commands = BTreeSet::from([ChatCommand::Undo]);
+    let lists = AccessLists { allow_all: true, admin_commands, ..AccessLists::default() };
     let limits = Some(limits(2, 100));
     let rules = AccountRules { limits, ..AccountRules::listed(lists) };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
@@ -339,7 +339,7 @@ async fn an_account_that_also_sends_what_bots_send_is_a_program() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_guard_programs_may_talk_within_the_limits() {
-    let gateway = gateway(Limits { loop_guard: false, ..limits(100, 1000) }).await;
+    let gateway = gateway(PersonLimits { loop_guard: false, ..limits(100, 1000) }).await;
     let room = gateway.room();
     for _ in 1..=20 {
         asks(&room, "@rob", "beep").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria_platform::{BodyKind, Rate, Show};
+use talaria_platform::{BodyKind, RateLimit, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::What;
@@ -117,7 +117,7 @@ async fn a_waiting_question_that_is_edited_to_nothing_is_asked_as_it_was() {
 /// Synapse takes ten messages at once and then one in five seconds.
 #[tokio::test(start_paused = true)]
 async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
-    let slow = Some(Rate { per_second: 0.2, burst: 10.0 });
+    let slow = Some(RateLimit { per_second: 0.2, burst: 10.0 });
     let gateway = TestGateway::with(Setup { rate: slow, limit: slow, ..Setup::default() }).await;
     let room = gateway.room();
     let first = gateway.agent().then_hangs();
@@ -150,7 +150,7 @@ async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_can_be_edited_one_notice_is_enough() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.room();
     let first = gateway.agent().then_hangs();
     room.says("@ann", "message 1").await;

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, StepState};
-use talaria::command::Command;
-use talaria::words::{Kind, Text, Words};
-use talaria_platform::{ErrorKind, Show};
+use talaria::command::ChatCommand;
+use talaria::i18n::{TextCatalog, TextKey, TextKind};
+use talaria_platform::{PlatformErrorKind, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Fault;
 
-fn with(words: Words) -> Setup {
+fn with(words: TextCatalog) -> Setup {
     Setup { words, ..Setup::default() }
 }
 
 /// Everything silenced that can be.
-fn silent() -> Words {
-    let mut words = Words::default();
-    for text in Text::ALL.iter().filter(|text| text.kind() == Kind::Notice) {
+fn silent() -> TextCatalog {
+    let mut words = TextCatalog::default();
+    for text in TextKey::ALL.iter().filter(|text| text.kind() == TextKind::Notice) {
         words.reword(text.key(), "").unwrap();
     }
     words
@@ -27,9 +27,9 @@ fn silent() -> Words {
 /// A program that repeats what it hears would give us a command, and we would answer it.
 #[test]
 fn nothing_that_we_say_of_ourselves_is_a_command() {
-    for language in Words::languages() {
-        let words = Words::of(language).unwrap();
-        for text in Text::ALL.iter().filter(|text| text.kind() == Kind::Notice) {
+    for language in TextCatalog::languages() {
+        let words = TextCatalog::of(language).unwrap();
+        for text in TextKey::ALL.iter().filter(|text| text.kind() == TextKind::Notice) {
             let said = words.say(&(*text).into());
             assert!(!said.starts_with('/'), "{language}: {said}");
         }
@@ -38,7 +38,7 @@ fn nothing_that_we_say_of_ourselves_is_a_command() {
 
 #[tokio::test(start_paused = true)]
 async fn a_room_is_told_everything_in_its_language() {
-    let gateway = TestGateway::with(with(Words::of("de").unwrap())).await;
+    let gateway = TestGateway::with(with(TextCatalog::of("de").unwrap())).await;
     let room = gateway.room();
     let agent = gateway.agent().says(["Montag: "]).then_hangs();
     room.says("@ann", "Plane meine Woche").await;
@@ -47,10 +47,10 @@ async fn a_room_is_told_everything_in_its_language() {
     room.settled().await;
     room.says("@ann", "/stop").await;
     room.settled().await;
-    gateway.agent().then_fails(AgentErrorKind::Refused, Text::CannotResume);
+    gateway.agent().then_fails(AgentErrorKind::Refused, TextKey::CannotResume);
     room.says("@ann", "/retry").await;
     room.settled().await;
-    gateway.agent().says(["Mon"]).then_fails(AgentErrorKind::Unknown { after: None }, Text::BrokeOff);
+    gateway.agent().says(["Mon"]).then_fails(AgentErrorKind::Unknown { after: None }, TextKey::BrokeOff);
     room.says("@ann", "/retry").await;
     room.settled().await;
     room.says("@ann", "/stauts").await;
@@ -75,9 +75,9 @@ async fn a_room_is_told_everything_in_its_language() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_an_agent_is_said_in_the_language_of_the_room() {
-    let gateway = TestGateway::with(with(Words::of("de").unwrap())).await;
+    let gateway = TestGateway::with(with(TextCatalog::of("de").unwrap())).await;
     let after = Some(Duration::from_secs(60));
-    gateway.agent().then_fails(AgentErrorKind::NothingRan { after }, Text::BrokeServerSilent);
+    gateway.agent().then_fails(AgentErrorKind::NothingRan { after }, TextKey::BrokeServerSilent);
 
     gateway.room().says("@ann", "hallo").await;
 
@@ -87,7 +87,7 @@ async fn waiting_for_an_agent_is_said_in_the_language_of_the_room() {
 #[tokio::test(start_paused = true)]
 async fn what_the_operator_silenced_is_not_said_and_nothing_else_is_missing() {
     let words = silent();
-    for show in [Show::Edit { pause: Duration::from_secs(1) }, Show::Append, Show::Once] {
+    for show in [ShowMode::Edit { pause: Duration::from_secs(1) }, ShowMode::Append, ShowMode::Once] {
         let gateway = TestGateway::with(Setup { show, ..with(words.clone()) }).await;
         let room = gateway.room();
         let after = Some(Duration::from_secs(60));
@@ -114,8 +114,8 @@ async fn what_the_operator_silenced_is_not_said_and_nothing_else_is_missing() {
 async fn whoever_sends_a_command_is_answered_however_much_is_silenced() {
     // At the other end of a pipe a program waits for it.
     let gateway = TestGateway::with(with(silent())).await;
-    let commands =
-        Command::all().flat_map(|command| ["", " 99"].map(|behind| format!("/{}{behind}", command.name())));
+    let commands = ChatCommand::all()
+        .flat_map(|command| ["", " 99"].map(|behind| format!("/{}{behind}", command.name())));
     for text in commands.chain(["/dance".to_owned()]) {
         let room = gateway.direct_room(&text);
         room.says("@ann", &text).await;
@@ -126,11 +126,11 @@ async fn whoever_sends_a_command_is_answered_however_much_is_silenced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silenced_notice_is_not_sent_as_an_empty_message() {
-    let mut words = Words::default();
+    let mut words = TextCatalog::default();
     words.reword("unshown", "").unwrap();
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..with(words) }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..with(words) }).await;
     let room = gateway.room();
-    gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+    gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Rejected));
 
     room.says("@ann", "speak").await;
     room.settled().await;
@@ -140,7 +140,7 @@ async fn a_silenced_notice_is_not_sent_as_an_empty_message() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_without_a_name_is_called_one() {
-    let gateway = TestGateway::with(with(Words::of("de").unwrap())).await;
+    let gateway = TestGateway::with(with(TextCatalog::of("de").unwrap())).await;
     let agent = gateway.agent().step("1", "\u{200b}", StepState::Running).then_hangs();
 
     gateway.room().says("@ann", "hallo").await;
@@ -151,7 +151,7 @@ async fn a_tool_without_a_name_is_called_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_operator_reworded_is_said_so() {
-    let mut words = Words::default();
+    let mut words = TextCatalog::default();
     words.reword("stopped", "*stopped by a person*").unwrap();
     words.reword("nothing_running", "All quiet.").unwrap();
     let gateway = TestGateway::with(with(words)).await;

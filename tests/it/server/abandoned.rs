@@ -70,9 +70,11 @@ async fn abandon_many(address: &str, key: &str, count: usize) {
 
 #[tokio::test]
 async fn no_place_stays_taken() {
-    let served =
-        Served::with(Setup::default(), talaria::server::Settings { runs: (AT_ONCE, AT_ONCE), ..settings() })
-            .await;
+    let served = Served::with(
+        Setup::default(),
+        talaria::server::ServerSettings { runs: (AT_ONCE, AT_ONCE), ..settings() },
+    )
+    .await;
     let turns = served.gateway.server().turns.clone();
     for _ in 0..4 {
         let scripts: Vec<_> = (0..AT_ONCE).map(|_| served.agent().says(["Hel"]).then_hangs()).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use talaria::agent::Choice;
+use talaria::agent::AskChoice;
 
 use crate::support::gateway::Setup;
 use crate::support::scripted::ask;
@@ -170,7 +170,7 @@ async fn the_next_process_denies_what_was_asked_and_the_record_says_so() {
     assert_eq!(shown["approvals"][0]["status"], "denied");
     assert_eq!(shown["approvals"][0]["reason"], "restart");
     let answers = served.gateway.agent_itself().answers();
-    assert!(answers.iter().all(|answer| answer.choice == Choice::Deny));
+    assert!(answers.iter().all(|answer| answer.choice == AskChoice::Deny));
     assert!(served.gateway.agent_itself().ran().is_empty());
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use talaria::agent::AgentErrorKind;
-use talaria::words::Text;
+use talaria::i18n::TextKey;
 
 use crate::support::served::{Served, json as read};
 
@@ -25,9 +25,9 @@ async fn a_failed_turn_names_no_command_whichever_way_it_was_asked() {
     let served = Served::start().await;
     assert_eq!(served.post("/api/sessions", &json!({ "id": "s" })).await.status(), 201);
     let failures = [
-        (AgentErrorKind::CutShort, Text::BrokeReported),
-        (AgentErrorKind::CutShort, Text::BrokeTooLong),
-        (AgentErrorKind::Unknown { after: None }, Text::BrokeBusy),
+        (AgentErrorKind::CutShort, TextKey::BrokeReported),
+        (AgentErrorKind::CutShort, TextKey::BrokeTooLong),
+        (AgentErrorKind::Unknown { after: None }, TextKey::BrokeBusy),
     ];
     let assert_unmentioned = |told: &str, of: &str| {
         assert!(told.contains("fail") || told.contains("error"), "{of}: {told}");

@@ -71,7 +71,7 @@ impl Scene {
 
     /// Waits until so much is kept.
     async fn has_kept(&self, text: &str) {
-        let run = talaria::session::TurnId(self.run.clone());
+        let run = talaria::ids::TurnId(self.run.clone());
         let kept = || {
             let run = run.clone();
             self.served.gateway.store().read(move |tx| tx.checkpointed(&run))

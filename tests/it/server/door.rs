@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use serde_json::json;
-use talaria::config::{Host, Origin};
-use talaria::server::Settings;
+use talaria::config::{UrlHost, WebOrigin};
+use talaria::server::ServerSettings;
 
 use crate::support::gateway::Setup;
 use crate::support::raw::{Answer, Raw};
@@ -19,9 +19,9 @@ const SECURITY: [&str; 6] = [
 ];
 
 async fn with(hosts: &[&str], origins: &[&str]) -> Served {
-    let hosts = hosts.iter().map(|host| Host::parse(host).unwrap()).collect();
-    let origins = origins.iter().map(|origin| Origin::parse(origin).unwrap()).collect();
-    Served::with(Setup::default(), Settings { hosts, origins, ..settings() }).await
+    let hosts = hosts.iter().map(|host| UrlHost::parse(host).unwrap()).collect();
+    let origins = origins.iter().map(|origin| WebOrigin::parse(origin).unwrap()).collect();
+    Served::with(Setup::default(), ServerSettings { hosts, origins, ..settings() }).await
 }
 
 /// Asks for the models, with these lines in the head.

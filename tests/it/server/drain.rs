@@ -3,7 +3,7 @@
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use talaria::session::{SessionId, TurnId};
+use talaria::ids::{SessionId, TurnId};
 use talaria::store::NewSession;
 
 use crate::support::binary::Talaria;

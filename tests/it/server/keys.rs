@@ -139,7 +139,7 @@ async fn a_key_has_one_place() {
 #[tokio::test]
 async fn a_key_may_have_any_letters() {
     let key = "ein Schlüssel für mich allein";
-    let settings = talaria::server::Settings { key: Some(key.to_owned().into()), ..settings() };
+    let settings = talaria::server::ServerSettings { key: Some(key.to_owned().into()), ..settings() };
     let served = Served::with(Setup::default(), settings).await;
     assert_eq!(knocks(&served, key).await.0, 200);
     assert_eq!(knocks(&served, "ein Schlussel für mich allein").await.0, 401);
@@ -147,7 +147,7 @@ async fn a_key_may_have_any_letters() {
 
 #[tokio::test]
 async fn a_server_without_a_key_takes_everybody_for_the_owner_but_apps() {
-    let settings = talaria::server::Settings { key: None, ..settings() };
+    let settings = talaria::server::ServerSettings { key: None, ..settings() };
     let served = Served::with(Setup::default(), settings).await;
     let token = served.app("forge").await;
     let asks = |key: Option<&str>, name: &str| {
@@ -163,7 +163,7 @@ async fn a_server_without_a_key_takes_everybody_for_the_owner_but_apps() {
         assert_eq!(asks(key, name).send().await.unwrap().status(), 200, "{name}");
     }
     let stored = |id: &'static str| {
-        let id = talaria::session::SessionId(id.to_owned());
+        let id = talaria::ids::SessionId(id.to_owned());
         served.gateway.store().read(move |tx| tx.has_session(&id))
     };
     assert!(stored("one").await.unwrap() && stored("two").await.unwrap());
@@ -200,7 +200,8 @@ async fn a_hundred_guesses_lock_out_nobody_who_has_the_key() {
 
 #[tokio::test]
 async fn a_key_that_may_be_guessed_is_not_looked_at_while_somebody_guesses() {
-    let settings = talaria::server::Settings { key: Some("password-1234".to_owned().into()), ..settings() };
+    let settings =
+        talaria::server::ServerSettings { key: Some("password-1234".to_owned().into()), ..settings() };
     let served = Served::with(Setup::default(), settings).await;
     for number in 0..10 {
         assert_eq!(knocks(&served, &format!("password-{number}")).await.0, 401);
@@ -284,9 +285,9 @@ fn keys_are_compared_in_one_way_only() {
         text.split("#[cfg(test)]").next().unwrap().to_owned()
     };
     for (path, compared) in [
-        ("src/server/keys.rs", 1),
+        ("src/server/owner_key.rs", 1),
         ("src/server/caller.rs", 0),
-        ("src/server/apps.rs", 1),
+        ("src/server/app_tokens.rs", 1),
         ("src/token.rs", 0),
         ("src/store/tokens.rs", 0),
     ] {

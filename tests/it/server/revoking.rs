@@ -79,7 +79,7 @@ async fn a_token_that_is_replaced_ends_what_the_old_one_reads() {
 
 #[tokio::test]
 async fn an_app_has_only_so_many_requests_open() {
-    let settings = talaria::server::Settings { runs: (10, 1), ..crate::support::served::settings() };
+    let settings = talaria::server::ServerSettings { runs: (10, 1), ..crate::support::served::settings() };
     let served = Served::with(Default::default(), settings).await;
     let (token, other) = (served.app("forge").await, served.app("phone").await);
     let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
@@ -106,7 +106,7 @@ async fn an_app_has_only_so_many_requests_open() {
 
 #[tokio::test]
 async fn an_app_has_only_so_many_turns_at_once_and_all_together_too() {
-    let settings = talaria::server::Settings { runs: (2, 1), ..crate::support::served::settings() };
+    let settings = talaria::server::ServerSettings { runs: (2, 1), ..crate::support::served::settings() };
     let served = Served::with(Default::default(), settings).await;
     let (one, two) = (served.app("forge").await, served.app("phone").await);
     let first = served.agent().when("first").says(["Hel"]).then_hangs();

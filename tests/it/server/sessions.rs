@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
-use talaria::agent::Role;
-use talaria::session::{SessionId, TurnId};
+use talaria::agent::MessageRole;
+use talaria::ids::{SessionId, TurnId};
 use talaria::store::NewSession;
 
 use crate::support::served::{KEY, Served, json};
@@ -18,13 +18,13 @@ pub async fn begin(served: &Served, id: &str, title: Option<&str>) {
 }
 
 /// The same in which something was said.
-pub async fn begin_with(served: &Served, id: &str, title: &str, said: &[(Role, &str)]) {
+pub async fn begin_with(served: &Served, id: &str, title: &str, said: &[(MessageRole, &str)]) {
     begin(served, id, Some(title).filter(|title| !title.is_empty())).await;
     say(served, id, said).await;
 }
 
 /// Something was said in a session, long ago.
-pub async fn say(served: &Served, id: &str, said: &[(Role, &str)]) {
+pub async fn say(served: &Served, id: &str, said: &[(MessageRole, &str)]) {
     let id = SessionId(id.to_owned());
     let said: Vec<_> = said.iter().map(|(role, text)| (*role, (*text).to_owned())).collect();
     let before = TurnId(String::new());
@@ -127,7 +127,7 @@ async fn whoever_says_that_a_session_is_over_may_talk_in_it_again() {
 #[tokio::test]
 async fn a_taken_id_is_refused_and_what_is_there_stays() {
     let served = Served::start().await;
-    begin_with(&served, "s", "First", &[(Role::User, "hi")]).await;
+    begin_with(&served, "s", "First", &[(MessageRole::User, "hi")]).await;
     begin(&served, "other", None).await;
     for (path, body) in [
         ("/api/sessions", json!({ "id": "s", "title": "Second" })),
@@ -168,7 +168,7 @@ async fn a_fork_goes_its_own_way() {
 async fn messages_come_in_pages_oldest_first() {
     let served = Served::start().await;
     let texts: Vec<String> = (0..25).map(|number| format!("message {number}")).collect();
-    let said: Vec<_> = texts.iter().map(|text| (Role::User, text.as_str())).collect();
+    let said: Vec<_> = texts.iter().map(|text| (MessageRole::User, text.as_str())).collect();
     begin_with(&served, "s", "", &said).await;
     let mut seen = Vec::new();
     loop {

@@ -89,7 +89,7 @@ async fn nothing_of_a_removed_session_is_left() {
     let run = answer.headers()["x-hermes-run-id"].to_str().unwrap().to_owned();
     assert_eq!(served.request(Method::DELETE, "/api/sessions/s").send().await.unwrap().status(), 200);
     assert_eq!(served.request(Method::DELETE, "/api/sessions/s").send().await.unwrap().status(), 404);
-    let left = served.gateway.store().read(move |tx| Ok(tx.turn(&talaria::session::TurnId(run))?.is_some()));
+    let left = served.gateway.store().read(move |tx| Ok(tx.turn(&talaria::ids::TurnId(run))?.is_some()));
     assert!(!left.await.unwrap());
     // Its key may be used again, and finds no session.
     let request = served.request(Method::POST, "/api/sessions/s/chat").header("Idempotency-Key", "k1");

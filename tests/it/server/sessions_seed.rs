@@ -16,8 +16,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use talaria::agent::{Message, Record, Role, Tools};
-use talaria::server::Settings;
+use talaria::agent::{MessageRole, SessionMessage, ToolActivity, TranscriptRecord};
+use talaria::server::ServerSettings;
 
 use super::events::events;
 use super::sessions::{begin, begin_with};
@@ -60,7 +60,7 @@ async fn a_session_is_made_listed_read_renamed_and_removed() {
         (&json!("Mobile chat"), &json!("test-model"))
     );
 
-    let said = [(Role::User, "hello from phone"), (Role::Assistant, "hello from hermes")];
+    let said = [(MessageRole::User, "hello from phone"), (MessageRole::Assistant, "hello from hermes")];
     super::sessions::say(&served, &id, &said).await;
 
     let listed = json(served.get("/api/sessions?limit=10&offset=0").await).await;
@@ -93,7 +93,7 @@ async fn a_session_is_made_listed_read_renamed_and_removed() {
 async fn a_fork_has_the_messages_and_its_source_is_branched() {
     let served = keyless().await;
     begin(&served, "source-session", Some("Original")).await;
-    let said = [(Role::User, "first path"), (Role::Assistant, "answer")];
+    let said = [(MessageRole::User, "first path"), (MessageRole::Assistant, "answer")];
     super::sessions::say(&served, "source-session", &said).await;
     let forked = served.post("/api/sessions/source-session/fork", &json!({ "title": "Alternative" })).await;
     assert_eq!(forked.status(), 201);
@@ -119,7 +119,7 @@ async fn a_chat_has_the_history_and_the_headers_come_back() {
         &served,
         "chat-session",
         "Chat",
-        &[(Role::User, "earlier"), (Role::Assistant, "prior answer")],
+        &[(MessageRole::User, "earlier"), (MessageRole::Assistant, "prior answer")],
     )
     .await;
     served.agent().says(["fresh answer"]).uses(2, 1);
@@ -143,7 +143,7 @@ async fn a_chat_has_the_history_and_the_headers_come_back() {
     assert_eq!(heard.context, "stay focused");
     assert_eq!(heard.prompt, "next");
     let history: Vec<_> = heard.history.iter().map(|said| (said.role, said.content.as_str())).collect();
-    assert_eq!(history, [(Role::User, "earlier"), (Role::Assistant, "prior answer")]);
+    assert_eq!(history, [(MessageRole::User, "earlier"), (MessageRole::Assistant, "prior answer")]);
 }
 
 #[tokio::test]
@@ -196,18 +196,23 @@ async fn a_stream_has_all_events_of_a_turn() {
 #[tokio::test]
 async fn the_last_event_has_the_transcript_of_this_turn() {
     let served = keyless().await;
-    begin_with(&served, "transcript-session", "", &[(Role::User, "before"), (Role::Assistant, "long ago")])
-        .await;
+    begin_with(
+        &served,
+        "transcript-session",
+        "",
+        &[(MessageRole::User, "before"), (MessageRole::Assistant, "long ago")],
+    )
+    .await;
     let call = json!({ "id": "call_1", "type": "function", "function": { "name": "web_search", "arguments": "{}" } });
-    let result = Tools::Result { tool_call_id: "call_1".into(), tool_name: "web_search".into() };
+    let result = ToolActivity::Result { tool_call_id: "call_1".into(), tool_name: "web_search".into() };
     served.agent().says(["Let me search for that:", "Here is the summary."]).uses(4, 2).records([
         record(
-            Role::Assistant,
+            MessageRole::Assistant,
             "Let me search for that:",
-            Some(Tools::Calls { tool_calls: vec![call.clone()] }),
+            Some(ToolActivity::Calls { tool_calls: vec![call.clone()] }),
         ),
-        record(Role::Tool, "results", Some(result)),
-        record(Role::Assistant, "Here is the summary.", None),
+        record(MessageRole::Tool, "results", Some(result)),
+        record(MessageRole::Assistant, "Here is the summary.", None),
     ]);
     let body = json!({ "message": "search then summarize" });
     let answer = served.post("/api/sessions/transcript-session/chat/stream", &body).await;
@@ -251,7 +256,7 @@ async fn a_session_key_needs_an_api_key() {
 }
 
 async fn keyless() -> Served {
-    Served::with(Setup::default(), Settings { key: None, ..settings() }).await
+    Served::with(Setup::default(), ServerSettings { key: None, ..settings() }).await
 }
 
 fn picture() -> Value {
@@ -273,6 +278,6 @@ fn heard_parts(served: &Served) -> Value {
     json!(heard.parts)
 }
 
-fn record(role: Role, content: &str, tools: Option<Tools>) -> Record {
-    Record { message: Message { role, content: content.to_owned() }, tools }
+fn record(role: MessageRole, content: &str, tools: Option<ToolActivity>) -> TranscriptRecord {
+    TranscriptRecord { message: SessionMessage { role, content: content.to_owned() }, tools }
 }

@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria::access::Lists;
-use talaria::agent::fallback::Fallback;
-use talaria::agent::{Rewind, SharedAgent};
-use talaria::config::{Config, Sources};
-use talaria::control::{self, Office};
-use talaria::delivery::Display;
-use talaria::gateway::{Ended, Gateway, Parts};
+use talaria::access::AccessLists;
+use talaria::agent::fallback::FallbackAgent;
+use talaria::agent::{RewindSupport, SharedAgent};
+use talaria::config::{Config, ConfigSources};
+use talaria::control::{self, ControlState};
+use talaria::delivery::DisplaySettings;
+use talaria::gateway::{ExitReason, Gateway, GatewayParts};
+use talaria::i18n::TextCatalog;
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, Live, Rules};
+use talaria::rules::{AccountRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
-use talaria::turns::{Agents, Settings};
-use talaria::words::Words;
-use talaria_platform::{AccountId, Capabilities, Rate, Show};
+use talaria::turns::{TurnAgents, TurnSettings};
+use talaria_platform::{AccountId, PlatformCapabilities, RateLimit, ShowMode};
 use tempfile::TempDir;
 
 use super::operator::Operator;
@@ -31,12 +31,12 @@ const FIRST_WORD: Duration = Duration::from_millis(500);
 /// What a scene may want to be different.
 #[derive(Clone)]
 pub struct Setup {
-    pub show: Show,
+    pub show: ShowMode,
     pub max_text: usize,
     /// What the platform believes of its limit.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// The limit that the network really has.
-    pub limit: Option<Rate>,
+    pub limit: Option<RateLimit>,
     /// Whether messages of ours can be taken back.
     pub delete: bool,
     /// Whether files can be sent and fetched.
@@ -51,7 +51,7 @@ pub struct Setup {
     /// The most that one turn may take, in bytes.
     pub turn_bytes: usize,
     /// Whether the agent can change what it remembers.
-    pub rewind: Rewind,
+    pub rewind: RewindSupport,
     /// Whether the agent's turns can be repeated without running twice.
     pub resumable: bool,
     /// What the operator tells the agent.
@@ -67,13 +67,13 @@ pub struct Setup {
     /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
     pub rules: AccountRules,
     /// What rooms are told.
-    pub words: Words,
+    pub words: TextCatalog,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            show: Show::Edit { pause: Duration::from_secs(1) },
+            show: ShowMode::Edit { pause: Duration::from_secs(1) },
             max_text: 4000,
             rate: None,
             limit: None,
@@ -84,7 +84,7 @@ impl Default for Setup {
             edits: EDITS,
             retry_for: Duration::from_secs(600),
             turn_bytes: 16 * 1024 * 1024,
-            rewind: Rewind::Possible,
+            rewind: RewindSupport::Possible,
             resumable: false,
             context: String::new(),
             names: true,
@@ -93,9 +93,9 @@ impl Default for Setup {
             agent: None,
             rules: AccountRules {
                 limits: None,
-                ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+                ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
             },
-            words: Words::default(),
+            words: TextCatalog::default(),
         }
     }
 }
@@ -109,7 +109,7 @@ pub struct TestGateway {
     /// Who answers while the agent is away, in scenes with a fallback.
     stand_in: Scripted,
     /// Who may do what, as of now.
-    live: Arc<Live>,
+    live: Arc<LiveRules>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -147,7 +147,7 @@ impl TestGateway {
     }
 
     pub async fn with(setup: Setup) -> Self {
-        let about = Capabilities {
+        let about = PlatformCapabilities {
             show: setup.show,
             delete: setup.delete,
             react: true,
@@ -160,9 +160,9 @@ impl TestGateway {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new("scripted", setup.rewind, setup.resumable),
-            stand_in: Scripted::new("model small", Rewind::Possible, setup.stand_in_resumable)
+            stand_in: Scripted::new("model small", RewindSupport::Possible, setup.stand_in_resumable)
                 .slowly(FIRST_WORD),
-            live: Live::new(rules(setup.rules.clone(), setup.words.clone())),
+            live: LiveRules::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
         };
@@ -222,13 +222,13 @@ impl TestGateway {
     pub fn operator(&self) -> Operator {
         let running = self.running.as_ref().unwrap();
         let home = self.folder.path().to_owned();
-        let sources = Sources { config: None, folder: home.clone(), serve: false };
+        let sources = ConfigSources { config: None, folder: home.clone(), serve: false };
         let env = |name: &str| (name == "TALARIA_HOME").then(|| home.display().to_string());
         let config = Config::load(&sources, &env).unwrap();
-        Operator(control::router(Arc::new(Office {
+        Operator(control::router(Arc::new(ControlState {
             home: home.clone(),
             store: running.store.clone(),
-            rules: control::Rules::Live(self.live.clone()),
+            rules: control::ControlRules::Live(self.live.clone()),
             running: Some(running.gateway.running(config, sources)),
         })))
     }
@@ -307,7 +307,7 @@ impl TestGateway {
     }
 
     /// Serves HTTP too. For scenes on the real clock: sockets know no other.
-    pub async fn serve(&mut self, settings: talaria::server::Settings) -> std::net::SocketAddr {
+    pub async fn serve(&mut self, settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
         let gateway = &mut self.running.as_mut().unwrap().gateway;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         gateway.serve(settings, listener).unwrap().address
@@ -325,7 +325,7 @@ impl TestGateway {
     }
 
     /// Waits until every platform has ended by itself.
-    pub async fn finished(&mut self) -> Ended {
+    pub async fn finished(&mut self) -> ExitReason {
         self.running.as_mut().unwrap().gateway.finished().await.unwrap()
     }
 
@@ -334,15 +334,15 @@ impl TestGateway {
         let (store, threads) = Store::open(&self.database()).unwrap();
         let first = self.setup.agent.clone().unwrap_or_else(|| Arc::new(self.agent.clone()));
         let agent = match self.setup.fallback {
-            true => Arc::new(Fallback::new(first, Arc::new(self.stand_in.clone()))),
+            true => Arc::new(FallbackAgent::new(first, Arc::new(self.stand_in.clone()))),
             false => first,
         };
-        let parts = Parts {
+        let parts = GatewayParts {
             store: store.clone(),
             // Nobody asks the second one but rooms that want it, and the first while it is away.
-            agents: Agents { main: agent, local: Some(Arc::new(self.stand_in.clone())) },
+            agents: TurnAgents { main: agent, local: Some(Arc::new(self.stand_in.clone())) },
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
-            settings: Settings {
+            settings: TurnSettings {
                 context: self.setup.context.clone(),
                 names: self.setup.names,
                 files: self.setup.files,
@@ -354,7 +354,11 @@ impl TestGateway {
                 stop_grace: Duration::from_secs(4),
                 ask_for: Duration::from_secs(300),
             },
-            display: Display { steps: true, edits: self.setup.edits, reactions: self.setup.reactions },
+            display: DisplaySettings {
+                steps: true,
+                edits: self.setup.edits,
+                reactions: self.setup.reactions,
+            },
             live: self.live.clone(),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
@@ -362,6 +366,6 @@ impl TestGateway {
     }
 }
 
-fn rules(account: AccountRules, words: Words) -> Rules {
+fn rules(account: AccountRules, words: TextCatalog) -> Rules {
     Rules { accounts: HashMap::from([(AccountId::from("test"), Arc::new(account))]), words }
 }

@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use talaria::testing::network::{Answer, Incoming, Request};
-use talaria_platform::{Author, Body, Event, EventId, EventKind, Message, MessageId, Place, Room, Trust};
+use talaria::testing::network::{IncomingEvent, NetworkReply, NetworkRequest};
+use talaria_platform::{
+    AuthorTrust, EventAuthor, EventId, IncomingMessage, MessageBody, MessageId, Place, RoomEvent,
+    RoomEventKind, RoomInfo,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -30,12 +33,12 @@ pub struct Shown {
     /// Where it is.
     pub place: Place,
     /// What it has shown, oldest first; never empty.
-    pub bodies: Vec<Body>,
+    pub bodies: Vec<MessageBody>,
 }
 
 impl Shown {
     /// What it shows now.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &MessageBody {
         &self.bodies[self.bodies.len() - 1]
     }
 
@@ -54,7 +57,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// What people did, in order. A cursor is the number of events before it.
-    events: Vec<Event>,
+    events: Vec<RoomEvent>,
     /// In the order in which they were first posted; a message's id is its index.
     messages: Vec<Shown>,
     sent: HashMap<String, usize>,
@@ -98,19 +101,19 @@ impl Network {
     pub fn says_as(&self, who: &str, room: &str, direct: bool, text: &str) -> EventId {
         let mut state = self.shared.state();
         let id = EventId::new(format!("${}", state.events.len()));
-        state.events.push(Event {
+        state.events.push(RoomEvent {
             id: id.clone(),
             place: Place::room(room),
-            room: Room { name: None, direct },
-            author: Author {
+            room: RoomInfo { name: None, direct },
+            author: EventAuthor {
                 id: who.into(),
                 name: Some(who.trim_start_matches('@').to_owned()),
-                trust: Trust::Network,
+                trust: AuthorTrust::Network,
                 bot: false,
                 device: None,
             },
             secure: false,
-            kind: EventKind::Message(Message::text(text)),
+            kind: RoomEventKind::Message(IncomingMessage::text(text)),
         });
         drop(state);
         self.shared.changed();
@@ -174,13 +177,13 @@ async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line)? {
-        Request::Read { cursor } => {
+        NetworkRequest::Read { cursor } => {
             shared.state().readers += 1;
             shared.changed();
             return hand_out(shared, stream, cursor).await;
         }
-        Request::Send { place, key, body } => shared.state().send(place, key.as_str(), body),
-        Request::Edit { message, key, body, .. } => shared.state().edit(&message, key.as_str(), body),
+        NetworkRequest::Send { place, key, body } => shared.state().send(place, key.as_str(), body),
+        NetworkRequest::Edit { message, key, body, .. } => shared.state().edit(&message, key.as_str(), body),
     };
     shared.changed();
     if shared.state().silent {
@@ -206,7 +209,7 @@ async fn hand_out(
             _ = stream.fill_buf() => return Ok(()),
         }
         let event = shared.state().events[at].clone();
-        write_line(&mut stream, &Incoming { events: vec![event], cursor: (at + 1).to_string() }).await?;
+        write_line(&mut stream, &IncomingEvent { events: vec![event], cursor: (at + 1).to_string() }).await?;
         if stream.read_line(&mut String::new()).await? == 0 {
             return Ok(());
         }
@@ -215,27 +218,27 @@ async fn hand_out(
 }
 
 impl State {
-    fn send(&mut self, place: Place, key: &str, body: Body) -> Answer {
+    fn send(&mut self, place: Place, key: &str, body: MessageBody) -> NetworkReply {
         if body.done && self.turned_away.as_mut().is_some_and(|keys| keys.insert(key.to_owned())) {
-            return Answer::Retry { after_ms: None };
+            return NetworkReply::Retry { after_ms: None };
         }
         let next = self.messages.len();
         let index = *self.sent.entry(key.to_owned()).or_insert(next);
         if index == next {
             self.messages.push(Shown { place, bodies: vec![body] });
         }
-        Answer::Message(MessageId::new(index.to_string()))
+        NetworkReply::Message(MessageId::new(index.to_string()))
     }
 
-    fn edit(&mut self, message: &MessageId, key: &str, body: Body) -> Answer {
+    fn edit(&mut self, message: &MessageId, key: &str, body: MessageBody) -> NetworkReply {
         let index = message.as_str().parse::<usize>();
         let Some(shown) = index.ok().and_then(|index| self.messages.get_mut(index)) else {
-            return Answer::Gone;
+            return NetworkReply::Gone;
         };
         if self.edited.insert(key.to_owned()) {
             shown.bodies.push(body);
         }
-        Answer::Message(message.clone())
+        NetworkReply::Message(message.clone())
     }
 }
 

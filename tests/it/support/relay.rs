@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use talaria::agent::SharedAgent;
-use talaria::agent::local::Local;
-use talaria::agent::proxy::Proxy;
-use talaria::config::{AgentChoice, Config, Sources};
+use talaria::agent::local::LocalAgent;
+use talaria::agent::proxy::ProxyAgent;
+use talaria::config::{AgentChoice, Config, ConfigSources};
 
 use super::gateway::{Setup, TestGateway};
 
@@ -15,7 +15,7 @@ use super::gateway::{Setup, TestGateway};
 pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.yaml"), yaml).unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(url.to_owned()),
         "GATEWAY_PROXY_KEY" => key.map(str::to_owned),
@@ -23,7 +23,7 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Proxy(config, _) => Arc::new(Proxy::new(config).unwrap()),
+        AgentChoice::Proxy(config, _) => Arc::new(ProxyAgent::new(config).unwrap()),
         other => panic!("{other}"),
     }
 }
@@ -31,7 +31,7 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
 /// The agent that talks to a model server itself.
 pub fn model(url: &str) -> SharedAgent {
     let folder = tempfile::tempdir().unwrap();
-    let sources = Sources { config: None, folder: folder.path().to_owned(), serve: false };
+    let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
         "OPENAI_BASE_URL" => Some(format!("{url}/v1")),
         "OPENAI_MODEL" => Some("small".to_owned()),
@@ -39,7 +39,7 @@ pub fn model(url: &str) -> SharedAgent {
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Local(config) => Arc::new(Local::new(config).unwrap()),
+        AgentChoice::Local(config) => Arc::new(LocalAgent::new(config).unwrap()),
         other => panic!("{other}"),
     }
 }

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use talaria_platform::{
-    Author, Event, EventId, EventKind, Invite, Media, MediaId, MediaKind, Message, MessageId, Place,
-    Room as RoomFacts, ThreadId, Trust, UserId,
+    AuthorTrust, EventAuthor, EventId, IncomingMessage, MediaId, MediaInfo, MediaKind, MessageId, Place,
+    RoomEvent, RoomEventKind, RoomInfo as RoomFacts, RoomInvite, ThreadId, UserId,
 };
 
 pub use network::{Chat, Shown};
@@ -71,23 +71,23 @@ impl Room {
     }
 
     /// A person writes something and attaches files.
-    pub async fn brings(&self, who: &str, text: &str, media: Vec<Media>) -> EventId {
+    pub async fn brings(&self, who: &str, text: &str, media: Vec<MediaInfo>) -> EventId {
         let event = self.posts(who, text, media);
         self.chat.is_read().await;
         event
     }
 
     /// A person writes something, whether anybody reads it or not.
-    pub fn posts(&self, who: &str, text: &str, media: Vec<Media>) -> EventId {
+    pub fn posts(&self, who: &str, text: &str, media: Vec<MediaInfo>) -> EventId {
         self.chat.show_person(self, who, text);
-        let message = Message { media, ..Message::text(text) };
-        self.chat.happens(self.event(who, EventKind::Message(message)))
+        let message = IncomingMessage { media, ..IncomingMessage::text(text) };
+        self.chat.happens(self.event(who, RoomEventKind::Message(message)))
     }
 
     /// A person writes something on one of their devices, encrypted.
-    pub async fn says_on(&self, who: &str, device: &str, trust: Trust, text: &str) -> EventId {
+    pub async fn says_on(&self, who: &str, device: &str, trust: AuthorTrust, text: &str) -> EventId {
         self.chat.show_person(self, who, text);
-        let mut event = self.event(who, EventKind::Message(Message::text(text)));
+        let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
         (event.secure, event.author.trust, event.author.device) = (true, trust, Some(device.to_owned()));
         self.does(event).await
     }
@@ -95,8 +95,8 @@ impl Room {
     /// Somebody writes under a name that the keys contradict.
     pub async fn a_forger_says(&self, who: &str, text: &str) {
         self.chat.show_person(self, who, text);
-        let mut event = self.event(who, EventKind::Message(Message::text(text)));
-        event.author.trust = Trust::Violated;
+        let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
+        event.author.trust = AuthorTrust::Violated;
         self.chat.happens(event);
         self.chat.is_read().await;
     }
@@ -104,45 +104,45 @@ impl Room {
     /// A program writes something, and the network says that it is one.
     pub async fn a_bot_says(&self, who: &str, text: &str) -> EventId {
         self.chat.show_person(self, who, text);
-        let mut event = self.event(who, EventKind::Message(Message::text(text)));
+        let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
         event.author.bot = true;
         self.does(event).await
     }
 
     /// A person puts a mark on a message of ours, whether anybody reads it or not.
     pub fn marks(&self, who: &str, to: &MessageId, mark: &str) {
-        self.chat.happens(self.event(who, EventKind::Reacted { to: to.clone(), mark: mark.to_owned() }));
+        self.chat.happens(self.event(who, RoomEventKind::Reacted { to: to.clone(), mark: mark.to_owned() }));
     }
 
     /// A person puts a mark on a message of ours.
     pub async fn reacts(&self, who: &str, to: &MessageId, mark: &str) {
-        self.does(self.event(who, EventKind::Reacted { to: to.clone(), mark: mark.to_owned() })).await;
+        self.does(self.event(who, RoomEventKind::Reacted { to: to.clone(), mark: mark.to_owned() })).await;
     }
 
     /// A person leaves.
     pub async fn leaves(&self, who: &str) {
-        self.does(self.event(who, EventKind::Left)).await;
+        self.does(self.event(who, RoomEventKind::Left)).await;
     }
 
     /// A person comes, or comes back.
     pub async fn joins(&self, who: &str) {
-        self.does(self.event(who, EventKind::Joined)).await;
+        self.does(self.event(who, RoomEventKind::Joined)).await;
     }
 
     /// A person invites us here; whether we come.
     pub async fn invites(&self, who: &str) -> bool {
-        self.invites_as(self.event(who, EventKind::Joined)).await
+        self.invites_as(self.event(who, RoomEventKind::Joined)).await
     }
 
     /// The author of this event invites us here.
-    pub async fn invites_as(&self, event: Event) -> bool {
-        let Event { author, room: about, .. } = event;
-        let invite = Invite { id: EventId::new(""), room: self.place().room, about, author };
+    pub async fn invites_as(&self, event: RoomEvent) -> bool {
+        let RoomEvent { author, room: about, .. } = event;
+        let invite = RoomInvite { id: EventId::new(""), room: self.place().room, about, author };
         self.chat.inbox().await.may_join(invite).await.unwrap()
     }
 
     /// Something happens here; returns when the gateway has it on disk.
-    pub async fn does(&self, event: Event) -> EventId {
+    pub async fn does(&self, event: RoomEvent) -> EventId {
         let id = self.chat.happens(event);
         self.chat.is_read().await;
         id
@@ -150,23 +150,23 @@ impl Room {
 
     /// A person changes an earlier message.
     pub async fn edits(&self, who: &str, of: &EventId, text: &str) {
-        self.chat.happens(self.event(who, EventKind::Edited { of: of.clone(), text: text.to_owned() }));
+        self.chat.happens(self.event(who, RoomEventKind::Edited { of: of.clone(), text: text.to_owned() }));
         self.chat.is_read().await;
     }
 
     /// A person changes an earlier message, whether anybody reads it or not.
     pub fn changes(&self, who: &str, of: &EventId, text: &str) {
-        self.chat.happens(self.event(who, EventKind::Edited { of: of.clone(), text: text.to_owned() }));
+        self.chat.happens(self.event(who, RoomEventKind::Edited { of: of.clone(), text: text.to_owned() }));
     }
 
     /// A person takes an earlier message back, whether anybody reads it or not.
     pub fn takes_back(&self, who: &str, of: &EventId) {
-        self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));
+        self.chat.happens(self.event(who, RoomEventKind::Deleted { of: of.clone() }));
     }
 
     /// A person takes an earlier message back.
     pub async fn deletes(&self, who: &str, of: &EventId) {
-        self.chat.happens(self.event(who, EventKind::Deleted { of: of.clone() }));
+        self.chat.happens(self.event(who, RoomEventKind::Deleted { of: of.clone() }));
         self.chat.is_read().await;
     }
 
@@ -234,15 +234,15 @@ impl Room {
     }
 
     /// Something that a person of this network does here.
-    pub fn event(&self, who: &str, kind: EventKind) -> Event {
-        Event {
+    pub fn event(&self, who: &str, kind: RoomEventKind) -> RoomEvent {
+        RoomEvent {
             id: EventId::new(""),
             place: self.place(),
             room: RoomFacts { name: Some(self.name.clone()), direct: self.direct },
-            author: Author {
+            author: EventAuthor {
                 id: UserId::new(format!("{who}:test")),
                 name: Some(who.trim_start_matches('@').to_owned()),
-                trust: Trust::Network,
+                trust: AuthorTrust::Network,
                 bot: false,
                 device: None,
             },
@@ -253,6 +253,6 @@ impl Room {
 }
 
 /// A file as a sender describes it.
-pub fn file(id: &str, kind: MediaKind, name: &str) -> Media {
-    Media { id: MediaId::from(id), kind, name: name.to_owned(), mime: None, size: None }
+pub fn file(id: &str, kind: MediaKind, name: &str) -> MediaInfo {
+    MediaInfo { id: MediaId::from(id), kind, name: name.to_owned(), mime: None, size: None }
 }

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, Ask, Attachment, Attempt, Choice, Image, Message, Origin,
-    Out, Part, Prepared, Reached, Record, Rewind, Step, StepState, Turn, TurnEnd, TurnEvent, Usage,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, Ask, AskChoice,
+    Attachment, AttemptKind, PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, Step,
+    StepState, TokenUsage, TranscriptRecord, TurnEnd, TurnEvent, TurnOrigin,
 };
-use talaria::words::Phrase;
+use talaria::i18n::LocalizedText;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -39,7 +40,7 @@ struct State {
     heard: Vec<Heard>,
     prepared: usize,
     /// What was attached to each turn when its request was made.
-    attached: HashMap<String, (Vec<Image>, Vec<Attachment>)>,
+    attached: HashMap<String, (Vec<PromptImage>, Vec<Attachment>)>,
     /// Whoever is asked to make a request ready waits at the first of these.
     slow: Vec<Gate>,
     refusals: Vec<AgentError>,
@@ -66,7 +67,7 @@ pub struct Asked {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub asked: Asked,
-    pub choice: Choice,
+    pub choice: AskChoice,
     pub at: Instant,
     pub order: u64,
 }
@@ -84,15 +85,15 @@ pub struct Heard {
     pub context: String,
     pub prompt: String,
     /// The prompt in parts, if a program brought pictures with it.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PromptPart>,
     /// What scopes the memory, if a program named it.
     pub memory: Option<String>,
-    pub history: Vec<Message>,
+    pub history: Vec<SessionMessage>,
     pub session: String,
     pub key: String,
-    pub images: Vec<Image>,
+    pub images: Vec<PromptImage>,
     pub files: Vec<Attachment>,
-    pub origin: Origin,
+    pub origin: TurnOrigin,
     pub resumed: bool,
     /// The stored bytes: they say how many requests were made before this one.
     pub request: String,
@@ -116,8 +117,8 @@ enum Does {
     Thinks(String),
     Steps(Step),
     Notes(Option<String>),
-    Uses(Usage),
-    Records(Record),
+    Uses(TokenUsage),
+    Records(TranscriptRecord),
     Whole(String),
     Waits(Duration),
     Hangs,
@@ -134,7 +135,7 @@ enum Does {
 }
 
 impl Scripted {
-    pub fn new(name: &str, rewind: Rewind, resumable: bool) -> Self {
+    pub fn new(name: &str, rewind: RewindSupport, resumable: bool) -> Self {
         let info = AgentInfo { name: name.into(), rewind, resume: resumable, stand_in: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
@@ -200,7 +201,7 @@ impl Scripted {
     }
 
     /// Asks, and acts only if that is allowed.
-    async fn ask(&self, out: &dyn Out, ask: Ask) {
+    async fn ask(&self, out: &dyn AgentOutput, ask: Ask) {
         let asked = Asked { ask: ask.clone(), at: Instant::now(), order: count() };
         let life = {
             let mut state = self.state();
@@ -212,7 +213,7 @@ impl Scripted {
             return std::future::pending().await;
         }
         let mut state = self.state();
-        if let Choice::Allow(_) = choice {
+        if let AskChoice::Allow(_) = choice {
             state.ran.push(asked.ask.detail.clone());
         }
         state.answers.push(Answer { asked, choice, at: Instant::now(), order: count() });
@@ -278,11 +279,11 @@ impl Script {
 
     /// Says what the turn cost.
     pub fn uses(self, input: u64, output: u64) -> Self {
-        self.does(Does::Uses(Usage { input, output }))
+        self.does(Does::Uses(TokenUsage { input, output }))
     }
 
     /// Tells messages of its transcript.
-    pub fn records(self, records: impl IntoIterator<Item = Record>) -> Self {
+    pub fn records(self, records: impl IntoIterator<Item = TranscriptRecord>) -> Self {
         records.into_iter().fold(self, |script, record| script.does(Does::Records(record)))
     }
 
@@ -305,7 +306,7 @@ impl Script {
         self.does(Does::IgnoresStop)
     }
 
-    pub fn then_fails(self, kind: AgentErrorKind, words: impl Into<Phrase>) -> Self {
+    pub fn then_fails(self, kind: AgentErrorKind, words: impl Into<LocalizedText>) -> Self {
         self.does(Does::Fails(AgentError::new(kind, words)))
     }
 
@@ -360,7 +361,7 @@ impl Script {
     async fn run(
         &self,
         agent: &Scripted,
-        out: &dyn Out,
+        out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         let lines = lock(&self.0.lines).clone();
@@ -372,7 +373,7 @@ impl Script {
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Records(record) => out.emit(TurnEvent::Record(record)),
-                Does::Whole(text) => out.whole(&text),
+                Does::Whole(text) => out.replace_text(&text),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = stop.cancelled() => return Ok(TurnEnd::Stopped),
@@ -417,7 +418,7 @@ impl Agent for Scripted {
         self.info.clone()
     }
 
-    fn prepare<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             let slow =
                 Some(&mut self.state().slow).filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
@@ -437,15 +438,15 @@ impl Agent for Scripted {
             state.attached.insert(turn.id.0.clone(), (turn.images.clone(), turn.files.clone()));
             let (name, number) = (&self.info.name, state.prepared);
             let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
-            Ok(Prepared { request: request.into(), resumable: self.resumable, stand_in: false })
+            Ok(PreparedTurn { request: request.into(), resumable: self.resumable, stand_in: false })
         })
     }
 
     fn run_turn<'a>(
         &'a self,
-        turn: &'a Turn,
-        prepared: Prepared,
-        out: &'a dyn Out,
+        turn: &'a AgentTurn,
+        prepared: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
@@ -466,7 +467,7 @@ impl Agent for Scripted {
                 images,
                 files,
                 origin: turn.origin.clone(),
-                resumed: turn.attempt == Attempt::Resume,
+                resumed: turn.attempt == AttemptKind::Resume,
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
             });
             if !self.pause.is_zero() {
@@ -485,17 +486,17 @@ impl Agent for Scripted {
     /// One that has not said it never says it, and leaves whoever asks waiting.
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {
         match self.info.rewind {
-            Rewind::Unknown => Box::pin(std::future::pending()),
-            Rewind::Possible | Rewind::Impossible => Box::pin(async {}),
+            RewindSupport::Unknown => Box::pin(std::future::pending()),
+            RewindSupport::Possible | RewindSupport::Impossible => Box::pin(async {}),
         }
     }
 
-    fn reachable(&self) -> BoxFuture<'_, Result<Reached, AgentError>> {
+    fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         let mut state = self.state();
         state.questions += 1;
         let reached = match state.away {
             true => Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, "nobody is there")),
-            false => Ok(Reached::Agent),
+            false => Ok(AnsweringAgent::Agent),
         };
         Box::pin(async move { reached })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use talaria::server::Settings;
+use talaria::server::ServerSettings;
 use talaria::store::{AuditFilter, AuditRow};
 
 use super::gateway::{Setup, TestGateway};
@@ -23,13 +23,13 @@ pub const KEY: &str = "a key of the owner, long enough";
 pub struct Served {
     pub gateway: TestGateway,
     pub address: SocketAddr,
-    settings: Settings,
+    settings: ServerSettings,
     client: Client,
 }
 
 /// What a server is told if a scene is not about that.
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> ServerSettings {
+    ServerSettings {
         key: Some(KEY.to_owned().into()),
         hosts: Vec::new(),
         origins: Vec::new(),
@@ -43,7 +43,7 @@ impl Served {
         Self::with(Setup::default(), settings()).await
     }
 
-    pub async fn with(setup: Setup, settings: Settings) -> Self {
+    pub async fn with(setup: Setup, settings: ServerSettings) -> Self {
         let mut gateway = TestGateway::with(setup).await;
         let address = gateway.serve(settings.clone()).await;
         Self { gateway, address, settings, client: Client::builder().no_proxy().build().unwrap() }

@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, Ask, Choice, Out, Prepared, Rewind, Turn, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, Ask, AskChoice, PreparedTurn, RewindSupport,
+    TurnEnd, TurnEvent,
 };
-use talaria::config::{Config, Sources};
-use talaria::delivery::Display;
-use talaria::gateway::{Gateway, Parts};
-use talaria::rules::Live;
+use talaria::config::{Config, ConfigSources};
+use talaria::delivery::DisplaySettings;
+use talaria::gateway::{Gateway, GatewayParts};
+use talaria::i18n::TextKey;
+use talaria::rules::LiveRules;
 use talaria::store::Store;
-use talaria::turns::{Agents, Settings};
-use talaria::words::Text;
+use talaria::turns::{TurnAgents, TurnSettings};
 use talaria_platform::{BoxFuture, CancellationToken};
 use tempfile::TempDir;
 
@@ -44,14 +45,14 @@ impl Asking {
             _ => None,
         };
         let config =
-            Config::load(&Sources { config: None, folder: home.clone(), serve: false }, &env).unwrap();
+            Config::load(&ConfigSources { config: None, folder: home.clone(), serve: false }, &env).unwrap();
         let (store, _threads) = Store::open(&home.join("talaria.db")).unwrap();
         let agent = Asker::default();
-        let parts = Parts {
+        let parts = GatewayParts {
             store: store.clone(),
-            agents: Agents { main: Arc::new(agent.clone()), local: None },
-            platforms: talaria::platforms::build(&config, talaria::platforms::Mode::Run).unwrap().accounts,
-            settings: Settings {
+            agents: TurnAgents { main: Arc::new(agent.clone()), local: None },
+            platforms: talaria::platforms::build(&config, talaria::platforms::RunMode::Run).unwrap().accounts,
+            settings: TurnSettings {
                 context: String::new(),
                 names: false,
                 files: false,
@@ -63,15 +64,15 @@ impl Asking {
                 stop_grace: Duration::from_secs(4),
                 ask_for,
             },
-            display: Display { steps: true, edits: 100, reactions: false },
-            live: Live::new(config.rules.clone()),
+            display: DisplaySettings { steps: true, edits: 100, reactions: false },
+            live: LiveRules::new(config.rules.clone()),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         Self { _gateway: gateway, _store: store, _folder: folder, agent }
     }
 
     /// What the agent was told.
-    pub fn told(&self) -> Vec<Choice> {
+    pub fn told(&self) -> Vec<AskChoice> {
         self.agent.told.lock().unwrap().clone()
     }
 }
@@ -79,23 +80,28 @@ impl Asking {
 /// An agent that asks before it does anything.
 #[derive(Clone, Default)]
 struct Asker {
-    told: Arc<Mutex<Vec<Choice>>>,
+    told: Arc<Mutex<Vec<AskChoice>>>,
 }
 
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: Text::AgentRemote.into(), rewind: Rewind::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            name: TextKey::AgentRemote.into(),
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
-    fn prepare<'a>(&'a self, _: &'a Turn) -> BoxFuture<'a, Result<Prepared, AgentError>> {
-        Box::pin(async { Ok(Prepared::default()) })
+    fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::default()) })
     }
 
     fn run_turn<'a>(
         &'a self,
-        _: &'a Turn,
-        _: Prepared,
-        out: &'a dyn Out,
+        _: &'a AgentTurn,
+        _: PreparedTurn,
+        out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
@@ -106,8 +112,8 @@ impl Agent for Asker {
             };
             self.told.lock().unwrap().push(choice);
             out.emit(TurnEvent::Text(match choice {
-                Choice::Allow(_) => "Done.",
-                Choice::Deny => "Then not.",
+                AskChoice::Allow(_) => "Done.",
+                AskChoice::Deny => "Then not.",
             }));
             Ok(TurnEnd::Done)
         })

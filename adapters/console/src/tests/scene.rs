@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use talaria_platform::conformance::{Keys, MemoryInbox, World};
+use talaria_platform::conformance::{ConformanceWorld, MemoryInbox, SendKeySupport};
 use talaria_platform::{
-    Body, BoxFuture, CancellationToken, Error, EventId, MessageId, Place, Platform, SendKey,
+    BoxFuture, CancellationToken, EventId, MessageBody, MessageId, Place, Platform, PlatformError, SendKey,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::{Console, Input, Output, Wording};
+use crate::{Console, ConsoleInput, ConsoleOutput, ConsoleTexts};
 
 /// A console and both of its ends.
 pub struct Scene {
@@ -25,8 +25,8 @@ pub struct Scene {
 }
 
 /// What it says itself.
-pub fn wording() -> Wording {
-    Wording {
+pub fn wording() -> ConsoleTexts {
+    ConsoleTexts {
         greeting: "Welcome.".into(),
         leaving: "Leaving soon.".into(),
         quit: "Ctrl-D leaves.".into(),
@@ -50,7 +50,7 @@ impl Scene {
 
     /// A terminal where everything that can be silenced is.
     pub fn quiet() -> Self {
-        let quiet = Wording { greeting: String::new(), leaving: String::new(), ..wording() };
+        let quiet = ConsoleTexts { greeting: String::new(), leaving: String::new(), ..wording() };
         Self::new(true, false, quiet)
     }
 
@@ -58,18 +58,18 @@ impl Scene {
         Self::new(false, false, wording())
     }
 
-    fn new(terminal: bool, colour: bool, wording: Wording) -> Self {
+    fn new(terminal: bool, colour: bool, wording: ConsoleTexts) -> Self {
         let (keyboard, keys) = mpsc::channel();
         let (out, err) = (Paper::default(), Paper::default());
         let input = Box::new(BufReader::new(Typed { keys, rest: Vec::new() }));
-        let input = if terminal { Input::Terminal(input) } else { Input::Lines(input) };
+        let input = if terminal { ConsoleInput::Terminal(input) } else { ConsoleInput::Lines(input) };
         let output = output(&out, &err, terminal, colour);
         let console = Arc::new(Console::new(input, output, wording).unwrap());
         Self { console, keyboard: Mutex::new(Some(keyboard)), out, err, echoes: terminal }
     }
 
     /// The same papers once more, for a console of its own.
-    pub fn output(&self) -> Output {
+    pub fn output(&self) -> ConsoleOutput {
         output(&self.out, &self.err, false, false)
     }
 
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     /// Starts `run`.
-    pub fn runs(&self) -> (JoinHandle<Result<(), Error>>, Arc<MemoryInbox>) {
+    pub fn runs(&self) -> (JoinHandle<Result<(), PlatformError>>, Arc<MemoryInbox>) {
         let (console, inbox) = (Arc::clone(&self.console), Arc::new(MemoryInbox::new()));
         let taken = Arc::clone(&inbox);
         (tokio::spawn(async move { console.run(taken, CancellationToken::new()).await }), inbox)
@@ -108,11 +108,11 @@ impl Scene {
         .await;
     }
 
-    pub async fn sends(&self, key: &str, body: Body) -> MessageId {
+    pub async fn sends(&self, key: &str, body: MessageBody) -> MessageId {
         soon(self.console.send(&self.place(), &SendKey::from(key), &body)).await.unwrap()
     }
 
-    pub async fn edits(&self, message: &MessageId, body: Body) {
+    pub async fn edits(&self, message: &MessageId, body: MessageBody) {
         soon(self.console.edit(&self.place(), message, &SendKey::from("edit"), &body)).await.unwrap();
     }
 
@@ -125,7 +125,7 @@ impl Scene {
     }
 }
 
-impl World for Scene {
+impl ConformanceWorld for Scene {
     fn platform(&self) -> Arc<dyn Platform> {
         Arc::clone(&self.console) as Arc<dyn Platform>
     }
@@ -146,8 +146,8 @@ impl World for Scene {
         Box::pin(async { shown })
     }
 
-    fn keys(&self) -> Keys {
-        Keys::WithinProcess
+    fn keys(&self) -> SendKeySupport {
+        SendKeySupport::WithinProcess
     }
 
     fn resumes(&self) -> bool {
@@ -155,8 +155,8 @@ impl World for Scene {
     }
 }
 
-fn output(out: &Paper, err: &Paper, terminal: bool, colour: bool) -> Output {
-    Output { answers: Box::new(out.clone()), notices: Box::new(err.clone()), terminal, colour }
+fn output(out: &Paper, err: &Paper, terminal: bool, colour: bool) -> ConsoleOutput {
+    ConsoleOutput { answers: Box::new(out.clone()), notices: Box::new(err.clone()), terminal, colour }
 }
 
 /// The threads of the console live outside of tokio's paused time, so a hanging test ends by the clock.

@@ -4,8 +4,8 @@ use matrix_sdk::encryption::Encryption;
 use matrix_sdk::encryption::recovery::RecoveryError;
 
 use super::setup::words;
-use crate::login::Opened;
-use crate::settings::Secret;
+use crate::login::OpenedAccount;
+use crate::settings::MatrixSecret;
 
 /// Where the recovery key is put, once.
 pub(crate) const KEY: &str = "recovery.key";
@@ -15,7 +15,7 @@ const ASKED: &str = "recovery.pending";
 
 /// Whether what is on the homeserver is enough for a new device to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recoverable {
+pub(crate) enum RecoveryStatus {
     /// Everything is there.
     Yes,
     /// Everything is there, and nobody has taken the key away from beside the store yet.
@@ -28,7 +28,7 @@ pub(crate) enum Recoverable {
     NoBackup,
 }
 
-impl Recoverable {
+impl RecoveryStatus {
     pub fn is_well(self) -> bool {
         match self {
             Self::Yes | Self::KeyInFile => true,
@@ -65,52 +65,55 @@ impl Recoverable {
 }
 
 /// Sees to it that the account can be recovered. Our device is signed. An error is worth another try.
-pub(super) async fn keep_recoverable(opened: &Opened, given: Option<&Secret>) -> Result<Recoverable, String> {
+pub(super) async fn keep_recoverable(
+    opened: &OpenedAccount,
+    given: Option<&MatrixSecret>,
+) -> Result<RecoveryStatus, String> {
     let encryption = opened.client.encryption();
     if !encryption.cross_signing_status().await.is_some_and(|status| status.is_complete()) {
-        return Ok(Recoverable::SecretsElsewhere);
+        return Ok(RecoveryStatus::SecretsElsewhere);
     }
     let is_enabled = encryption.secret_storage().is_enabled().await.map_err(words)?;
     if !is_enabled || unseen(opened)? {
         return make_key(opened, &encryption, is_enabled).await;
     }
     let found = look(opened).await?;
-    if found != Recoverable::NoBackup {
+    if found != RecoveryStatus::NoBackup {
         return Ok(found);
     }
     // Without the recovery key, the new backup's key could not be put where a new device finds it.
-    let Some(key) = given else { return Ok(Recoverable::NoBackup) };
+    let Some(key) = given else { return Ok(RecoveryStatus::NoBackup) };
     encryption.recovery().enable_backup().await.map_err(words)?;
     let storage = encryption.secret_storage().open_secret_store(key.expose().trim()).await.map_err(words)?;
     storage.export_secrets().await.map_err(words)?;
-    Ok(Recoverable::Yes)
+    Ok(RecoveryStatus::Yes)
 }
 
 /// Whether the account can be recovered as it is.
-pub(super) async fn look(opened: &Opened) -> Result<Recoverable, String> {
+pub(super) async fn look(opened: &OpenedAccount) -> Result<RecoveryStatus, String> {
     let encryption = opened.client.encryption();
     let backups = encryption.backups();
     if !encryption.cross_signing_status().await.is_some_and(|status| status.is_complete()) {
-        return Ok(Recoverable::SecretsElsewhere);
+        return Ok(RecoveryStatus::SecretsElsewhere);
     }
     if backups.are_enabled().await {
         let waiting = opened.folder.at(KEY).exists();
-        return Ok(if waiting { Recoverable::KeyInFile } else { Recoverable::Yes });
+        return Ok(if waiting { RecoveryStatus::KeyInFile } else { RecoveryStatus::Yes });
     }
     match backups.fetch_exists_on_server().await.map_err(words)? {
-        true => Ok(Recoverable::ForeignBackup),
-        false => Ok(Recoverable::NoBackup),
+        true => Ok(RecoveryStatus::ForeignBackup),
+        false => Ok(RecoveryStatus::NoBackup),
     }
 }
 
 /// The key in the file, if it is still there.
-pub(super) fn kept(opened: &Opened) -> Result<Option<Secret>, String> {
+pub(super) fn kept(opened: &OpenedAccount) -> Result<Option<MatrixSecret>, String> {
     let content = opened.folder.read(KEY).map_err(words)?;
-    Ok(content.and_then(|content| String::from_utf8(content).ok()).map(|key| Secret::new(key.trim())))
+    Ok(content.and_then(|content| String::from_utf8(content).ok()).map(|key| MatrixSecret::new(key.trim())))
 }
 
 /// Whether a key was made that nobody has seen, because we ended before it was in the file.
-fn unseen(opened: &Opened) -> Result<bool, String> {
+fn unseen(opened: &OpenedAccount) -> Result<bool, String> {
     if !opened.folder.at(ASKED).exists() {
         return Ok(false);
     }
@@ -122,7 +125,11 @@ fn unseen(opened: &Opened) -> Result<bool, String> {
 }
 
 /// Has a recovery key made and puts it in the file.
-async fn make_key(opened: &Opened, encryption: &Encryption, is_enabled: bool) -> Result<Recoverable, String> {
+async fn make_key(
+    opened: &OpenedAccount,
+    encryption: &Encryption,
+    is_enabled: bool,
+) -> Result<RecoveryStatus, String> {
     opened.folder.write(ASKED, b"").map_err(words)?;
     let recovery = encryption.recovery();
     // A storage whose key nobody has seen gets a new key; what is in it comes from our own store.
@@ -134,7 +141,7 @@ async fn make_key(opened: &Opened, encryption: &Encryption, is_enabled: bool) ->
         Ok(key) => key,
         Err(RecoveryError::BackupExistsOnServer) => {
             opened.folder.remove(ASKED).map_err(words)?;
-            return Ok(Recoverable::ForeignBackup);
+            return Ok(RecoveryStatus::ForeignBackup);
         }
         Err(error) => return Err(words(error)),
     };
@@ -146,5 +153,5 @@ async fn make_key(opened: &Opened, encryption: &Encryption, is_enabled: bool) ->
         hint = "move it to a safe place; with it a new device goes on where a lost one ended",
         "the account's recovery key was written to a file"
     );
-    Ok(Recoverable::KeyInFile)
+    Ok(RecoveryStatus::KeyInFile)
 }

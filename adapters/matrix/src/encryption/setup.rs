@@ -5,13 +5,13 @@ use matrix_sdk::encryption::recovery::RecoveryError;
 use matrix_sdk::encryption::secret_storage::SecretStorageError;
 use matrix_sdk::ruma::api::client::uiaa::{AuthData, MatrixUserIdentifier, Password, UserIdentifier};
 
-use super::recovery::{self, Recoverable};
-use crate::login::Opened;
-use crate::settings::{Login, Secret, Settings};
+use super::recovery::{self, RecoveryStatus};
+use crate::login::OpenedAccount;
+use crate::settings::{LoginMethod, MatrixSecret, MatrixSettings};
 
 /// How far our device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Setup {
+pub(crate) enum DeviceSetup {
     /// The first sync has not come yet.
     NotYet,
     /// It failed and is tried again.
@@ -20,14 +20,14 @@ pub(crate) enum Setup {
         why: String,
     },
     /// Our device is signed by the account's identity.
-    Signed(Recoverable),
+    Signed(RecoveryStatus),
     /// It is not, and only a person can change that.
-    Unsigned(Want),
+    Unsigned(MissingSetup),
 }
 
 /// What is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum MissingSetup {
     /// The account has an identity, and we have nothing to sign with.
     RecoveryKey,
     /// The recovery key that was given does not open the account's secret storage.
@@ -36,7 +36,7 @@ pub(crate) enum Want {
     Password,
 }
 
-impl Setup {
+impl DeviceSetup {
     /// Whether others can see that our device belongs to the account.
     pub fn is_signed(&self) -> bool {
         match self {
@@ -79,7 +79,7 @@ impl Setup {
     }
 }
 
-impl Want {
+impl MissingSetup {
     fn words(&self) -> (&'static str, &'static str) {
         match self {
             Self::RecoveryKey => (
@@ -103,7 +103,7 @@ impl Want {
 }
 
 /// Sets the device up. An error is worth another try.
-pub(crate) async fn set_up(opened: &Opened, settings: &Settings) -> Result<Setup, String> {
+pub(crate) async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) -> Result<DeviceSetup, String> {
     let encryption = opened.client.encryption();
     encryption.wait_for_e2ee_initialization_tasks().await;
     // Asks the homeserver: what the store believes may be a day old.
@@ -111,7 +111,7 @@ pub(crate) async fn set_up(opened: &Opened, settings: &Settings) -> Result<Setup
     if identity.is_none()
         && let Some(want) = make_identity(&encryption, opened, settings).await?
     {
-        return Ok(Setup::Unsigned(want));
+        return Ok(DeviceSetup::Unsigned(want));
     }
     // What an earlier device of this folder wrote down is as good as what is set.
     let kept = recovery::kept(opened)?;
@@ -121,54 +121,54 @@ pub(crate) async fn set_up(opened: &Opened, settings: &Settings) -> Result<Setup
         && !is_whole(&encryption).await?
         && !recover(&encryption, key).await?
     {
-        return Ok(Setup::Unsigned(Want::RightRecoveryKey));
+        return Ok(DeviceSetup::Unsigned(MissingSetup::RightRecoveryKey));
     }
     if !is_signed(&encryption).await? {
         sign(&encryption).await?;
     }
     if !is_signed(&encryption).await? {
-        return Ok(Setup::Unsigned(Want::RecoveryKey));
+        return Ok(DeviceSetup::Unsigned(MissingSetup::RecoveryKey));
     }
-    recovery::keep_recoverable(opened, given).await.map(Setup::Signed)
+    recovery::keep_recoverable(opened, given).await.map(DeviceSetup::Signed)
 }
 
 /// Finds out how far the device is, and changes nothing.
-pub(crate) async fn look(opened: &Opened) -> Result<Setup, String> {
+pub(crate) async fn look(opened: &OpenedAccount) -> Result<DeviceSetup, String> {
     let encryption = opened.client.encryption();
     encryption.wait_for_e2ee_initialization_tasks().await;
     let identity = encryption.request_user_identity(&opened.own).await.map_err(words)?;
     if identity.is_none() {
-        return Ok(Setup::NotYet);
+        return Ok(DeviceSetup::NotYet);
     }
     if !is_signed(&encryption).await? {
-        return Ok(Setup::Unsigned(Want::RecoveryKey));
+        return Ok(DeviceSetup::Unsigned(MissingSetup::RecoveryKey));
     }
-    recovery::look(opened).await.map(Setup::Signed)
+    recovery::look(opened).await.map(DeviceSetup::Signed)
 }
 
 /// Gives the account an identity. What was begun before a crash is in the store and goes on.
 async fn make_identity(
     encryption: &Encryption,
-    opened: &Opened,
-    settings: &Settings,
-) -> Result<Option<Want>, String> {
+    opened: &OpenedAccount,
+    settings: &MatrixSettings,
+) -> Result<Option<MissingSetup>, String> {
     let Err(error) = encryption.bootstrap_cross_signing(None).await else {
         return fresh(encryption, opened).await.map(|()| None);
     };
     let Some(asked) = error.as_uiaa_response() else { return Err(words(error)) };
-    let Login::Password(password) = &settings.login else { return Ok(Some(Want::Password)) };
+    let LoginMethod::Password(password) = &settings.login else { return Ok(Some(MissingSetup::Password)) };
     let user = UserIdentifier::Matrix(MatrixUserIdentifier::new(opened.own.to_string()));
     let mut auth = Password::new(user, password.expose().to_owned());
     auth.session = asked.session.clone();
     match encryption.bootstrap_cross_signing(Some(AuthData::Password(auth))).await {
         Ok(()) => fresh(encryption, opened).await.map(|()| None),
-        Err(error) if error.as_uiaa_response().is_some() => Ok(Some(Want::Password)),
+        Err(error) if error.as_uiaa_response().is_some() => Ok(Some(MissingSetup::Password)),
         Err(error) => Err(words(error)),
     }
 }
 
 /// Has the store see what the homeserver has now.
-async fn fresh(encryption: &Encryption, opened: &Opened) -> Result<(), String> {
+async fn fresh(encryption: &Encryption, opened: &OpenedAccount) -> Result<(), String> {
     encryption.request_user_identity(&opened.own).await.map(|_| ()).map_err(words)
 }
 
@@ -183,7 +183,7 @@ async fn is_whole(encryption: &Encryption) -> Result<bool, String> {
 }
 
 /// Takes the account's secrets out of its storage, and signs our device with them. `false`: it is the wrong key.
-async fn recover(encryption: &Encryption, key: &Secret) -> Result<bool, String> {
+async fn recover(encryption: &Encryption, key: &MatrixSecret) -> Result<bool, String> {
     let Err(error) = encryption.recovery().recover(key.expose().trim()).await else { return Ok(true) };
     match error {
         RecoveryError::SecretStorage(

@@ -2,9 +2,9 @@
 //!
 //! Who may talk to us is not known here, so nothing is accepted by itself: `requests` wait for the operator. Nothing
 //! runs in between: each call of the operator's goes on from what the SDK knows, and is told what `view` makes of it.
-//! Whoever cannot read us yet is answered `aloud`.
+//! Whoever cannot read us yet is answered in the clear (`plaintext_echo`).
 
-mod aloud;
+mod plaintext_echo;
 mod requests;
 mod view;
 
@@ -17,25 +17,25 @@ use matrix_sdk::encryption::verification::{
 use matrix_sdk::ruma::events::key::verification::VerificationMethod;
 use serde::{Deserialize, Serialize};
 
-use crate::login::Opened;
-use crate::trouble::Trouble;
+use crate::login::OpenedAccount;
+use crate::operator_error::OperatorError;
 use requests::find;
 use view::view;
 
-pub(crate) use requests::{Requests, listen};
-pub use view::{Stage, Verification};
+pub(crate) use requests::{VerificationRequests, listen};
+pub use view::{VerificationStage, VerificationView};
 
 /// How long a call of the operator's waits for the other side. Shorter than the control socket's patience.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// How long the other side has to begin before we do. Both at once costs the operator a call, or all of it; and whoever
-/// hears our part only `aloud` is two round trips behind.
+/// hears our part only in the clear is two round trips behind.
 const THEIR_TURN: Duration = Duration::from_secs(5);
 
 /// What the operator does with a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum VerifyAnswer {
     /// Begins, and goes on until the pictures are there.
     Accept,
     /// The pictures are the same on both sides.
@@ -47,7 +47,7 @@ pub enum Answer {
 }
 
 /// All that wait or are under way.
-pub(crate) async fn list(opened: &Opened) -> Vec<Verification> {
+pub(crate) async fn list(opened: &OpenedAccount) -> Vec<VerificationView> {
     let mut views = Vec::new();
     for waiting in opened.requests.all() {
         if let Some(request) = find(&opened.client, &waiting).await {
@@ -58,8 +58,12 @@ pub(crate) async fn list(opened: &Opened) -> Vec<Verification> {
 }
 
 /// Does what the operator says, and waits a moment for the other side.
-pub(crate) async fn answer(opened: &Opened, id: &str, answer: Answer) -> Result<Verification, Trouble> {
-    let missing = || Trouble {
+pub(crate) async fn answer(
+    opened: &OpenedAccount,
+    id: &str,
+    answer: VerifyAnswer,
+) -> Result<VerificationView, OperatorError> {
+    let missing = || OperatorError {
         message: format!("there is no verification `{}`", id.chars().take(20).collect::<String>()),
         hint: "`talaria matrix verify list` shows those that wait; each holds for ten minutes".to_owned(),
     };
@@ -68,19 +72,19 @@ pub(crate) async fn answer(opened: &Opened, id: &str, answer: Answer) -> Result<
     opened.requests.answer(id);
     let doing = async {
         match answer {
-            Answer::Accept => go_on(&request, is_comparable).await,
-            Answer::Match => match sas(&request) {
+            VerifyAnswer::Accept => go_on(&request, is_comparable).await,
+            VerifyAnswer::Match => match sas(&request) {
                 Some(sas) if sas.can_be_presented() => {
                     sas.confirm().await?;
                     go_on(&request, |_| false).await
                 }
                 Some(_) | None => Ok(()),
             },
-            Answer::Differ => match sas(&request) {
+            VerifyAnswer::Differ => match sas(&request) {
                 Some(sas) => sas.mismatch().await,
                 None => request.cancel().await,
             },
-            Answer::Cancel => match sas(&request) {
+            VerifyAnswer::Cancel => match sas(&request) {
                 Some(sas) => sas.cancel().await,
                 None => request.cancel().await,
             },
@@ -90,7 +94,7 @@ pub(crate) async fn answer(opened: &Opened, id: &str, answer: Answer) -> Result<
         // What has not happened yet is seen in the view, and the operator asks again.
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => {
-            return Err(Trouble {
+            return Err(OperatorError {
                 message: format!("the homeserver did not take it: {error}"),
                 hint: "try again".to_owned(),
             });
@@ -98,11 +102,15 @@ pub(crate) async fn answer(opened: &Opened, id: &str, answer: Answer) -> Result<
     }
     let view = view(&waiting, &request);
     match answer {
-        Answer::Match if matches!(view.stage, Stage::Asked | Stage::Accepted) => Err(Trouble {
-            message: "there is nothing to compare yet".to_owned(),
-            hint: format!("`talaria matrix verify accept {id}` shows the pictures first"),
-        }),
-        Answer::Accept | Answer::Match | Answer::Differ | Answer::Cancel => Ok(view),
+        VerifyAnswer::Match
+            if matches!(view.stage, VerificationStage::Asked | VerificationStage::Accepted) =>
+        {
+            Err(OperatorError {
+                message: "there is nothing to compare yet".to_owned(),
+                hint: format!("`talaria matrix verify accept {id}` shows the pictures first"),
+            })
+        }
+        VerifyAnswer::Accept | VerifyAnswer::Match | VerifyAnswer::Differ | VerifyAnswer::Cancel => Ok(view),
     }
 }
 

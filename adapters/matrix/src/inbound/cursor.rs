@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 /// Up to where everything is in the inbox. It names the account, because a token of another user's stream means
 /// nothing, and an entry of the configuration may be given another user.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cursor {
+pub(super) struct SyncCursor {
     user: String,
     since: String,
 }
 
-impl Cursor {
+impl SyncCursor {
     /// The text to keep.
     pub fn write(own: &UserId, since: &str) -> String {
         // Two texts in an object: there is nothing in it that could fail.
@@ -33,12 +33,12 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back_by_its_own_user_only() {
-        let kept = Cursor::write(user_id!("@bot:example.org"), "s1_2");
+        let kept = SyncCursor::write(user_id!("@bot:example.org"), "s1_2");
 
         assert_eq!(kept, r#"{"user":"@bot:example.org","since":"s1_2"}"#);
-        assert_eq!(Cursor::read(user_id!("@bot:example.org"), &kept), Some("s1_2".to_owned()));
-        assert_eq!(Cursor::read(user_id!("@other:example.org"), &kept), None);
-        assert_eq!(Cursor::read(user_id!("@bot:example.org"), "s1_2"), None);
-        assert_eq!(Cursor::read(user_id!("@bot:example.org"), ""), None);
+        assert_eq!(SyncCursor::read(user_id!("@bot:example.org"), &kept), Some("s1_2".to_owned()));
+        assert_eq!(SyncCursor::read(user_id!("@other:example.org"), &kept), None);
+        assert_eq!(SyncCursor::read(user_id!("@bot:example.org"), "s1_2"), None);
+        assert_eq!(SyncCursor::read(user_id!("@bot:example.org"), ""), None);
     }
 }

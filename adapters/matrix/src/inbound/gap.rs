@@ -9,12 +9,12 @@ use matrix_sdk::ruma::api::client::message::get_message_events::v3::Request;
 use matrix_sdk::ruma::events::AnyTimelineEvent;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{UserId, uint};
-use talaria_platform::{Error, ErrorKind};
+use talaria_platform::{PlatformError, PlatformErrorKind};
 
-use super::allowance::Allowance;
-use super::patience::{FAULTS, insist_on_room, once};
-use super::update::unseal;
-use super::wire::{self, Change, Happening, What};
+use super::retry::{FAULTS, insist_on_room, once};
+use super::room_update::unseal;
+use super::time_budget::TimeBudget;
+use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange};
 use crate::error::{from_http, kind_of};
 
 /// Events of one room that are read at most; whoever comes back later than that has other worries than an answer
@@ -25,7 +25,7 @@ const PAGES: usize = 25;
 
 /// What was in a gap.
 #[derive(Default)]
-pub(super) struct Gap {
+pub(super) struct TimelineGap {
     /// The newest `MOST` events, oldest first.
     pub events: Vec<TimelineEvent>,
     /// Messages that were left out; at least so many.
@@ -35,8 +35,13 @@ pub(super) struct Gap {
 }
 
 /// Reads from `from` back to `to`, or to where we came into the room.
-pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Result<Gap, Error> {
-    let mut found = Found { newest: Vec::new(), missed: 0, arrived: false };
+pub(super) async fn fill(
+    room: &Room,
+    own: &UserId,
+    from: &str,
+    to: &str,
+) -> Result<TimelineGap, PlatformError> {
+    let mut found = GapEvents { newest: Vec::new(), missed: 0, arrived: false };
     let mut from = from.to_owned();
     let mut open = true;
     for _ in 0..PAGES {
@@ -48,13 +53,13 @@ pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Res
             &room.client(),
             "a page of history",
             FAULTS,
-            &Allowance::endless(),
+            &TimeBudget::endless(),
             ask,
         )
         .await
         {
             Ok(page) => page,
-            Err(error) if kind_of(&error) == ErrorKind::Fatal => return Err(from_http(error)),
+            Err(error) if kind_of(&error) == PlatformErrorKind::Fatal => return Err(from_http(error)),
             Err(error) => {
                 tracing::warn!(room = %room.room_id(), %error, "what happened in a room meanwhile cannot be read");
                 // How many there are nobody says; that there are some, the homeserver did.
@@ -73,7 +78,7 @@ pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Res
             }
         }
     }
-    let Found { newest, mut missed, .. } = found;
+    let GapEvents { newest, mut missed, .. } = found;
     if open {
         missed = missed.max(1);
     }
@@ -81,11 +86,11 @@ pub(super) async fn fill(room: &Room, own: &UserId, from: &str, to: &str) -> Res
     for event in newest.into_iter().rev() {
         events.push(unseal(room, event.cast()).await);
     }
-    Ok(Gap { events, missed, open })
+    Ok(TimelineGap { events, missed, open })
 }
 
 /// What was found so far, reading backwards.
-struct Found {
+struct GapEvents {
     /// Newest first.
     newest: Vec<Raw<AnyTimelineEvent>>,
     missed: u64,
@@ -93,7 +98,7 @@ struct Found {
     arrived: bool,
 }
 
-impl Found {
+impl GapEvents {
     fn take(&mut self, own: &UserId, event: Raw<AnyTimelineEvent>) {
         if self.arrived {
             return;
@@ -110,21 +115,21 @@ impl Found {
 }
 
 /// Whether an event is our own coming into the room.
-pub(super) fn is_arrival(own: &UserId, event: &Happening) -> bool {
-    matches!(&event.what, What::Member { who, change: Change::Came } if who == own)
+pub(super) fn is_arrival(own: &UserId, event: &MatrixEvent) -> bool {
+    matches!(&event.what, MatrixEventKind::Member { who, change: MemberChange::Came } if who == own)
 }
 
 /// Whether an event is something that somebody else said, as far as can be seen without decrypting it.
-pub(super) fn is_message_to(own: &UserId, event: &Happening) -> bool {
+pub(super) fn is_message_to(own: &UserId, event: &MatrixEvent) -> bool {
     match &event.what {
-        What::Said(_) | What::Sealed { edit: false, .. } => event.sender != own,
-        What::Edited { .. }
-        | What::Deleted { .. }
-        | What::Reacted { .. }
-        | What::Member { .. }
-        | What::Upgraded { .. }
-        | What::Sealed { edit: true, .. }
-        | What::Nothing => false,
+        MatrixEventKind::Said(_) | MatrixEventKind::Sealed { edit: false, .. } => event.sender != own,
+        MatrixEventKind::Edited { .. }
+        | MatrixEventKind::Deleted { .. }
+        | MatrixEventKind::Reacted { .. }
+        | MatrixEventKind::Member { .. }
+        | MatrixEventKind::Upgraded { .. }
+        | MatrixEventKind::Sealed { edit: true, .. }
+        | MatrixEventKind::Nothing => false,
     }
 }
 
@@ -135,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn found(events: impl IntoIterator<Item = Value>) -> Found {
-        let mut found = Found { newest: Vec::new(), missed: 0, arrived: false };
+    fn found(events: impl IntoIterator<Item = Value>) -> GapEvents {
+        let mut found = GapEvents { newest: Vec::new(), missed: 0, arrived: false };
         for event in events {
             let event = Raw::from_json_string(event.to_string()).expect("JSON");
             found.take(user_id!("@bot:example.org"), event);

@@ -2,20 +2,20 @@
 
 use matrix_sdk::ruma::UserId;
 
-use super::wire::Said;
+use super::wire::MessageContent;
 
 /// What we are called in a room.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Names<'a> {
+pub(super) struct OwnNames<'a> {
     pub id: &'a UserId,
     /// The name people see.
     pub shown: Option<&'a str>,
 }
 
-impl Names<'_> {
+impl OwnNames<'_> {
     /// Whether a message mentions us, by its client's own account or by a link. The whole room being mentioned does
     /// not count: that is said to people.
-    pub fn are_mentioned(&self, said: &Said) -> bool {
+    pub fn are_mentioned(&self, said: &MessageContent) -> bool {
         match &said.mentions {
             // A client that says whom it mentions means nobody else, whatever its links are.
             Some(mentioned) => mentioned.iter().any(|user| user == self.id),
@@ -124,20 +124,20 @@ mod tests {
     use matrix_sdk::ruma::user_id;
     use serde_json::{Value, json};
 
-    use super::super::wire::{self, What};
+    use super::super::wire::{self, MatrixEventKind};
     use super::*;
 
-    fn names() -> Names<'static> {
-        Names { id: user_id!("@bot:example.org"), shown: Some("Hermes Bot") }
+    fn names() -> OwnNames<'static> {
+        OwnNames { id: user_id!("@bot:example.org"), shown: Some("Hermes Bot") }
     }
 
-    fn said(mut content: Value) -> Said {
+    fn said(mut content: Value) -> MessageContent {
         content["msgtype"] = json!("m.text");
         content["body"] = json!("…");
         let event = json!({"type": "m.room.message", "event_id": "$1", "sender": "@ann:example.org",
             "content": content});
         match wire::read(&event.to_string()).expect("an event").what {
-            What::Said(said) => said,
+            MatrixEventKind::Said(said) => said,
             other => panic!("no message: {other:?}"),
         }
     }
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn a_name_of_many_scripts_is_no_trouble() {
-        let other = Names { shown: Some("Ärger ÅÉ İ"), ..names() };
+        let other = OwnNames { shown: Some("Ärger ÅÉ İ"), ..names() };
         assert_eq!(other.after("ärger åé İ: hi"), Some("hi"));
         assert_eq!(other.after("ärger åé"), None);
-        assert_eq!(Names { shown: Some("  "), ..names() }.after("  : hello"), None);
-        assert_eq!(Names { shown: None, ..names() }.after("Hermes Bot: hi"), None);
+        assert_eq!(OwnNames { shown: Some("  "), ..names() }.after("  : hello"), None);
+        assert_eq!(OwnNames { shown: None, ..names() }.after("Hermes Bot: hi"), None);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use matrix_sdk::ruma::api::client::sync::sync_events::v3::Filter;
 use matrix_sdk::ruma::presence::PresenceState;
 use matrix_sdk::sync::SyncResponse;
 use matrix_sdk::{Client, HttpError};
-use talaria_platform::{Error, ErrorKind};
+use talaria_platform::{PlatformError, PlatformErrorKind};
 
 use super::filter;
-use super::patience::Patience;
+use super::retry::RetryBackoff;
 use crate::error::{from_sdk, kind_of};
 use crate::login::revoked;
 
@@ -23,17 +23,17 @@ const FIRST: Duration = Duration::from_secs(180);
 pub(super) const REFUSALS: u32 = 3;
 
 /// Why there is no response.
-pub(super) enum Failure {
+pub(super) enum SyncFailure {
     /// Waiting helps.
     Away(Option<Duration>),
     /// The homeserver does not know this position.
     Lost,
     /// Nothing helps.
-    Over(Error),
+    Over(PlatformError),
 }
 
 /// The news since `since`. With `wait` the homeserver waits for some.
-pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<SyncResponse, Failure> {
+pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<SyncResponse, SyncFailure> {
     let poll = if wait { POLL } else { Duration::ZERO };
     let settings =
         settings(SyncToken::Specific(since.to_owned()), poll, Filter::FilterDefinition(filter::ours()));
@@ -41,16 +41,16 @@ pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<Syn
 }
 
 /// The state of all rooms, without a position to start from. Repeated until the homeserver gives it.
-pub(super) async fn first(client: &Client) -> Result<SyncResponse, Error> {
-    let mut patience = Patience::default();
+pub(super) async fn first(client: &Client) -> Result<SyncResponse, PlatformError> {
+    let mut patience = RetryBackoff::default();
     loop {
         let filter = Filter::FilterDefinition(filter::first());
         let after = match client.sync_once(settings(SyncToken::NoToken, FIRST, filter)).await.map_err(failure)
         {
             Ok(response) => return Ok(response),
-            Err(Failure::Over(error)) => return Err(error),
-            Err(Failure::Away(after)) => after,
-            Err(Failure::Lost) => None,
+            Err(SyncFailure::Over(error)) => return Err(error),
+            Err(SyncFailure::Away(after)) => after,
+            Err(SyncFailure::Lost) => None,
         };
         tokio::time::sleep(patience.next(after)).await;
     }
@@ -67,7 +67,7 @@ pub(super) fn is_position_refused(error: &HttpError) -> bool {
         .is_some_and(|api| api.status_code.as_u16() == 400 && api.error_kind().is_some())
 }
 
-fn failure(error: matrix_sdk::Error) -> Failure {
+fn failure(error: matrix_sdk::Error) -> SyncFailure {
     let kind = match &error {
         matrix_sdk::Error::Http(http) => Some(kind_of(http)),
         _ => None,
@@ -76,26 +76,29 @@ fn failure(error: matrix_sdk::Error) -> Failure {
         && is_position_refused(http)
     {
         tracing::warn!(%error, "the homeserver refuses our position");
-        return Failure::Lost;
+        return SyncFailure::Lost;
     }
     match kind {
-        Some(ErrorKind::Fatal) => Failure::Over(revoked(from_sdk(error))),
-        Some(ErrorKind::Retry { after }) => {
+        Some(PlatformErrorKind::Fatal) => SyncFailure::Over(revoked(from_sdk(error))),
+        Some(PlatformErrorKind::Retry { after }) => {
             tracing::debug!(%error, "the homeserver is away");
-            Failure::Away(after)
+            SyncFailure::Away(after)
         }
         // A proxy that is being set up may say anything.
-        Some(ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported) => {
+        Some(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
             tracing::warn!(%error, "the homeserver refuses to sync");
-            Failure::Away(None)
+            SyncFailure::Away(None)
         }
         None => {
             let error = from_sdk(error);
             match error.kind() {
-                ErrorKind::Fatal => Failure::Over(error),
-                ErrorKind::Retry { .. } | ErrorKind::Gone | ErrorKind::Rejected | ErrorKind::Unsupported => {
+                PlatformErrorKind::Fatal => SyncFailure::Over(error),
+                PlatformErrorKind::Retry { .. }
+                | PlatformErrorKind::Gone
+                | PlatformErrorKind::Rejected
+                | PlatformErrorKind::Unsupported => {
                     tracing::warn!(?error, "a response of the homeserver could not be read");
-                    Failure::Away(None)
+                    SyncFailure::Away(None)
                 }
             }
         }

@@ -7,23 +7,23 @@ use matrix_sdk::ruma::UserId as MatrixUserId;
 use matrix_sdk::ruma::events::room::message::MessageType;
 use matrix_sdk::{Room, RoomState};
 use talaria_platform::{
-    Author, Error, Event, EventId, EventKind, InboxError, Message, MessageId, Place, RoomId, ThreadId, Trust,
-    UserId,
+    AuthorTrust, EventAuthor, EventId, InboxError, IncomingMessage, MessageId, Place, PlatformError,
+    RoomEvent, RoomEventKind, RoomId, ThreadId, UserId,
 };
 
-use super::Reader;
-use super::doors::Upgrade;
-use super::lookup::{called, shown_name};
-use super::mention::Names;
-use super::room::DirectRooms;
+use super::SyncReader;
+use super::event_lookup::{called, shown_name};
+use super::invites::RoomUpgrade;
+use super::mention::OwnNames;
+use super::room_events::DirectRooms;
 use super::text;
-use super::wire::{self, Change, Happening, Said, What};
+use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange, MessageContent};
 use crate::media;
-use crate::settings::Hearing;
+use crate::settings::AddressedWhen;
 
 /// What is the same for all events of a room that came together.
-pub(super) struct About {
-    pub room: talaria_platform::Room,
+pub(super) struct RoomContext {
+    pub room: talaria_platform::RoomInfo,
     /// What we are called there.
     own_name: Option<String>,
     /// Whether everything said there is meant for us.
@@ -33,30 +33,30 @@ pub(super) struct About {
 }
 
 /// What becomes of an event.
-pub(super) enum Outcome {
+pub(super) enum TranslatedEvent {
     /// The core is told.
-    Tell(Event),
+    Tell(RoomEvent),
     /// It cannot be decrypted yet.
-    Park(Happening),
+    Park(MatrixEvent),
     /// Nothing.
     Drop,
 }
 
-impl Reader<'_> {
+impl SyncReader<'_> {
     /// Looks a room up, once for all of its events.
-    pub async fn about(&self, room: &Room, direct: &DirectRooms) -> Result<About, InboxError> {
+    pub async fn about(&self, room: &Room, direct: &DirectRooms) -> Result<RoomContext, InboxError> {
         let (account, direct) = (self.account, direct.has(room));
         let id = RoomId::new(room.room_id().as_str());
         let hearing = account.settings.rooms.get(&id).unwrap_or(&account.settings.hearing);
         if room.state() == RoomState::Joined && room.encryption_state().is_encrypted() {
             account.rooms.saw_encrypted(room.room_id()).await?;
         }
-        Ok(About {
-            room: talaria_platform::Room { name: room.name().as_deref().and_then(text::name), direct },
+        Ok(RoomContext {
+            room: talaria_platform::RoomInfo { name: room.name().as_deref().and_then(text::name), direct },
             own_name: shown_name(room, &account.own).await,
             hears_all: match hearing {
-                Hearing::Everything => true,
-                Hearing::Mentioned => false,
+                AddressedWhen::Everything => true,
+                AddressedWhen::Mentioned => false,
             },
             encrypted: account.rooms.was_encrypted(room.room_id()).await?,
         })
@@ -67,73 +67,86 @@ impl Reader<'_> {
     pub async fn translate(
         &self,
         room: &Room,
-        about: &About,
+        about: &RoomContext,
         event: &TimelineEvent,
-    ) -> Result<Outcome, Error> {
-        let Some(happening) = wire::of(event) else { return Ok(Outcome::Drop) };
+    ) -> Result<TranslatedEvent, PlatformError> {
+        let Some(happening) = wire::of(event) else { return Ok(TranslatedEvent::Drop) };
         if happening.sender == self.account.own {
             self.own_event(room, &happening);
-            return Ok(Outcome::Drop);
+            return Ok(TranslatedEvent::Drop);
         }
         let proof = self.proof(room, event, &happening).await?;
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
             // The SDK has read it. Some clients ask in the clear, which is no ground to be warned of them.
-            What::Said(Said { message: MessageType::VerificationRequest(_), .. }) => {
-                return Ok(Outcome::Drop);
+            MatrixEventKind::Said(MessageContent {
+                message: MessageType::VerificationRequest(_), ..
+            }) => {
+                return Ok(TranslatedEvent::Drop);
             }
-            What::Said(_) | What::Edited { .. } if about.encrypted && !proof.secure => {
+            MatrixEventKind::Said(_) | MatrixEventKind::Edited { .. } if about.encrypted && !proof.secure => {
                 self.warn_of_plaintext(room);
-                return Ok(Outcome::Drop);
+                return Ok(TranslatedEvent::Drop);
             }
-            What::Said(said) => match self.said(room, about, &happening.sender, said).await? {
+            MatrixEventKind::Said(said) => match self.said(room, about, &happening.sender, said).await? {
                 Some(kind) => {
                     let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
                     (Place { thread, ..place() }, kind)
                 }
-                None => return Ok(Outcome::Drop),
+                None => return Ok(TranslatedEvent::Drop),
             },
-            What::Edited { of, said } => {
+            MatrixEventKind::Edited { of, said } => {
                 let author = called(room, &happening.sender).await;
-                let Some(text) = text::of(&said.message, false, &author) else { return Ok(Outcome::Drop) };
-                let text = about.names(&self.account.own).after(&text).unwrap_or(&text).to_owned();
-                (place(), EventKind::Edited { of: EventId::new(of.as_str()), text })
-            }
-            What::Deleted { of } => (place(), EventKind::Deleted { of: EventId::new(of.as_str()) }),
-            What::Reacted { to, mark } => {
-                (place(), EventKind::Reacted { to: MessageId::new(to.as_str()), mark: mark.clone() })
-            }
-            What::Member { who, change } => {
-                let kind = match change {
-                    Change::Came => EventKind::Joined,
-                    Change::Went => EventKind::Left,
-                    Change::Other => return Ok(Outcome::Drop),
+                let Some(text) = text::of(&said.message, false, &author) else {
+                    return Ok(TranslatedEvent::Drop);
                 };
-                return Ok(Outcome::Tell(moved(room, about, id, who, kind)));
+                let text = about.names(&self.account.own).after(&text).unwrap_or(&text).to_owned();
+                (place(), RoomEventKind::Edited { of: EventId::new(of.as_str()), text })
             }
-            What::Upgraded { to } => {
-                self.doors.upgraded(Upgrade {
+            MatrixEventKind::Deleted { of } => {
+                (place(), RoomEventKind::Deleted { of: EventId::new(of.as_str()) })
+            }
+            MatrixEventKind::Reacted { to, mark } => {
+                (place(), RoomEventKind::Reacted { to: MessageId::new(to.as_str()), mark: mark.clone() })
+            }
+            MatrixEventKind::Member { who, change } => {
+                let kind = match change {
+                    MemberChange::Came => RoomEventKind::Joined,
+                    MemberChange::Went => RoomEventKind::Left,
+                    MemberChange::Other => return Ok(TranslatedEvent::Drop),
+                };
+                return Ok(TranslatedEvent::Tell(moved(room, about, id, who, kind)));
+            }
+            MatrixEventKind::Upgraded { to } => {
+                self.invites.upgraded(RoomUpgrade {
                     event: id,
                     to: to.clone(),
                     by: happening.sender.clone(),
                     about: about.room.clone(),
                 });
-                return Ok(Outcome::Drop);
+                return Ok(TranslatedEvent::Drop);
             }
-            What::Sealed { session: Some(_), .. } if is_worth_waiting(event) => {
-                return Ok(Outcome::Park(happening));
+            MatrixEventKind::Sealed { session: Some(_), .. } if is_worth_waiting(event) => {
+                return Ok(TranslatedEvent::Park(happening));
             }
-            What::Sealed { .. } | What::Nothing => return Ok(Outcome::Drop),
+            MatrixEventKind::Sealed { .. } | MatrixEventKind::Nothing => return Ok(TranslatedEvent::Drop),
         };
-        let author = Author {
+        let author = EventAuthor {
             id: UserId::new(happening.sender.as_str()),
             name: shown_name(room, &happening.sender).await,
             trust: proof.trust,
             bot: false,
             device: proof.device,
         };
-        Ok(Outcome::Tell(Event { id, place, room: about.room.clone(), author, secure: proof.secure, kind }))
+        Ok(TranslatedEvent::Tell(RoomEvent {
+            id,
+            place,
+            room: about.room.clone(),
+            author,
+            secure: proof.secure,
+            kind,
+        }))
     }
 
     /// A message; `None` if it is not for people to hear. If nobody can say whether it is meant for us, it is neither
@@ -141,10 +154,10 @@ impl Reader<'_> {
     async fn said(
         &self,
         room: &Room,
-        about: &About,
+        about: &RoomContext,
         sender: &MatrixUserId,
-        said: &Said,
-    ) -> Result<Option<EventKind>, Error> {
+        said: &MessageContent,
+    ) -> Result<Option<RoomEventKind>, PlatformError> {
         let author = called(room, sender).await;
         let Some(text) = text::of(&said.message, said.reply_to.is_some(), &author) else { return Ok(None) };
         let names = about.names(&self.account.own);
@@ -164,9 +177,9 @@ impl Reader<'_> {
             undecided |= ours.is_none();
         }
         if undecided && !addressed {
-            return Ok(Some(EventKind::Unreadable));
+            return Ok(Some(RoomEventKind::Unreadable));
         }
-        Ok(Some(EventKind::Message(Message {
+        Ok(Some(RoomEventKind::Message(IncomingMessage {
             text: after.map(str::to_owned).unwrap_or(text),
             addressed,
             reply_to: said.reply_to.as_ref().map(|id| EventId::new(id.as_str())),
@@ -177,16 +190,16 @@ impl Reader<'_> {
     }
 
     /// Nothing that we do ourselves is answered; but where we speak, we are spoken to.
-    fn own_event(&self, room: &Room, happening: &Happening) {
+    fn own_event(&self, room: &Room, happening: &MatrixEvent) {
         match &happening.what {
-            What::Said(said) => self.lookup.wrote(room, &happening.id, said.thread.as_deref()),
-            What::Edited { .. }
-            | What::Deleted { .. }
-            | What::Reacted { .. }
-            | What::Member { .. }
-            | What::Upgraded { .. }
-            | What::Sealed { .. }
-            | What::Nothing => {}
+            MatrixEventKind::Said(said) => self.lookup.wrote(room, &happening.id, said.thread.as_deref()),
+            MatrixEventKind::Edited { .. }
+            | MatrixEventKind::Deleted { .. }
+            | MatrixEventKind::Reacted { .. }
+            | MatrixEventKind::Member { .. }
+            | MatrixEventKind::Upgraded { .. }
+            | MatrixEventKind::Sealed { .. }
+            | MatrixEventKind::Nothing => {}
         }
     }
 
@@ -199,25 +212,36 @@ impl Reader<'_> {
     }
 }
 
-impl About {
-    fn names<'a>(&'a self, own: &'a MatrixUserId) -> Names<'a> {
-        Names { id: own, shown: self.own_name.as_deref() }
+impl RoomContext {
+    fn names<'a>(&'a self, own: &'a MatrixUserId) -> OwnNames<'a> {
+        OwnNames { id: own, shown: self.own_name.as_deref() }
     }
 }
 
 /// Somebody came or went; by the homeserver's word, which is all there is.
-pub(super) fn moved(room: &Room, about: &About, id: EventId, who: &MatrixUserId, kind: EventKind) -> Event {
-    let author =
-        Author { id: UserId::new(who.as_str()), name: None, trust: Trust::Network, bot: false, device: None };
+pub(super) fn moved(
+    room: &Room,
+    about: &RoomContext,
+    id: EventId,
+    who: &MatrixUserId,
+    kind: RoomEventKind,
+) -> RoomEvent {
+    let author = EventAuthor {
+        id: UserId::new(who.as_str()),
+        name: None,
+        trust: AuthorTrust::Network,
+        bot: false,
+        device: None,
+    };
     let place = Place::room(room.room_id().as_str());
-    Event { id, place, room: about.room.clone(), author, secure: false, kind }
+    RoomEvent { id, place, room: about.room.clone(), author, secure: false, kind }
 }
 
 /// That something could not be decrypted; nothing if it only replaces what can be read.
-pub(super) fn unreadable(room: &Room, about: &About, happening: &Happening) -> Option<Event> {
-    let What::Sealed { edit: false, thread, .. } = &happening.what else { return None };
+pub(super) fn unreadable(room: &Room, about: &RoomContext, happening: &MatrixEvent) -> Option<RoomEvent> {
+    let MatrixEventKind::Sealed { edit: false, thread, .. } = &happening.what else { return None };
     let id = EventId::new(happening.id.as_str());
-    let mut event = moved(room, about, id, &happening.sender, EventKind::Unreadable);
+    let mut event = moved(room, about, id, &happening.sender, RoomEventKind::Unreadable);
     event.place.thread = thread.as_ref().map(|root| ThreadId::new(root.as_str()));
     Some(event)
 }

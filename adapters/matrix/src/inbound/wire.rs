@@ -14,28 +14,28 @@ const LONGEST_MARK: usize = 64;
 
 /// An event as far as we understand it.
 #[derive(Debug)]
-pub(super) struct Happening {
+pub(super) struct MatrixEvent {
     pub id: OwnedEventId,
     pub sender: OwnedUserId,
     /// How old it is by the homeserver's clock, in milliseconds; not by ours, which may be wrong, and never a
     /// ground for order.
     pub age: Option<u64>,
-    pub what: What,
+    pub what: MatrixEventKind,
 }
 
 /// What happened.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum MatrixEventKind {
     /// Somebody wrote something.
-    Said(Said),
+    Said(MessageContent),
     /// An earlier message reads differently now.
-    Edited { of: OwnedEventId, said: Said },
+    Edited { of: OwnedEventId, said: MessageContent },
     /// An earlier event was taken back.
     Deleted { of: OwnedEventId },
     /// A reaction.
     Reacted { to: OwnedEventId, mark: String },
     /// Somebody's membership.
-    Member { who: OwnedUserId, change: Change },
+    Member { who: OwnedUserId, change: MemberChange },
     /// The room goes on elsewhere.
     Upgraded { to: OwnedRoomId },
     /// Something encrypted: what it says comes out only by decrypting it. What it relates to is in the clear.
@@ -46,7 +46,7 @@ pub(super) enum What {
 
 /// How a membership changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum MemberChange {
     /// Into the room.
     Came,
     /// Out of it, by whoever's will.
@@ -57,7 +57,7 @@ pub(super) enum Change {
 
 /// The content of a message.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct MessageContent {
     pub message: MessageType,
     /// The users it mentions; `None` if its client does not know mentions, which is not the same as nobody.
     pub mentions: Option<Vec<OwnedUserId>>,
@@ -70,7 +70,7 @@ pub(super) struct Said {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct RawEvent {
     #[serde(rename = "type")]
     kind: String,
     event_id: String,
@@ -87,37 +87,39 @@ struct Wire {
 }
 
 /// Reads an event; `None` if it is none.
-pub(super) fn read(json: &str) -> Option<Happening> {
-    let wire: Wire = serde_json::from_str(json).ok()?;
+pub(super) fn read(json: &str) -> Option<MatrixEvent> {
+    let wire: RawEvent = serde_json::from_str(json).ok()?;
     let id = EventId::parse(&wire.event_id).ok()?;
     let sender = UserId::parse(&wire.sender).ok()?;
     let age = wire.unsigned.get("age").and_then(Value::as_u64);
-    Some(Happening { id, sender, age, what: wire.what().unwrap_or(What::Nothing) })
+    Some(MatrixEvent { id, sender, age, what: wire.what().unwrap_or(MatrixEventKind::Nothing) })
 }
 
 /// The same of an event that may have been decrypted. Whoever encrypts chooses the type of what comes out, and no
 /// homeserver has checked it: in there people speak and react, and nothing else that it claims has happened.
-pub(super) fn of(event: &TimelineEvent) -> Option<Happening> {
+pub(super) fn of(event: &TimelineEvent) -> Option<MatrixEvent> {
     let mut happening = read(event.raw().json().get())?;
     if matches!(event.kind, TimelineEventKind::Decrypted(_)) {
         happening.what = match happening.what {
-            what @ (What::Said(_) | What::Edited { .. } | What::Reacted { .. }) => what,
-            What::Deleted { .. }
-            | What::Member { .. }
-            | What::Upgraded { .. }
-            | What::Sealed { .. }
-            | What::Nothing => What::Nothing,
+            what @ (MatrixEventKind::Said(_)
+            | MatrixEventKind::Edited { .. }
+            | MatrixEventKind::Reacted { .. }) => what,
+            MatrixEventKind::Deleted { .. }
+            | MatrixEventKind::Member { .. }
+            | MatrixEventKind::Upgraded { .. }
+            | MatrixEventKind::Sealed { .. }
+            | MatrixEventKind::Nothing => MatrixEventKind::Nothing,
         };
     }
     Some(happening)
 }
 
-impl Wire {
-    fn what(&self) -> Option<What> {
+impl RawEvent {
+    fn what(&self) -> Option<MatrixEventKind> {
         let content = &self.content;
         match (self.kind.as_str(), self.state_key.as_deref()) {
             ("m.room.message", None) => message(content),
-            ("m.room.encrypted", None) => Some(What::Sealed {
+            ("m.room.encrypted", None) => Some(MatrixEventKind::Sealed {
                 session: text(content, "session_id").map(str::to_owned),
                 edit: relation(content, "m.replace").is_some(),
                 thread: relation(content, "m.thread").and_then(event_id),
@@ -128,50 +130,50 @@ impl Wire {
                     (Some(new), Some(old)) => Some(new).filter(|new| *new == old),
                     (new, old) => new.or(old),
                 };
-                Some(What::Deleted { of: EventId::parse(of?).ok()? })
+                Some(MatrixEventKind::Deleted { of: EventId::parse(of?).ok()? })
             }
             ("m.reaction", None) => {
                 let relates = relation(content, "m.annotation")?;
                 let mark = text(relates, "key").filter(|mark| mark.len() <= LONGEST_MARK)?;
-                Some(What::Reacted { to: event_id(relates)?, mark: mark.to_owned() })
+                Some(MatrixEventKind::Reacted { to: event_id(relates)?, mark: mark.to_owned() })
             }
             ("m.room.member", Some(who)) => {
                 let before = self.unsigned.get("prev_content").and_then(|before| text(before, "membership"));
                 let change = match text(content, "membership")? {
-                    "join" if before == Some("join") => Change::Other,
-                    "join" => Change::Came,
+                    "join" if before == Some("join") => MemberChange::Other,
+                    "join" => MemberChange::Came,
                     // An invitation that is declined or taken back moves nobody.
-                    "leave" | "ban" if matches!(before, None | Some("join")) => Change::Went,
-                    _ => Change::Other,
+                    "leave" | "ban" if matches!(before, None | Some("join")) => MemberChange::Went,
+                    _ => MemberChange::Other,
                 };
-                Some(What::Member { who: UserId::parse(who).ok()?, change })
+                Some(MatrixEventKind::Member { who: UserId::parse(who).ok()?, change })
             }
             ("m.room.tombstone", Some("")) => {
-                Some(What::Upgraded { to: text(content, "replacement_room")?.try_into().ok()? })
+                Some(MatrixEventKind::Upgraded { to: text(content, "replacement_room")?.try_into().ok()? })
             }
             _ => None,
         }
     }
 }
 
-fn message(content: &Value) -> Option<What> {
+fn message(content: &Value) -> Option<MatrixEventKind> {
     match relation(content, "m.replace") {
         Some(relates) => {
             let said = said(content.get("m.new_content")?)?;
-            Some(What::Edited { of: event_id(relates)?, said })
+            Some(MatrixEventKind::Edited { of: event_id(relates)?, said })
         }
-        None => Some(What::Said(said(content)?)),
+        None => Some(MatrixEventKind::Said(said(content)?)),
     }
 }
 
-fn said(content: &Value) -> Option<Said> {
+fn said(content: &Value) -> Option<MessageContent> {
     let relates = content.get("m.relates_to");
     let thread = relation(content, "m.thread").and_then(event_id);
     // In a thread, a reply to its latest message is there for clients without threads; nobody chose it.
     let falls_back = thread.is_some()
         && relates.and_then(|relates| relates.get("is_falling_back")).and_then(Value::as_bool) == Some(true);
     let reply_to = relates.and_then(|relates| relates.get("m.in_reply_to")).and_then(event_id);
-    Some(Said {
+    Some(MessageContent {
         message: serde_json::from_value(content.clone()).ok()?,
         mentions: content.get("m.mentions").filter(|mentions| mentions.is_object()).map(mentioned),
         html: text(content, "formatted_body").map(str::to_owned),

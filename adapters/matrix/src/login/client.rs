@@ -6,24 +6,29 @@ use matrix_sdk::config::RequestConfig;
 use matrix_sdk::cross_process_lock::CrossProcessLockConfig;
 use matrix_sdk::encryption::{BackupDownloadStrategy, EncryptionSettings};
 use matrix_sdk::{Client, ClientBuildError, SqliteStoreConfig};
-use talaria_platform::{Error, Trust};
+use talaria_platform::{AuthorTrust, PlatformError};
 
-use super::door::{Door, REQUEST};
+use super::http::{HomeserverClient, REQUEST};
 use crate::error::from_http;
+use crate::operator_error::fatal;
 use crate::outbound;
 use crate::settings::StoreKey;
-use crate::trouble::fatal;
 
 /// The file without which a store has no device.
 pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";
 
 /// Opens a store, or makes it. The client is not logged in yet.
-pub(super) async fn build(door: &Door, store: &Path, key: &StoreKey, trust: Trust) -> Result<Client, Error> {
+pub(super) async fn build(
+    http: &HomeserverClient,
+    store: &Path,
+    key: &StoreKey,
+    trust: AuthorTrust,
+) -> Result<Client, PlatformError> {
     // Otherwise each of the four databases may have four connections a core, with two megabytes of pages each.
     let config = SqliteStoreConfig::with_low_memory_config(store).key(Some(&key.0));
     let client = Client::builder()
-        .http_client(door.http())
-        .homeserver_url(door.base().as_str())
+        .http_client(http.http())
+        .homeserver_url(http.base().as_str())
         // Or the answer to a login could send us elsewhere.
         .respect_login_well_known(false)
         // The core waits and tries again by what an error means; two waits would add up.
@@ -55,7 +60,7 @@ pub(super) async fn build(door: &Door, store: &Path, key: &StoreKey, trust: Trus
 }
 
 /// The device cannot go on with what is on disk. Nothing was changed.
-pub(super) fn broken(why: String) -> Error {
+pub(super) fn broken(why: String) -> PlatformError {
     fatal(
         why,
         "is `store_key` the one it was made with, is the disk full or damaged? Put the whole folder back from a \

@@ -6,10 +6,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use talaria_platform::{Error, ErrorKind};
+use talaria_platform::{PlatformError, PlatformErrorKind};
 use tokio::time::Instant;
 
-use crate::trouble::{fatal, trouble};
+use crate::operator_error::{fatal, trouble};
 
 /// The lock's name. It holds the process that has it, for whoever asks.
 const LOCK: &str = "lock";
@@ -24,15 +24,15 @@ const TRY: Duration = Duration::from_millis(50);
 const LONGEST: u64 = 64 * 1024;
 
 /// An account's folder, ours for as long as this lives.
-pub(crate) struct Folder {
+pub(crate) struct AccountFolder {
     path: PathBuf,
     /// Locked; the kernel lets it go when the process ends, however that happens.
     _lock: File,
 }
 
-impl Folder {
+impl AccountFolder {
     /// Makes the folder if there is none, closes it to others, and takes its lock.
-    pub async fn take(path: &Path) -> Result<Self, Error> {
+    pub async fn take(path: &Path) -> Result<Self, PlatformError> {
         make_private(path).map_err(|error| {
             fatal(
                 format!("the folder {} cannot be used: {error}", path.display()),
@@ -138,12 +138,12 @@ fn open_lock(folder: &Path) -> io::Result<File> {
 }
 
 /// Somebody has the lock: another process, or what is left of an earlier try of this one.
-fn taken(path: &Path, file: &mut File) -> Error {
+fn taken(path: &Path, file: &mut File) -> PlatformError {
     let mut pid = String::new();
     let _ = file.take(20).read_to_string(&mut pid);
     if pid == std::process::id().to_string() {
         let message = format!("the folder {} is still in use by an earlier try", path.display());
-        return trouble(ErrorKind::Retry { after: None }, message, "nothing; it is tried again");
+        return trouble(PlatformErrorKind::Retry { after: None }, message, "nothing; it is tried again");
     }
     fatal(
         format!("the Matrix account in {} is used by another process ({pid})", path.display()),
@@ -173,7 +173,7 @@ mod tests {
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 
-        let folder = Folder::take(&path).await.unwrap();
+        let folder = AccountFolder::take(&path).await.unwrap();
         folder.write("session.json", b"{}").unwrap();
 
         assert_eq!(mode(&path), 0o700);
@@ -184,7 +184,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_is_replaced_as_a_whole_and_what_is_missing_is_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
+        let folder = AccountFolder::take(dir.path()).await.unwrap();
         assert_eq!(folder.read("a").unwrap(), None);
         folder.write("a", b"one, long").unwrap();
         fs::write(folder.at("a.new"), b"left by a crash").unwrap();
@@ -199,19 +199,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_taker_is_turned_away() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Folder::take(dir.path()).await.unwrap();
+        let first = AccountFolder::take(dir.path()).await.unwrap();
 
         // Our own earlier try may still be ending: that is worth another try.
-        let again = Folder::take(dir.path()).await.err().unwrap();
-        assert_eq!(again.kind(), ErrorKind::Retry { after: None });
+        let again = AccountFolder::take(dir.path()).await.err().unwrap();
+        assert_eq!(again.kind(), PlatformErrorKind::Retry { after: None });
 
         // Another process stays.
         fs::write(dir.path().join(LOCK), "1").unwrap();
-        let other = Folder::take(dir.path()).await.err().unwrap();
-        assert_eq!(other.kind(), ErrorKind::Fatal);
+        let other = AccountFolder::take(dir.path()).await.err().unwrap();
+        assert_eq!(other.kind(), PlatformErrorKind::Fatal);
         assert!(std::error::Error::source(&other).unwrap().to_string().contains("another process (1)"));
 
         drop(first);
-        Folder::take(dir.path()).await.unwrap();
+        AccountFolder::take(dir.path()).await.unwrap();
     }
 }

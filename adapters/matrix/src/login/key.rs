@@ -3,17 +3,17 @@
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use talaria_platform::Error;
+use talaria_platform::PlatformError;
 
-use super::folder::Folder;
+use super::folder::AccountFolder;
+use crate::operator_error::fatal;
 use crate::settings::StoreKey;
-use crate::trouble::fatal;
 
 /// The key's name in the folder.
 pub(super) const NAME: &str = "store.key";
 
 /// The key of a store that is there. Nothing is made: another key would not open it.
-pub(super) fn of_old(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKey, Error> {
+pub(super) fn of_old(folder: &AccountFolder, given: Option<StoreKey>) -> Result<StoreKey, PlatformError> {
     match given {
         Some(key) => Ok(key),
         None => stored(folder)?.ok_or_else(|| {
@@ -27,7 +27,7 @@ pub(super) fn of_old(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKe
 }
 
 /// The key for a store that is yet to be made.
-pub(super) fn of_new(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKey, Error> {
+pub(super) fn of_new(folder: &AccountFolder, given: Option<StoreKey>) -> Result<StoreKey, PlatformError> {
     if let Some(key) = given {
         return Ok(key);
     }
@@ -44,7 +44,7 @@ pub(super) fn of_new(folder: &Folder, given: Option<StoreKey>) -> Result<StoreKe
     Ok(key)
 }
 
-fn stored(folder: &Folder) -> Result<Option<StoreKey>, Error> {
+fn stored(folder: &AccountFolder) -> Result<Option<StoreKey>, PlatformError> {
     let bad = |why: String| {
         fatal(
             format!("the store's key {} cannot be used: {why}", folder.at(NAME).display()),
@@ -76,15 +76,15 @@ pub(super) fn random_word(letters: usize) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use talaria_platform::ErrorKind;
+    use talaria_platform::PlatformErrorKind;
 
     use super::*;
 
     #[tokio::test]
     async fn a_key_is_made_once_and_never_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
-        assert_eq!(of_old(&folder, None).unwrap_err().kind(), ErrorKind::Fatal);
+        let folder = AccountFolder::take(dir.path()).await.unwrap();
+        assert_eq!(of_old(&folder, None).unwrap_err().kind(), PlatformErrorKind::Fatal);
 
         let key = of_new(&folder, None).unwrap();
         assert_ne!(key, StoreKey::default());
@@ -96,9 +96,9 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_key_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
+        let folder = AccountFolder::take(dir.path()).await.unwrap();
         folder.write(NAME, b"short").unwrap();
-        assert_eq!(of_new(&folder, None).unwrap_err().kind(), ErrorKind::Fatal);
+        assert_eq!(of_new(&folder, None).unwrap_err().kind(), PlatformErrorKind::Fatal);
         assert_eq!(folder.read(NAME).unwrap().unwrap(), b"short");
     }
 }

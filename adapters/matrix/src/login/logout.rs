@@ -1,23 +1,23 @@
 //! Ends a device.
 
-use talaria_platform::Error;
+use talaria_platform::PlatformError;
 
-use super::door::{Door, Failure};
-use super::folder::Folder;
-use super::session::{self, Session};
+use super::folder::AccountFolder;
+use super::http::{HomeserverClient, RequestFailure};
+use super::session::{self, StoredSession};
 use super::{pending, unwritable};
-use crate::settings::Settings;
-use crate::trouble::fatal;
+use crate::operator_error::fatal;
+use crate::settings::MatrixSettings;
 
 /// Ends the device, on the homeserver first. Works without its store: that may be what is broken.
-pub(crate) async fn log_out(settings: &Settings, here_only: bool) -> Result<(), Error> {
-    let folder = Folder::take(&settings.folder).await?;
-    let Some(session) = Session::load(&settings.folder)? else {
+pub(crate) async fn log_out(settings: &MatrixSettings, here_only: bool) -> Result<(), PlatformError> {
+    let folder = AccountFolder::take(&settings.folder).await?;
+    let Some(session) = StoredSession::load(&settings.folder)? else {
         return Err(fatal("this account is not logged in", "nothing is to be done"));
     };
     if !here_only {
-        let door = Door::find(&settings.homeserver).await?;
-        end_device(&door, &session).await.map_err(|failure| failure.into_error("logging out"))?;
+        let http = HomeserverClient::find(&settings.homeserver).await?;
+        end_device(&http, &session).await.map_err(|failure| failure.into_error("logging out"))?;
     }
     // The session first: a store without one is only rubbish, a session without its store is broken.
     let removed = folder
@@ -32,14 +32,14 @@ pub(crate) async fn log_out(settings: &Settings, here_only: bool) -> Result<(), 
 }
 
 /// A device that the homeserver no longer knows has ended already.
-async fn end_device(door: &Door, session: &Session) -> Result<(), Failure> {
-    let Err(failure) = door.log_out(&session.access_token).await else { return Ok(()) };
+async fn end_device(http: &HomeserverClient, session: &StoredSession) -> Result<(), RequestFailure> {
+    let Err(failure) = http.log_out(&session.access_token).await else { return Ok(()) };
     if !failure.is_unknown_token() {
         return Err(failure);
     }
     let Some(refresh) = &session.refresh_token else { return Ok(()) };
-    match door.refresh(refresh).await {
-        Ok((token, _)) => door.log_out(&token).await,
+    match http.refresh(refresh).await {
+        Ok((token, _)) => http.log_out(&token).await,
         Err(failure) if failure.is_unknown_token() => Ok(()),
         Err(failure) => Err(failure),
     }

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use talaria_platform::Error;
+use talaria_platform::PlatformError;
 
-use super::folder::Folder;
-use super::session::{self, Pending};
+use super::folder::AccountFolder;
+use super::session::{self, PendingLogin};
 use super::{key, unwritable};
 
 /// What the folders of stores are called, before a word of their own.
@@ -15,19 +15,19 @@ const STORE: &str = "device-";
 const DEVICE: usize = 10;
 
 /// The login that a crash broke off, or a new one.
-pub(super) fn take(folder: &Folder) -> Result<Pending, Error> {
+pub(super) fn take(folder: &AccountFolder) -> Result<PendingLogin, PlatformError> {
     let unreadable = |error: &io::Error| unwritable(folder, error);
     let content = folder.read(session::PENDING).map_err(|error| unreadable(&error))?;
-    let begun: Option<Pending> = content.and_then(|content| serde_json::from_slice(&content).ok());
+    let begun: Option<PendingLogin> = content.and_then(|content| serde_json::from_slice(&content).ok());
     // A name of our own making only: it is removed with all that is in it.
     if let Some(begun) = begun.filter(|begun| is_store_name(&begun.store)) {
         // What is in it was never shown to anybody.
         folder.remove_folder(&begun.store).map_err(|error| unreadable(&error))?;
         return Ok(begun);
     }
-    let new = || -> io::Result<Pending> {
+    let new = || -> io::Result<PendingLogin> {
         let word = key::random_word(DEVICE)?;
-        let pending = Pending { store: format!("{STORE}{word}"), device: word.into() };
+        let pending = PendingLogin { store: format!("{STORE}{word}"), device: word.into() };
         folder.write(session::PENDING, &serde_json::to_vec(&pending)?)?;
         Ok(pending)
     };
@@ -50,7 +50,7 @@ mod tests {
     #[tokio::test]
     async fn a_login_that_was_broken_off_asks_for_the_same_device_and_leaves_no_store() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
+        let folder = AccountFolder::take(dir.path()).await.unwrap();
         let first = take(&folder).unwrap();
         assert_eq!(first.device.as_str().len(), DEVICE);
         fs::create_dir(folder.at(&first.store)).unwrap();
@@ -64,7 +64,7 @@ mod tests {
     #[tokio::test]
     async fn a_strange_name_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(&dir.path().join("bot")).await.unwrap();
+        let folder = AccountFolder::take(&dir.path().join("bot")).await.unwrap();
         let other = dir.path().join("device-OTHER");
         fs::create_dir(&other).unwrap();
         folder.write(session::PENDING, br#"{"device":"ABC","store":"../device-OTHER"}"#).unwrap();

@@ -8,10 +8,10 @@ use matrix_sdk::authentication::matrix::MatrixSession;
 use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
 use matrix_sdk::{SessionMeta, SessionTokens};
 use serde::{Deserialize, Serialize};
-use talaria_platform::Error;
+use talaria_platform::PlatformError;
 
-use super::folder::{self, Folder};
-use crate::trouble::fatal;
+use super::folder::{self, AccountFolder};
+use crate::operator_error::fatal;
 
 /// The session's name in the folder.
 pub(super) const NAME: &str = "session.json";
@@ -21,7 +21,7 @@ pub(super) const PENDING: &str = "login.pending.json";
 
 /// A session as it is kept. Holds tokens, so it has no `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Session {
+pub(crate) struct StoredSession {
     /// Whose account.
     pub user: OwnedUserId,
     /// Our device.
@@ -42,14 +42,14 @@ pub(crate) struct Session {
 
 /// A login that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(super) struct PendingLogin {
     /// The device we ask for: asked for again after a crash, it is the same device instead of one more.
     pub device: OwnedDeviceId,
     /// The store that is made for it.
     pub store: String,
 }
 
-impl Session {
+impl StoredSession {
     /// For the SDK.
     pub fn for_sdk(&self) -> MatrixSession {
         MatrixSession {
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// The session in a folder; also without its lock, to look at.
-    pub fn load(path: &Path) -> Result<Option<Self>, Error> {
+    pub fn load(path: &Path) -> Result<Option<Self>, PlatformError> {
         let bad = |why: String| {
             fatal(
                 format!("the session {} cannot be read: {why}", path.join(NAME).display()),
@@ -80,33 +80,33 @@ impl Session {
     }
 
     /// Keeps the session.
-    pub fn save(&self, folder: &Folder) -> io::Result<()> {
+    pub fn save(&self, folder: &AccountFolder) -> io::Result<()> {
         folder.write(NAME, &serde_json::to_vec_pretty(self)?)
     }
 }
 
 /// The session of an open account: written again whenever its tokens change.
-pub(crate) struct Kept {
-    folder: Arc<Folder>,
-    session: Mutex<(Session, Written)>,
+pub(crate) struct SessionFile {
+    folder: Arc<AccountFolder>,
+    session: Mutex<(StoredSession, SaveState)>,
 }
 
 /// Whether the file has what we have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum SaveState {
     Yes,
     /// The disk did not take it. Tried again now and then: with the tokens from before the next start may fail.
     No,
 }
 
-impl Kept {
+impl SessionFile {
     /// A session that the file already has.
-    pub fn new(folder: Arc<Folder>, session: Session) -> Self {
-        Self { folder, session: Mutex::new((session, Written::Yes)) }
+    pub fn new(folder: Arc<AccountFolder>, session: StoredSession) -> Self {
+        Self { folder, session: Mutex::new((session, SaveState::Yes)) }
     }
 
     /// The session as it is now.
-    pub fn now(&self) -> Session {
+    pub fn now(&self) -> StoredSession {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
@@ -122,21 +122,21 @@ impl Kept {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         session.0.access_token = tokens.access_token;
         session.0.refresh_token = tokens.refresh_token;
-        session.1 = Written::No;
+        session.1 = SaveState::No;
         self.write(&mut session);
     }
 
     /// Writes what could not be written before.
     pub fn settle(&self) {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if session.1 == Written::No {
+        if session.1 == SaveState::No {
             self.write(&mut session);
         }
     }
 
-    fn write(&self, session: &mut (Session, Written)) {
+    fn write(&self, session: &mut (StoredSession, SaveState)) {
         match session.0.save(&self.folder) {
-            Ok(()) => session.1 = Written::Yes,
+            Ok(()) => session.1 = SaveState::Yes,
             Err(error) => tracing::error!(
                 %error,
                 hint = "make room on the disk; if talaria ends before, the account may have to be logged in again",
@@ -149,12 +149,12 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use matrix_sdk::ruma::{device_id, user_id};
-    use talaria_platform::ErrorKind;
+    use talaria_platform::PlatformErrorKind;
 
     use super::*;
 
-    fn session() -> Session {
-        Session {
+    fn session() -> StoredSession {
+        StoredSession {
             user: user_id!("@bot:example.org").to_owned(),
             device: device_id!("ABCDEFGHIJ").to_owned(),
             access_token: "secret-token".to_owned(),
@@ -168,15 +168,15 @@ mod tests {
     #[tokio::test]
     async fn a_session_is_kept_and_its_new_tokens_too() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Arc::new(Folder::take(dir.path()).await.unwrap());
-        assert!(Session::load(dir.path()).unwrap().is_none());
+        let folder = Arc::new(AccountFolder::take(dir.path()).await.unwrap());
+        assert!(StoredSession::load(dir.path()).unwrap().is_none());
 
         session().save(&folder).unwrap();
-        assert!(Session::load(dir.path()).unwrap() == Some(session()));
+        assert!(StoredSession::load(dir.path()).unwrap() == Some(session()));
 
-        let kept = Kept::new(folder, session());
+        let kept = SessionFile::new(folder, session());
         kept.renew(SessionTokens { access_token: "next".to_owned(), refresh_token: None });
-        let loaded = Session::load(dir.path()).unwrap().unwrap();
+        let loaded = StoredSession::load(dir.path()).unwrap().unwrap();
         assert_eq!((loaded.access_token.as_str(), loaded.refresh_token), ("next", None));
         assert_eq!(loaded.opened, 3);
     }
@@ -184,10 +184,10 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_session_is_refused_without_showing_what_it_holds() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::take(dir.path()).await.unwrap();
+        let folder = AccountFolder::take(dir.path()).await.unwrap();
         folder.write(NAME, br#"{"user": "secret-token", "device": 1}"#).unwrap();
-        let error = Session::load(dir.path()).err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Fatal);
+        let error = StoredSession::load(dir.path()).err().unwrap();
+        assert_eq!(error.kind(), PlatformErrorKind::Fatal);
         let words = std::error::Error::source(&error).unwrap().to_string();
         assert!(words.contains("damaged in line 1") && !words.contains("secret"), "{words}");
     }

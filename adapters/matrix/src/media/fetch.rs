@@ -13,11 +13,11 @@ use matrix_sdk_base::crypto::AttachmentDecryptor;
 use reqwest::header::AUTHORIZATION;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
-use talaria_platform::{Error, ErrorKind, MediaId};
+use talaria_platform::{MediaId, PlatformError, PlatformErrorKind};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::account::Account;
+use crate::account::MatrixAccount;
 use crate::error::{from_http, kind_of_status, rejected};
 
 /// Until the homeserver takes the connection.
@@ -36,7 +36,11 @@ const PATHS: [&[&str]; 2] = [
 ];
 
 /// The content of a file, decrypted, at most `limit` bytes of it.
-pub(crate) async fn fetch(account: &Account, media: &MediaId, limit: u64) -> Result<Vec<u8>, Error> {
+pub(crate) async fn fetch(
+    account: &MatrixAccount,
+    media: &MediaId,
+    limit: u64,
+) -> Result<Vec<u8>, PlatformError> {
     let source: MediaSource = serde_json::from_str(media.as_str()).map_err(rejected)?;
     let fetched = timeout(WHOLE, async {
         match &source {
@@ -47,10 +51,10 @@ pub(crate) async fn fetch(account: &Account, media: &MediaId, limit: u64) -> Res
             }
         }
     });
-    fetched.await.map_err(|late| Error::new(ErrorKind::Retry { after: None }, late))?
+    fetched.await.map_err(|late| PlatformError::new(PlatformErrorKind::Retry { after: None }, late))?
 }
 
-async fn download(account: &Account, uri: &MxcUri, limit: u64) -> Result<Vec<u8>, Error> {
+async fn download(account: &MatrixAccount, uri: &MxcUri, limit: u64) -> Result<Vec<u8>, PlatformError> {
     // Also says that both parts consist of harmless characters.
     let (server, id) = uri.parts().map_err(rejected)?;
     let parts = [server.as_str(), id];
@@ -61,7 +65,10 @@ async fn download(account: &Account, uri: &MxcUri, limit: u64) -> Result<Vec<u8>
     let status = response.status();
     if !status.is_success() {
         debug!(%status, "a file could not be fetched");
-        return Err(Error::new(kind_of_status(status.as_u16()), format!("the homeserver said {status}")));
+        return Err(PlatformError::new(
+            kind_of_status(status.as_u16()),
+            format!("the homeserver said {status}"),
+        ));
     }
     read(response, limit).await
 }
@@ -71,8 +78,12 @@ fn is_unknown(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::BAD_REQUEST)
 }
 
-async fn request(account: &Account, path: &[&str], parts: [&str; 2]) -> Result<Response, Error> {
-    let url = address(account.client.homeserver(), path, parts).ok_or(ErrorKind::Rejected)?;
+async fn request(
+    account: &MatrixAccount,
+    path: &[&str],
+    parts: [&str; 2],
+) -> Result<Response, PlatformError> {
+    let url = address(account.client.homeserver(), path, parts).ok_or(PlatformErrorKind::Rejected)?;
     let response = ask(account, url.clone()).await?;
     if response.status() != StatusCode::UNAUTHORIZED {
         return Ok(response);
@@ -82,13 +93,13 @@ async fn request(account: &Account, path: &[&str], parts: [&str; 2]) -> Result<R
     let response = ask(account, url).await?;
     if response.status() == StatusCode::UNAUTHORIZED {
         // The token is good, and yet: not a reason to give up the account.
-        return Err(ErrorKind::Rejected.into());
+        return Err(PlatformErrorKind::Rejected.into());
     }
     Ok(response)
 }
 
-async fn ask(account: &Account, url: Url) -> Result<Response, Error> {
-    let token = account.client.access_token().ok_or(ErrorKind::Fatal)?;
+async fn ask(account: &MatrixAccount, url: Url) -> Result<Response, PlatformError> {
+    let token = account.client.access_token().ok_or(PlatformErrorKind::Fatal)?;
     client()?.get(url).header(AUTHORIZATION, format!("Bearer {token}")).send().await.map_err(retry)
 }
 
@@ -98,8 +109,9 @@ fn address(mut homeserver: Url, path: &[&str], parts: [&str; 2]) -> Option<Url> 
 }
 
 /// Reads an answer to its end, or until there is more than `limit`.
-async fn read(response: Response, limit: u64) -> Result<Vec<u8>, Error> {
-    let too_large = || Error::new(ErrorKind::Rejected, format!("the file has more than {limit} bytes"));
+async fn read(response: Response, limit: u64) -> Result<Vec<u8>, PlatformError> {
+    let too_large =
+        || PlatformError::new(PlatformErrorKind::Rejected, format!("the file has more than {limit} bytes"));
     let announced = response.content_length().unwrap_or_default();
     if announced > limit {
         return Err(too_large());
@@ -118,7 +130,7 @@ async fn read(response: Response, limit: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Decrypts a file. That it is the one the sender meant is known only at its end, so nothing is given out before.
-async fn open(sealed: Vec<u8>, file: EncryptedFile) -> Result<Vec<u8>, Error> {
+async fn open(sealed: Vec<u8>, file: EncryptedFile) -> Result<Vec<u8>, PlatformError> {
     // Large files take a while, and other rooms should not wait for it.
     let opened = tokio::task::spawn_blocking(move || {
         let mut sealed = sealed.as_slice();
@@ -131,7 +143,7 @@ async fn open(sealed: Vec<u8>, file: EncryptedFile) -> Result<Vec<u8>, Error> {
 }
 
 /// One client for every account: it holds connections, nothing else.
-fn client() -> Result<&'static Client, Error> {
+fn client() -> Result<&'static Client, PlatformError> {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     if let Some(client) = CLIENT.get() {
         return Ok(client);
@@ -145,8 +157,8 @@ fn client() -> Result<&'static Client, Error> {
     Ok(CLIENT.get_or_init(|| client))
 }
 
-fn retry(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Retry { after: None }, error)
+fn retry(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Retry { after: None }, error)
 }
 
 #[cfg(test)]
@@ -185,6 +197,6 @@ mod tests {
 
         assert_eq!(open(sealed.clone(), file.clone()).await.unwrap(), b"a cat");
         sealed[0] ^= 1;
-        assert_eq!(open(sealed, file).await.unwrap_err().kind(), ErrorKind::Rejected);
+        assert_eq!(open(sealed, file).await.unwrap_err().kind(), PlatformErrorKind::Rejected);
     }
 }

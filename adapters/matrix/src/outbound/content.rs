@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
-use talaria_platform::{Body, BodyKind, EventId, MessageId, Place};
+use talaria_platform::{BodyKind, EventId, MessageBody, MessageId, Place};
 
 /// The most bytes that an event of a room may have, with everything that homeservers add to it.
 pub(super) const EVENT: usize = 65_536;
@@ -25,7 +25,7 @@ const FALLBACK: usize = 60;
 pub(super) struct TooLarge(usize);
 
 /// A new message.
-pub(super) fn message(place: &Place, body: &Body, html: Option<String>) -> Result<String, TooLarge> {
+pub(super) fn message(place: &Place, body: &MessageBody, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
         let mut content = words(body, &body.markdown, html);
         relate(&mut content, place, body.reply_to.as_ref());
@@ -34,7 +34,7 @@ pub(super) fn message(place: &Place, body: &Body, html: Option<String>) -> Resul
 }
 
 /// The message that makes another one read differently.
-pub(super) fn edit(of: &MessageId, body: &Body, html: Option<String>) -> Result<String, TooLarge> {
+pub(super) fn edit(of: &MessageId, body: &MessageBody, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
         let new = words(body, &body.markdown, html);
         let mut content = words(body, &fallback(&body.markdown), None);
@@ -47,7 +47,7 @@ pub(super) fn edit(of: &MessageId, body: &Body, html: Option<String>) -> Result<
 /// A message that is a file; the words of the body, if any, are its caption.
 pub(super) fn file(
     place: &Place,
-    body: &Body,
+    body: &MessageBody,
     html: Option<String>,
     about: &FileContent<'_>,
 ) -> Result<String, TooLarge> {
@@ -113,7 +113,7 @@ pub(super) fn sealed(content: usize) -> usize {
     (blocks * 16 + AROUND).div_ceil(3) * 4
 }
 
-fn words(body: &Body, text: &str, html: Option<&str>) -> Map<String, Value> {
+fn words(body: &MessageBody, text: &str, html: Option<&str>) -> Map<String, Value> {
     let mut content = Map::new();
     let msgtype = match body.kind {
         BodyKind::Answer | BodyKind::Ask if !body.silent => "m.text",
@@ -173,8 +173,8 @@ mod tests {
     use super::super::html::render;
     use super::*;
 
-    fn body(kind: BodyKind, markdown: &str) -> Body {
-        Body::new(kind, markdown)
+    fn body(kind: BodyKind, markdown: &str) -> MessageBody {
+        MessageBody::new(kind, markdown)
     }
 
     #[test]
@@ -188,23 +188,23 @@ mod tests {
 
     #[test]
     fn what_goes_on_with_an_answer_does_not_ring() {
-        let part = Body { silent: true, ..body(BodyKind::Answer, "and so on") };
+        let part = MessageBody { silent: true, ..body(BodyKind::Answer, "and so on") };
         let sent = message(&Place::room("!r"), &part, None).unwrap();
         insta::assert_snapshot!(sent, @r#"{"body":"and so on","m.mentions":{},"msgtype":"m.notice"}"#);
     }
 
     #[test]
     fn a_reply_and_a_thread_are_kept() {
-        let reply = Body { reply_to: Some(EventId::new("$q")), ..body(BodyKind::Ask, "may I?") };
+        let reply = MessageBody { reply_to: Some(EventId::new("$q")), ..body(BodyKind::Ask, "may I?") };
         let thread = Place { thread: Some("$root".into()), ..Place::room("!r") };
-        let relation = |place: &Place, body: &Body| {
+        let relation = |place: &Place, body: &MessageBody| {
             let content: Value = serde_json::from_str(&message(place, body, None).unwrap()).unwrap();
             content.get("m.relates_to").map(Value::to_string).unwrap_or_default()
         };
         insta::assert_snapshot!(relation(&Place::room("!r"), &reply), @r#"{"m.in_reply_to":{"event_id":"$q"}}"#);
         insta::assert_snapshot!(relation(&thread, &reply), @r#"{"event_id":"$root","is_falling_back":false,"m.in_reply_to":{"event_id":"$q"},"rel_type":"m.thread"}"#);
         insta::assert_snapshot!(relation(&thread, &body(BodyKind::Answer, "x")), @r#"{"event_id":"$root","is_falling_back":true,"m.in_reply_to":{"event_id":"$root"},"rel_type":"m.thread"}"#);
-        let odd = Body { reply_to: Some(EventId::new("gap-17")), ..reply };
+        let odd = MessageBody { reply_to: Some(EventId::new("gap-17")), ..reply };
         assert_eq!(relation(&Place::room("!r"), &odd), "");
     }
 

@@ -15,11 +15,13 @@ use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedUserId, UserId, uint};
 use matrix_sdk::{HttpError, Room};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use talaria_platform::{Deletion, Error, ErrorKind, InboxError, MessageId, Place, SendKey};
+use talaria_platform::{
+    DeletionProgress, InboxError, MessageId, Place, PlatformError, PlatformErrorKind, SendKey,
+};
 use tracing::warn;
 
 use super::{WRITE, event_id, joined, once, within};
-use crate::account::Account;
+use crate::account::MatrixAccount;
 use crate::error::from_http;
 
 /// Pages of edits that are read. A page has a hundred, and an answer is edited two hundred times at most; a homeserver
@@ -28,7 +30,7 @@ const PAGES: usize = 20;
 
 /// What is left to be redacted, kept between two calls.
 #[derive(Default, Deserialize, Serialize)]
-struct Remaining {
+struct RemainingRedactions {
     /// Taken from its end: the message, then the newest edit, which says most.
     events: Vec<OwnedEventId>,
     /// The room's newest position before the edits were listed. Edits behind it are looked for once, when `events` are
@@ -39,18 +41,18 @@ struct Remaining {
 /// Redacts the next event of a message: first itself, then its edits. Without a reason: it would be there for
 /// everybody to read.
 pub(crate) async fn delete(
-    account: &Account,
+    account: &MatrixAccount,
     place: &Place,
     message: &MessageId,
     key: &SendKey,
-) -> Result<Deletion, Error> {
+) -> Result<DeletionProgress, PlatformError> {
     let room = joined(account, &place.room)?;
     let message = event_id(message)?;
     within(WRITE, async {
         let note = format!("deleting.{message}");
         let mut remaining = match account.inbox.note(&note).await.map_err(not_now)? {
-            Some(kept) => serde_json::from_str::<Remaining>(&kept).unwrap_or_default(),
-            None => Remaining::default(),
+            Some(kept) => serde_json::from_str::<RemainingRedactions>(&kept).unwrap_or_default(),
+            None => RemainingRedactions::default(),
         };
         if remaining.events.is_empty() {
             remaining = match remaining.since {
@@ -59,15 +61,17 @@ pub(crate) async fn delete(
             };
             keep(account, &note, &remaining).await?;
         }
-        let Some(event) = remaining.events.pop() else { return Ok(Deletion::Complete) };
+        let Some(event) = remaining.events.pop() else { return Ok(DeletionProgress::Complete) };
         match redact(account, &room, &event, key).await {
             Ok(()) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Retry { .. } | ErrorKind::Fatal) => {
+            Err(error)
+                if matches!(error.kind(), PlatformErrorKind::Retry { .. } | PlatformErrorKind::Fatal) =>
+            {
                 return Err(error);
             }
             // To be forbidden that is no sign that the room is gone: the message is there still.
             Err(error) if event == message => {
-                keep(account, &note, &Remaining::default()).await?;
+                keep(account, &note, &RemainingRedactions::default()).await?;
                 return Err(error);
             }
             Err(error) => {
@@ -75,19 +79,23 @@ pub(crate) async fn delete(
             }
         }
         keep(account, &note, &remaining).await?;
-        Ok(if remaining.is_nothing() { Deletion::Complete } else { Deletion::More })
+        Ok(if remaining.is_nothing() { DeletionProgress::Complete } else { DeletionProgress::More })
     })
     .await
 }
 
-impl Remaining {
+impl RemainingRedactions {
     fn is_nothing(&self) -> bool {
         self.events.is_empty() && self.since.is_none()
     }
 }
 
 /// A message and all edits of it that are there now.
-async fn everything(account: &Account, room: &Room, message: &EventId) -> Result<Remaining, Error> {
+async fn everything(
+    account: &MatrixAccount,
+    room: &Room,
+    message: &EventId,
+) -> Result<RemainingRedactions, PlatformError> {
     // The position first: every edit is in the list, or behind the position, or both.
     let mut request = get_message_events::v3::Request::backward(room.room_id().to_owned());
     request.limit = uint!(1);
@@ -95,17 +103,17 @@ async fn everything(account: &Account, room: &Room, message: &EventId) -> Result
     let mut events = edits(account, room, message).await?;
     events.reverse();
     events.push(message.to_owned());
-    Ok(Remaining { events, since: newest.map(|newest| newest.start) })
+    Ok(RemainingRedactions { events, since: newest.map(|newest| newest.start) })
 }
 
 /// Edits of a redacted message that arrived after the others were listed. A homeserver that lists the edits of
 /// redacted messages is asked for them too: it may count positions in another way.
 async fn late_edits(
-    account: &Account,
+    account: &MatrixAccount,
     room: &Room,
     message: &EventId,
     since: String,
-) -> Result<Remaining, Error> {
+) -> Result<RemainingRedactions, PlatformError> {
     let mut events = edits(account, room, message).await?;
     let mut from = since;
     for _ in 0..PAGES {
@@ -125,19 +133,26 @@ async fn late_edits(
     }
     events.sort();
     events.dedup();
-    Ok(Remaining { events, since: None })
+    Ok(RemainingRedactions { events, since: None })
 }
 
 /// An answer of the homeserver; `None` if it has no such thing, or not for us.
-fn known<T>(answer: Result<T, HttpError>) -> Result<Option<T>, Error> {
+fn known<T>(answer: Result<T, HttpError>) -> Result<Option<T>, PlatformError> {
     match answer.map_err(from_http) {
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if matches!(error.kind(), ErrorKind::Gone | ErrorKind::Rejected) => Ok(None),
+        Err(error) if matches!(error.kind(), PlatformErrorKind::Gone | PlatformErrorKind::Rejected) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
-async fn redact(account: &Account, room: &Room, event: &EventId, key: &SendKey) -> Result<(), Error> {
+async fn redact(
+    account: &MatrixAccount,
+    room: &Room,
+    event: &EventId,
+    key: &SendKey,
+) -> Result<(), PlatformError> {
     // One for each event, and the same again after a crash.
     let transaction = format!("{key}.{event}");
     let request =
@@ -146,7 +161,11 @@ async fn redact(account: &Account, room: &Room, event: &EventId, key: &SendKey) 
 }
 
 /// Lists our own edits of a message. Clients ignore `m.replace` events of other senders, so those are left out.
-async fn edits(account: &Account, room: &Room, message: &EventId) -> Result<Vec<OwnedEventId>, Error> {
+async fn edits(
+    account: &MatrixAccount,
+    room: &Room,
+    message: &EventId,
+) -> Result<Vec<OwnedEventId>, PlatformError> {
     let (mut found, mut from) = (Vec::new(), None);
     for _ in 0..PAGES {
         let mut request = get_relating_events_with_rel_type::v1::Request::new(
@@ -169,7 +188,7 @@ async fn edits(account: &Account, room: &Room, message: &EventId) -> Result<Vec<
 
 /// What is looked at of an edit, encrypted or not.
 #[derive(Deserialize)]
-struct Listed {
+struct ListedEdit {
     event_id: OwnedEventId,
     sender: OwnedUserId,
     #[serde(default)]
@@ -179,13 +198,17 @@ struct Listed {
 /// The id of an event, if it is an edit of this message that we sent and that says something: a redacted one no
 /// longer says what it edits.
 fn own_edit(event: &str, own: &UserId, message: &EventId) -> Option<OwnedEventId> {
-    let listed: Listed = serde_json::from_str(event).ok()?;
+    let listed: ListedEdit = serde_json::from_str(event).ok()?;
     let relation = listed.content.get("m.relates_to")?;
     let is_edit = relation.get("rel_type")? == "m.replace" && relation.get("event_id")? == message.as_str();
     (listed.sender == own && is_edit).then_some(listed.event_id)
 }
 
-async fn keep(account: &Account, note: &str, remaining: &Remaining) -> Result<(), Error> {
+async fn keep(
+    account: &MatrixAccount,
+    note: &str,
+    remaining: &RemainingRedactions,
+) -> Result<(), PlatformError> {
     let value = match remaining.is_nothing() {
         true => String::new(),
         false => serde_json::to_string(remaining).unwrap_or_default(),
@@ -193,8 +216,8 @@ async fn keep(account: &Account, note: &str, remaining: &Remaining) -> Result<()
     account.inbox.set_note(note, &value).await.map_err(not_now)
 }
 
-fn not_now(error: InboxError) -> Error {
-    Error::new(ErrorKind::Retry { after: None }, error)
+fn not_now(error: InboxError) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Retry { after: None }, error)
 }
 
 #[cfg(test)]

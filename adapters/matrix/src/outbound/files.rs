@@ -9,14 +9,14 @@ use matrix_sdk::ruma::api::client::media::create_content;
 use matrix_sdk::ruma::events::room::EncryptedFile;
 use matrix_sdk_base::crypto::AttachmentEncryptor;
 use serde_json::{Value, json};
-use talaria_platform::{Error, ErrorKind, File};
+use talaria_platform::{OutgoingFile, PlatformError, PlatformErrorKind};
 
 use super::content::FileContent;
-use super::{once, picture};
+use super::{image_size, once};
+use crate::encrypted_rooms::SendMode;
 use crate::error::from_http;
 use crate::error::rejected;
 use crate::media::base_name;
-use crate::rooms::Speech;
 
 /// For one upload, however often its message is tried meanwhile.
 const UPLOAD: Duration = Duration::from_secs(300);
@@ -24,24 +24,24 @@ const UPLOAD: Duration = Duration::from_secs(300);
 /// Uploads a file and says what a message has to say about it.
 pub(super) async fn upload(
     client: Client,
-    file: File,
-    speech: Speech,
-) -> Result<FileContent<'static>, Error> {
-    let File { name, mime, content } = file;
+    file: OutgoingFile,
+    speech: SendMode,
+) -> Result<FileContent<'static>, PlatformError> {
+    let OutgoingFile { name, mime, content } = file;
     let mut info = json!({ "mimetype": mime, "size": content.len() });
     let msgtype = msgtype(&mime);
     if msgtype == "m.image"
-        && let Some((width, height)) = picture::size(&content)
+        && let Some((width, height)) = image_size::size(&content)
     {
         info["w"] = width.into();
         info["h"] = height.into();
     }
     let source = match speech {
-        Speech::Plain => {
+        SendMode::Plain => {
             let uri = put(&client, content, &mime).await?;
             ("url", Value::from(uri.as_str()))
         }
-        Speech::Encrypted => {
+        SendMode::Encrypted => {
             let (sealed, keys) = seal(content).await?;
             // Neither its type nor its name: the homeserver needs to know neither.
             let uri = put(&client, sealed, "application/octet-stream").await?;
@@ -62,14 +62,16 @@ fn msgtype(mime: &str) -> &'static str {
     }
 }
 
-async fn put(client: &Client, content: Vec<u8>, mime: &str) -> Result<OwnedMxcUri, Error> {
+async fn put(client: &Client, content: Vec<u8>, mime: &str) -> Result<OwnedMxcUri, PlatformError> {
     let mut request = create_content::v3::Request::new(content);
     request.content_type = Some(mime.to_owned());
     let sent = client.send(request).with_request_config(once(UPLOAD)).await;
     sent.map(|response| response.content_uri).map_err(from_http)
 }
 
-async fn seal(content: Vec<u8>) -> Result<(Vec<u8>, matrix_sdk::encryption::MediaEncryptionInfo), Error> {
+async fn seal(
+    content: Vec<u8>,
+) -> Result<(Vec<u8>, matrix_sdk::encryption::MediaEncryptionInfo), PlatformError> {
     let sealing = tokio::task::spawn_blocking(move || {
         let mut content = content.as_slice();
         let mut sealed = Vec::with_capacity(content.len());
@@ -77,7 +79,7 @@ async fn seal(content: Vec<u8>) -> Result<(Vec<u8>, matrix_sdk::encryption::Medi
         encryptor.read_to_end(&mut sealed).map_err(rejected)?;
         Ok((sealed, encryptor.finish()))
     });
-    sealing.await.map_err(|broken| Error::new(ErrorKind::Retry { after: None }, broken))?
+    sealing.await.map_err(|broken| PlatformError::new(PlatformErrorKind::Retry { after: None }, broken))?
 }
 
 #[cfg(test)]

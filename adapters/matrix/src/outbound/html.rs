@@ -1,7 +1,7 @@
 //! Markdown as the HTML that Matrix allows.
 //!
 //! The HTML is written here, tag by tag, from the parser's events: whatever is not written below cannot occur in it,
-//! and every piece of text and every address passes [`Writer::text`] or [`Writer::attribute`]. HTML that the model
+//! and every piece of text and every address passes [`HtmlWriter::text`] or [`HtmlWriter::attribute`]. HTML that the model
 //! wrote is shown as the text it is. Pictures from elsewhere become links, because a client that loads them tells
 //! their owner who reads along. A link to a person is a link and no mention: whom a message mentions is said by
 //! `m.mentions` alone, which is always empty, so nobody's phone rings because of what a model wrote.
@@ -26,7 +26,7 @@ const SCHEMES: [&str; 4] = ["https://", "http://", "mailto:", "matrix:"];
 
 /// Some Markdown, rendered.
 #[derive(Debug, Default)]
-pub(super) struct Rendered {
+pub(super) struct RenderedHtml {
     /// The blocks, one after the other.
     pub html: String,
     /// Whether it shows anything that the Markdown as it is would not.
@@ -36,14 +36,14 @@ pub(super) struct Rendered {
     pub paragraphs: usize,
     /// Where the last block begins, of those whose first line is complete: the beginning of a line says little
     /// about what it will be. What is before it is as it will be, whatever text follows.
-    pub last: Option<Mark>,
+    pub last: Option<BlockBoundary>,
     /// It was too much, and the rest is missing.
     pub overflown: bool,
 }
 
 /// A place between two blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct BlockBoundary {
     /// Where it is in the Markdown, and in the HTML.
     pub markdown: usize,
     pub html: usize,
@@ -58,8 +58,8 @@ pub(super) fn render(markdown: &str) -> Option<String> {
 }
 
 /// The HTML of a rendered text, as it is sent.
-pub(super) fn finish(rendered: Rendered) -> Option<String> {
-    let Rendered { mut html, formatted, blocks, paragraphs, overflown, .. } = rendered;
+pub(super) fn finish(rendered: RenderedHtml) -> Option<String> {
+    let RenderedHtml { mut html, formatted, blocks, paragraphs, overflown, .. } = rendered;
     if !formatted || overflown || html.is_empty() {
         return None;
     }
@@ -73,15 +73,15 @@ pub(super) fn finish(rendered: Rendered) -> Option<String> {
 }
 
 /// Renders Markdown, with what is needed to go on from the middle.
-pub(super) fn write(markdown: &str) -> Rendered {
+pub(super) fn write(markdown: &str) -> RenderedHtml {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let complete = markdown.rfind('\n').map_or(0, |end| end + 1);
-    let mut writer = Writer {
+    let mut writer = HtmlWriter {
         markdown,
         complete,
-        out: Rendered {
+        out: RenderedHtml {
             html: String::with_capacity(markdown.len() + markdown.len() / 4),
-            ..Rendered::default()
+            ..RenderedHtml::default()
         },
         open: Vec::new(),
         links: 0,
@@ -99,7 +99,7 @@ pub(super) fn write(markdown: &str) -> Rendered {
 }
 
 /// How something that is open ends.
-enum End {
+enum ElementEnd {
     Tag(&'static str),
     /// It was nested too deeply for a tag of its own.
     Nothing,
@@ -109,20 +109,20 @@ enum End {
     NoLink,
 }
 
-struct Writer<'a> {
+struct HtmlWriter<'a> {
     markdown: &'a str,
     /// Behind the last line end of the Markdown.
     complete: usize,
-    out: Rendered,
+    out: RenderedHtml,
     /// What is open, and how it ends.
-    open: Vec<End>,
+    open: Vec<ElementEnd>,
     /// Links and pictures that are open. Only the outermost has a tag.
     links: usize,
     /// In the first row of a table.
     head: bool,
 }
 
-impl Writer<'_> {
+impl HtmlWriter<'_> {
     fn event(&mut self, event: Event<'_>, place: Range<usize>) {
         if self.open.is_empty() {
             self.block(&event, place.start);
@@ -165,11 +165,11 @@ impl Writer<'_> {
             Event::Rule => false,
             _ => return,
         };
-        let Rendered { blocks, paragraphs, ref html, .. } = self.out;
+        let RenderedHtml { blocks, paragraphs, ref html, .. } = self.out;
         // Its line may begin with blanks, which mean something.
         let line = self.markdown.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
         if line < self.complete {
-            self.out.last = Some(Mark { markdown: line, html: html.len(), blocks, paragraphs });
+            self.out.last = Some(BlockBoundary { markdown: line, html: html.len(), blocks, paragraphs });
         }
         self.out.blocks += 1;
         self.out.paragraphs += usize::from(paragraph);
@@ -230,7 +230,7 @@ impl Writer<'_> {
 
     fn end(&mut self) {
         match self.open.pop() {
-            Some(End::Link(word)) => {
+            Some(ElementEnd::Link(word)) => {
                 self.links -= 1;
                 // A picture without words is still to be seen, and a link without words cannot be followed.
                 if self.out.html.ends_with("\">") {
@@ -238,15 +238,15 @@ impl Writer<'_> {
                 }
                 self.raw("</a>");
             }
-            Some(End::NoLink) => self.links -= 1,
-            Some(End::Tag(close)) => {
+            Some(ElementEnd::NoLink) => self.links -= 1,
+            Some(ElementEnd::Tag(close)) => {
                 // What a block of HTML ends with.
                 if close == "</p>" && self.out.html.ends_with("<br>") {
                     self.out.html.truncate(self.out.html.len() - "<br>".len());
                 }
                 self.raw(close);
             }
-            Some(End::Nothing) | None => {}
+            Some(ElementEnd::Nothing) | None => {}
         }
     }
 
@@ -271,18 +271,18 @@ impl Writer<'_> {
             self.raw("<a href=\"");
             self.attribute(address);
             self.raw("\">");
-            self.open.push(End::Link(word));
+            self.open.push(ElementEnd::Link(word));
         } else {
-            self.open.push(End::NoLink);
+            self.open.push(ElementEnd::NoLink);
         }
     }
 
     fn tag(&mut self, open: &str, close: &'static str) {
         if self.open.len() < DEEPEST {
             self.raw(open);
-            self.open.push(End::Tag(close));
+            self.open.push(ElementEnd::Tag(close));
         } else {
-            self.open.push(End::Nothing);
+            self.open.push(ElementEnd::Nothing);
         }
     }
 

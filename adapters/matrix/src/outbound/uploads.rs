@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use talaria_platform::{Error, ErrorKind, SendKey};
+use talaria_platform::{PlatformError, PlatformErrorKind, SendKey};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::content::FileContent;
-use crate::rooms::Speech;
+use crate::encrypted_rooms::SendMode;
 
 /// How long one try waits for its upload; the message itself has to be sent, too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,85 +21,85 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MOST: usize = 32;
 
 /// What an upload is for. What was uploaded for a plain room is never used for an encrypted one.
-type Purpose = (SendKey, Speech);
+type UploadPurpose = (SendKey, SendMode);
 
 /// The uploads of an account that no message shows yet.
 #[derive(Default)]
-pub(crate) struct Uploads {
-    open: Mutex<HashMap<Purpose, Upload>>,
+pub(crate) struct PendingUploads {
+    open: Mutex<HashMap<UploadPurpose, UploadState>>,
 }
 
-enum Upload {
-    Running(JoinHandle<Result<FileContent<'static>, Error>>),
+enum UploadState {
+    Running(JoinHandle<Result<FileContent<'static>, PlatformError>>),
     Done(FileContent<'static>),
 }
 
-impl Uploads {
+impl PendingUploads {
     /// What a message says of its file, once that is uploaded. Begins the upload unless an earlier try did.
     pub(super) async fn content<W>(
         &self,
         key: &SendKey,
-        speech: Speech,
+        speech: SendMode,
         begin: impl FnOnce() -> W,
-    ) -> Result<FileContent<'static>, Error>
+    ) -> Result<FileContent<'static>, PlatformError>
     where
-        W: Future<Output = Result<FileContent<'static>, Error>> + Send + 'static,
+        W: Future<Output = Result<FileContent<'static>, PlatformError>> + Send + 'static,
     {
         let purpose = (key.clone(), speech);
         let known = self.open().remove(&purpose);
         let content = match known {
-            Some(Upload::Done(content)) => content,
+            Some(UploadState::Done(content)) => content,
             running => {
                 let mut running = match running {
-                    Some(Upload::Running(running)) => running,
-                    Some(Upload::Done(_)) | None => tokio::spawn(begin()),
+                    Some(UploadState::Running(running)) => running,
+                    Some(UploadState::Done(_)) | None => tokio::spawn(begin()),
                 };
                 match timeout(PATIENCE, &mut running).await {
                     Ok(ended) => ended.map_err(again)??,
                     Err(late) => {
-                        self.keep(purpose, Upload::Running(running));
+                        self.keep(purpose, UploadState::Running(running));
                         return Err(again(late));
                     }
                 }
             }
         };
-        self.keep(purpose, Upload::Done(content.clone()));
+        self.keep(purpose, UploadState::Done(content.clone()));
         Ok(content)
     }
 
     /// The message is there.
-    pub(super) fn forget(&self, key: &SendKey, speech: Speech) {
+    pub(super) fn forget(&self, key: &SendKey, speech: SendMode) {
         self.open().remove(&(key.clone(), speech));
     }
 
-    fn keep(&self, purpose: Purpose, upload: Upload) {
+    fn keep(&self, purpose: UploadPurpose, upload: UploadState) {
         let mut open = self.open();
         if open.len() >= MOST
             && let Some(any) = open.keys().next().cloned()
-            && let Some(Upload::Running(task)) = open.remove(&any)
+            && let Some(UploadState::Running(task)) = open.remove(&any)
         {
             task.abort();
         }
         open.insert(purpose, upload);
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Purpose, Upload>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<UploadPurpose, UploadState>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Uploads {
+impl Drop for PendingUploads {
     fn drop(&mut self) {
         for upload in self.open().values() {
-            if let Upload::Running(task) = upload {
+            if let UploadState::Running(task) = upload {
                 task.abort();
             }
         }
     }
 }
 
-fn again(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Retry { after: None }, error)
+fn again(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Retry { after: None }, error)
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_upload_is_made_once_however_often_its_message_is_tried() {
-        let uploads = Uploads::default();
+        let uploads = PendingUploads::default();
         let begun = Arc::new(AtomicUsize::new(0));
         let key = SendKey::new("a");
         let count = begun.clone();
@@ -129,30 +129,33 @@ mod tests {
             }
         };
         for _ in 0..2 {
-            let late = uploads.content(&key, Speech::Encrypted, slow).await;
-            assert_eq!(late.err().map(|error| error.kind()), Some(ErrorKind::Retry { after: None }));
+            let late = uploads.content(&key, SendMode::Encrypted, slow).await;
+            assert_eq!(late.err().map(|error| error.kind()), Some(PlatformErrorKind::Retry { after: None }));
         }
         for _ in 0..2 {
             assert!(
-                uploads.content(&key, Speech::Encrypted, slow).await.is_ok(),
+                uploads.content(&key, SendMode::Encrypted, slow).await.is_ok(),
                 "and again until it is sent"
             );
         }
         assert_eq!(begun.load(Ordering::Relaxed), 1);
 
-        uploads.forget(&key, Speech::Encrypted);
+        uploads.forget(&key, SendMode::Encrypted);
         assert!(uploads.open().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_upload_is_begun_again_and_a_plain_one_is_not_used_where_it_must_be_encrypted() {
-        let uploads = Uploads::default();
+        let uploads = PendingUploads::default();
         let key = SendKey::new("a");
-        let failed = uploads.content(&key, Speech::Plain, || async { Err(ErrorKind::Rejected.into()) }).await;
-        assert_eq!(failed.err().map(|error| error.kind()), Some(ErrorKind::Rejected));
-        assert!(uploads.content(&key, Speech::Plain, || async { Ok(content()) }).await.is_ok());
-        let other =
-            uploads.content(&key, Speech::Encrypted, || async { Err(ErrorKind::Rejected.into()) }).await;
+        let failed = uploads
+            .content(&key, SendMode::Plain, || async { Err(PlatformErrorKind::Rejected.into()) })
+            .await;
+        assert_eq!(failed.err().map(|error| error.kind()), Some(PlatformErrorKind::Rejected));
+        assert!(uploads.content(&key, SendMode::Plain, || async { Ok(content()) }).await.is_ok());
+        let other = uploads
+            .content(&key, SendMode::Encrypted, || async { Err(PlatformErrorKind::Rejected.into()) })
+            .await;
         assert!(other.is_err());
     }
 }

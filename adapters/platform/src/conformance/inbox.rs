@@ -4,22 +4,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::{Batch, BoxFuture, Event, EventKind, Inbox, InboxError, Invite};
+use crate::{BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite};
 
 /// An [`Inbox`] for tests: takes batches whole or not at all, keeps each event once, and can be told
 /// to fail. Keep it over a restart of the platform, as the store outlives the process.
 #[derive(Default)]
 pub struct MemoryInbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     /// Counts changes, so that tests can wait for one instead of sleeping.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     fails: bool,
-    events: Vec<Event>,
-    refused: Vec<Event>,
+    events: Vec<RoomEvent>,
+    refused: Vec<RoomEvent>,
     parked: Vec<(String, String)>,
     notes: Vec<(String, String)>,
     cursor: Option<String>,
@@ -42,13 +42,13 @@ impl MemoryInbox {
     }
 
     /// What was accepted, oldest first, each event once.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<RoomEvent> {
         self.state().events.clone()
     }
 
     /// The accepted messages with exactly this text. More than one means that the adapter gave one
     /// message several ids.
-    pub fn messages(&self, text: &str) -> Vec<Event> {
+    pub fn messages(&self, text: &str) -> Vec<RoomEvent> {
         self.state().events.iter().filter(|event| says(event, text)).cloned().collect()
     }
 
@@ -74,16 +74,16 @@ impl MemoryInbox {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn working(&self) -> Result<MutexGuard<'_, State>, InboxError> {
+    fn working(&self) -> Result<MutexGuard<'_, InboxState>, InboxError> {
         let state = self.state();
         if state.fails { Err(InboxError("the test said so".to_owned())) } else { Ok(state) }
     }
 
-    fn take(&self, batch: Batch) -> Result<(), InboxError> {
+    fn take(&self, batch: EventBatch) -> Result<(), InboxError> {
         let result = match self.working() {
             Ok(mut state) => {
                 state.take(batch);
@@ -99,10 +99,10 @@ impl MemoryInbox {
     }
 }
 
-impl State {
-    fn take(&mut self, batch: Batch) {
+impl InboxState {
+    fn take(&mut self, batch: EventBatch) {
         for event in batch.events {
-            let known = |old: &Event| old.id == event.id && old.place.room == event.place.room;
+            let known = |old: &RoomEvent| old.id == event.id && old.place.room == event.place.room;
             if !self.events.iter().any(known) {
                 self.events.push(event);
             }
@@ -125,11 +125,11 @@ impl Inbox for MemoryInbox {
         Box::pin(async { Ok(self.working()?.cursor.clone()) })
     }
 
-    fn accept(&self, batch: Batch) -> BoxFuture<'_, Result<(), InboxError>> {
+    fn accept(&self, batch: EventBatch) -> BoxFuture<'_, Result<(), InboxError>> {
         Box::pin(async { self.take(batch) })
     }
 
-    fn may_join(&self, _invite: Invite) -> BoxFuture<'_, Result<bool, InboxError>> {
+    fn may_join(&self, _invite: RoomInvite) -> BoxFuture<'_, Result<bool, InboxError>> {
         Box::pin(async { Ok(true) })
     }
 
@@ -160,6 +160,6 @@ fn put(rows: &mut Vec<(String, String)>, key: &str, value: &str) {
     }
 }
 
-fn says(event: &Event, text: &str) -> bool {
-    matches!(&event.kind, EventKind::Message(message) if message.text == text)
+fn says(event: &RoomEvent, text: &str) -> bool {
+    matches!(&event.kind, RoomEventKind::Message(message) if message.text == text)
 }

@@ -4,20 +4,26 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{MemoryInbox, Outcome, World, cause_of, must, soon};
-use crate::{Body, BodyKind, CancellationToken, Error, ErrorKind, Event, EventKind, Platform, SendKey};
+use super::{CheckResult, ConformanceWorld, MemoryInbox, cause_of, must, soon};
+use crate::{
+    BodyKind, CancellationToken, MessageBody, Platform, PlatformError, PlatformErrorKind, RoomEvent,
+    RoomEventKind, SendKey,
+};
 
 /// A platform that is being read. Dropping it ends the task, so a failed check leaves nothing behind.
-pub(super) struct Reading {
+pub(super) struct RunningReader {
     pub(super) platform: Arc<dyn Platform>,
     inbox: Arc<MemoryInbox>,
     stop: CancellationToken,
-    task: AbortOnDropHandle<Result<(), Error>>,
+    task: AbortOnDropHandle<Result<(), PlatformError>>,
 }
 
-impl Reading {
+impl RunningReader {
     /// Runs the platform of a world, as a process would that has just begun.
-    pub(super) async fn begin(world: &dyn World, inbox: &Arc<MemoryInbox>) -> Result<Self, String> {
+    pub(super) async fn begin(
+        world: &dyn ConformanceWorld,
+        inbox: &Arc<MemoryInbox>,
+    ) -> Result<Self, String> {
         let mut reading = Self::start(world.platform(), inbox);
         if world.opens() {
             let open = inbox.until(|inbox| inbox.position().map(drop));
@@ -42,7 +48,7 @@ impl Reading {
     }
 
     /// Waits for a message and gives it the last word it is owed; some platforms read on only then.
-    async fn hears(&self, world: &dyn World, text: &str) -> Result<Event, String> {
+    async fn hears(&self, world: &dyn ConformanceWorld, text: &str) -> Result<RoomEvent, String> {
         let first = |inbox: &MemoryInbox| inbox.messages(text).into_iter().next();
         let event = soon("", self.inbox.until(first)).await.map_err(
             |_| "what a person writes must reach the inbox with its text unchanged, but a message did not",
@@ -51,8 +57,8 @@ impl Reading {
         Ok(event)
     }
 
-    async fn answer(&self, world: &dyn World, event: &Event) -> Outcome {
-        let mut body = Body::new(BodyKind::Answer, "Understood.");
+    async fn answer(&self, world: &dyn ConformanceWorld, event: &RoomEvent) -> CheckResult {
+        let mut body = MessageBody::new(BodyKind::Answer, "Understood.");
         body.reply_to = Some(event.id.clone());
         let key = SendKey::new(format!("conformance.{}", self.inbox.events().len()));
         let sent = soon("send", self.platform.send(&world.place(), &key, &body)).await?;
@@ -60,16 +66,16 @@ impl Reading {
             .map_err(|error| format!("an answer must be sent, but send failed: {}", cause_of(&error)))
     }
 
-    pub(super) async fn end(self) -> Outcome {
+    pub(super) async fn end(self) -> CheckResult {
         self.stop.cancel();
         let ended = soon("run after its stop token had fired", self.task).await?;
         must(matches!(ended, Ok(Ok(()))), "run must return Ok after its stop token has fired, but it did not")
     }
 }
 
-pub(super) async fn a_message_arrives_once(world: &dyn World) -> Outcome {
+pub(super) async fn a_message_arrives_once(world: &dyn ConformanceWorld) -> CheckResult {
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::begin(world, &inbox).await?;
+    let reading = RunningReader::begin(world, &inbox).await?;
 
     world.person_says("the first message").await;
     let event = reading.hears(world, "the first message").await?;
@@ -84,24 +90,24 @@ pub(super) async fn a_message_arrives_once(world: &dyn World) -> Outcome {
     must(!event.id.as_str().is_empty(), "every event must have an id, but it is empty")?;
     must(!event.author.id.as_str().is_empty(), "every event must have an author, but the id is empty")?;
     must(event.place == world.place(), "an event must name the place where it happened, but named another")?;
-    let addressed = matches!(&event.kind, EventKind::Message(message) if message.addressed);
+    let addressed = matches!(&event.kind, RoomEventKind::Message(message) if message.addressed);
     must(addressed, "a message that is meant for us must be marked as addressed, but it is not")?;
     reading.end().await
 }
 
-pub(super) async fn a_restart_loses_nothing(world: &dyn World) -> Outcome {
+pub(super) async fn a_restart_loses_nothing(world: &dyn ConformanceWorld) -> CheckResult {
     if !world.resumes() {
         return Ok(());
     }
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::begin(world, &inbox).await?;
+    let reading = RunningReader::begin(world, &inbox).await?;
     world.person_says("before the restart").await;
     reading.hears(world, "before the restart").await?;
     reading.end().await?;
     must(inbox.position().is_some(), "a batch must carry the position after it, but no cursor came")?;
 
     world.person_says("while nobody read").await;
-    let reading = Reading::begin(world, &inbox).await?;
+    let reading = RunningReader::begin(world, &inbox).await?;
     reading.hears(world, "while nobody read").await.map_err(
         |_| "reading must go on from the accepted cursor, but what was said before a restart was lost",
     )?;
@@ -110,9 +116,9 @@ pub(super) async fn a_restart_loses_nothing(world: &dyn World) -> Outcome {
     reading.end().await
 }
 
-pub(super) async fn a_failing_store_loses_nothing(world: &dyn World) -> Outcome {
+pub(super) async fn a_failing_store_loses_nothing(world: &dyn ConformanceWorld) -> CheckResult {
     let inbox = Arc::new(MemoryInbox::new());
-    let mut reading = Reading::begin(world, &inbox).await?;
+    let mut reading = RunningReader::begin(world, &inbox).await?;
     // The first message makes sure that reading has begun, so that it is `accept` that fails.
     world.person_says("while all is well").await;
     reading.hears(world, "while all is well").await?;
@@ -146,8 +152,8 @@ pub(super) async fn a_failing_store_loses_nothing(world: &dyn World) -> Outcome 
             Err(_) => return Err("run must not panic when accept fails, but it did".into()),
         };
         let rule = "a failing store is no reason to give the account up, but run returned Fatal";
-        must(kind != ErrorKind::Fatal, rule)?;
-        reading = Reading::start(Arc::clone(&reading.platform), &inbox);
+        must(kind != PlatformErrorKind::Fatal, rule)?;
+        reading = RunningReader::start(Arc::clone(&reading.platform), &inbox);
     }
     reading
         .hears(world, "while the store fails")
@@ -156,15 +162,15 @@ pub(super) async fn a_failing_store_loses_nothing(world: &dyn World) -> Outcome 
     reading.end().await
 }
 
-pub(super) async fn stop_ends_the_reading(world: &dyn World) -> Outcome {
+pub(super) async fn stop_ends_the_reading(world: &dyn ConformanceWorld) -> CheckResult {
     let inbox = Arc::new(MemoryInbox::new());
-    let reading = Reading::begin(world, &inbox).await?;
+    let reading = RunningReader::begin(world, &inbox).await?;
     world.person_says("one more thing").await;
     let event = reading.hears(world, "one more thing").await?;
     let platform = Arc::clone(&reading.platform);
     reading.end().await?;
 
-    let mut body = Body::new(BodyKind::Answer, "The last word.");
+    let mut body = MessageBody::new(BodyKind::Answer, "The last word.");
     body.reply_to = Some(event.id);
     let key = SendKey::new("conformance.last");
     let sent = soon("send after the end of run", platform.send(&world.place(), &key, &body)).await?;

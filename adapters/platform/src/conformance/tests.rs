@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{World, broken_rules, run_all};
+use super::{ConformanceWorld, broken_rules, run_all};
 use crate::{
-    Author, Batch, Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Event,
-    EventId, EventKind, Inbox, Message, MessageId, Place, Platform, Rate, Room, SendKey, Show, Signal, Trust,
+    AuthorTrust, BoxFuture, CancellationToken, DeletionProgress, EventAuthor, EventBatch, EventId, Inbox,
+    IncomingMessage, MessageBody, MessageId, Place, Platform, PlatformCapabilities, PlatformError,
+    PlatformErrorKind, RateLimit, RoomEvent, RoomEventKind, RoomInfo, SendKey, ShowMode, Signal,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_right_adapter_passes_whatever_it_can_do() {
-    for show in [Show::Edit { pause: Duration::ZERO }, Show::Once] {
+    for show in [ShowMode::Edit { pause: Duration::ZERO }, ShowMode::Once] {
         for delete in [true, false] {
             run_all(async || Memory::new(show, delete, None)).await;
         }
@@ -24,15 +25,15 @@ async fn a_right_adapter_passes_whatever_it_can_do() {
 
 #[tokio::test(start_paused = true)]
 async fn a_right_adapter_with_a_login_and_keys_for_everything_passes() {
-    let edit = Show::Edit { pause: Duration::ZERO };
+    let edit = ShowMode::Edit { pause: Duration::ZERO };
     run_all(async || Memory { login: true, ..Memory::new(edit, true, None) }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_fault_is_found_and_named() {
     for (fault, rule) in FAULTS {
-        let edit = Show::Edit { pause: Duration::ZERO };
-        let show = if matches!(fault, Fault::EditsWithoutSayingSo) { Show::Once } else { edit };
+        let edit = ShowMode::Edit { pause: Duration::ZERO };
+        let show = if matches!(fault, Fault::EditsWithoutSayingSo) { ShowMode::Once } else { edit };
         let delete = !matches!(fault, Fault::DeletesWithoutSayingSo);
         let broken = broken_rules(async || Memory::new(show, delete, Some(*fault))).await;
         assert!(broken.iter().any(|broken| broken.contains(rule)), "{fault:?} gave {broken:#?}");
@@ -108,7 +109,7 @@ const FAULTS: &[(Fault, &str)] = &[
 
 /// The network and the account on it; every platform made from it shares them.
 struct Memory {
-    show: Show,
+    show: ShowMode,
     delete: bool,
     fault: Option<Fault>,
     /// Nothing can be done before `run` has come to a position, what was said before counts as history, and an edit
@@ -128,13 +129,13 @@ struct Post {
 }
 
 impl Memory {
-    fn new(show: Show, delete: bool, fault: Option<Fault>) -> Self {
+    fn new(show: ShowMode, delete: bool, fault: Option<Fault>) -> Self {
         let (said, posts) = (watch::Sender::default(), Arc::default());
         Self { show, delete, fault, login: false, said, posts }
     }
 }
 
-impl World for Memory {
+impl ConformanceWorld for Memory {
     fn platform(&self) -> Arc<dyn Platform> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         Arc::new(Adapter {
@@ -172,7 +173,7 @@ impl World for Memory {
 }
 
 struct Adapter {
-    show: Show,
+    show: ShowMode,
     delete: bool,
     fault: Option<Fault>,
     login: bool,
@@ -190,7 +191,7 @@ impl Adapter {
         self.fault == Some(fault)
     }
 
-    fn events(&self, said: &[(String, bool)], from: usize) -> Vec<Event> {
+    fn events(&self, said: &[(String, bool)], from: usize) -> Vec<RoomEvent> {
         let mut events = Vec::new();
         for (n, (text, ours)) in said.iter().enumerate().skip(from) {
             if (*ours && !self.is(Fault::EchoesOwnMessages)) || self.is(Fault::LosesMessages) {
@@ -198,32 +199,32 @@ impl Adapter {
             }
             let room = if self.is(Fault::NamesAnotherPlace) { "cellar" } else { "lobby" };
             let id = if self.is(Fault::ForgetsTheId) && n == 0 { String::new() } else { format!("${n}") };
-            let mut message = Message::text(text.as_str());
+            let mut message = IncomingMessage::text(text.as_str());
             message.addressed = !self.is(Fault::ForgetsToAddress);
-            let event = Event {
+            let event = RoomEvent {
                 id: EventId::new(id),
                 place: Place::room(room),
-                room: Room::default(),
-                author: Author {
+                room: RoomInfo::default(),
+                author: EventAuthor {
                     id: "@ann".into(),
                     name: None,
-                    trust: Trust::Network,
+                    trust: AuthorTrust::Network,
                     bot: false,
                     device: None,
                 },
                 secure: false,
-                kind: EventKind::Message(message),
+                kind: RoomEventKind::Message(message),
             };
             if self.is(Fault::DeliversTwice) {
-                events.push(Event { id: EventId::new(format!("again ${n}")), ..event.clone() });
+                events.push(RoomEvent { id: EventId::new(format!("again ${n}")), ..event.clone() });
             }
             events.push(event);
         }
         events
     }
 
-    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
-        let cursor = inbox.cursor().await.map_err(|error| Error::new(RETRY, error))?;
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), PlatformError> {
+        let cursor = inbox.cursor().await.map_err(|error| PlatformError::new(RETRY, error))?;
         let mut said = self.said.subscribe();
         let mut position = cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
         if self.is(Fault::StartsAtTheEnd) && cursor.is_some() {
@@ -231,27 +232,29 @@ impl Adapter {
         }
         if self.login && cursor.is_none() {
             position = said.borrow_and_update().len();
-            let batch = Batch { cursor: Some(position.to_string()), ..Batch::default() };
-            inbox.accept(batch).await.map_err(|error| Error::new(RETRY, error))?;
+            let batch = EventBatch { cursor: Some(position.to_string()), ..EventBatch::default() };
+            inbox.accept(batch).await.map_err(|error| PlatformError::new(RETRY, error))?;
         }
         self.open.store(true, Ordering::Relaxed);
         loop {
             let now = said.wait_for(|said| said.len() > position).await.unwrap().clone();
             let cursor = (!self.is(Fault::HasNoCursor)).then(|| now.len().to_string());
-            let batch = Batch { events: self.events(&now, position), cursor, ..Batch::default() };
+            let batch = EventBatch { events: self.events(&now, position), cursor, ..EventBatch::default() };
             if let Err(error) = inbox.accept(batch).await {
                 match self.fault {
                     Some(Fault::DropsWhatWasRefused) => {}
                     Some(Fault::EndsWellWhenRefused) => return Ok(()),
-                    Some(Fault::GivesUpWhenRefused) => return Err(Error::new(ErrorKind::Fatal, error)),
-                    _ => return Err(Error::new(RETRY, error)),
+                    Some(Fault::GivesUpWhenRefused) => {
+                        return Err(PlatformError::new(PlatformErrorKind::Fatal, error));
+                    }
+                    _ => return Err(PlatformError::new(RETRY, error)),
                 }
             }
             position = now.len();
         }
     }
 
-    fn post(&self, key: &SendKey, body: &Body) -> MessageId {
+    fn post(&self, key: &SendKey, body: &MessageBody) -> MessageId {
         let mut posts = self.posts.lock().unwrap();
         let known = posts.iter().find(|post| {
             let forgotten = self.is(Fault::PostsTwiceAfterARestart) && post.by != self.number;
@@ -278,32 +281,40 @@ impl Adapter {
         new
     }
 
-    fn change(&self, message: &MessageId, to: impl FnOnce(&str) -> Option<String>) -> Result<(), Error> {
+    fn change(
+        &self,
+        message: &MessageId,
+        to: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<(), PlatformError> {
         let mut posts = self.posts.lock().unwrap();
-        let post = posts.iter_mut().find(|post| post.id == *message).ok_or(ErrorKind::Gone)?;
+        let post = posts.iter_mut().find(|post| post.id == *message).ok_or(PlatformErrorKind::Gone)?;
         post.text = to(post.text.as_deref().unwrap_or_default());
         Ok(())
     }
 }
 
-const RETRY: ErrorKind = ErrorKind::Retry { after: None };
+const RETRY: PlatformErrorKind = PlatformErrorKind::Retry { after: None };
 
 impl Platform for Adapter {
-    fn about(&self) -> Capabilities {
+    fn about(&self) -> PlatformCapabilities {
         let flips = self.is(Fault::ChangesItsMind) && self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1;
         let burst = if self.is(Fault::NeverLetsARequestThrough) { 0.5 } else { 10.0 };
-        Capabilities {
+        PlatformCapabilities {
             show: self.show,
             delete: self.delete,
             react: false,
             threads: flips,
             media: false,
             max_text: if self.is(Fault::TakesTooLittleText) { 140 } else { 60_000 },
-            rate: Some(Rate { per_second: 1.0, burst }),
+            rate: Some(RateLimit { per_second: 1.0, burst }),
         }
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         Box::pin(async move {
             if self.is(Fault::IgnoresStop) {
                 return self.read(inbox).await;
@@ -322,11 +333,11 @@ impl Platform for Adapter {
         &'a self,
         _place: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
         Box::pin(async move {
             if self.is(Fault::RefusesLateSends) && self.ended.load(Ordering::Relaxed) == 1 {
-                return Err(ErrorKind::Gone.into());
+                return Err(PlatformErrorKind::Gone.into());
             }
             if !self.open.load(Ordering::Relaxed) {
                 return Err(RETRY.into());
@@ -340,14 +351,14 @@ impl Platform for Adapter {
         _place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move {
             if self.login && !self.is_new(key) {
                 return Ok(());
             }
-            if self.show == Show::Once && !self.is(Fault::EditsWithoutSayingSo) {
-                return Err(ErrorKind::Unsupported.into());
+            if self.show == ShowMode::Once && !self.is(Fault::EditsWithoutSayingSo) {
+                return Err(PlatformErrorKind::Unsupported.into());
             }
             if self.is(Fault::PostsEditsAnew) {
                 self.post(&SendKey::new(body.markdown.as_str()), body);
@@ -365,12 +376,12 @@ impl Platform for Adapter {
         _place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<Deletion, Error>> {
+    ) -> BoxFuture<'a, Result<DeletionProgress, PlatformError>> {
         Box::pin(async move {
             if self.delete || self.is(Fault::DeletesWithoutSayingSo) {
-                self.change(message, |_| None).map(|()| Deletion::Complete)
+                self.change(message, |_| None).map(|()| DeletionProgress::Complete)
             } else {
-                Err(ErrorKind::Unsupported.into())
+                Err(PlatformErrorKind::Unsupported.into())
             }
         })
     }
@@ -380,11 +391,11 @@ impl Platform for Adapter {
         _place: &'a Place,
         _message: &'a MessageId,
         _mark: &'a str,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async {
             match self.is(Fault::ReactsWithoutSayingSo) {
                 true => Ok(()),
-                false => Err(ErrorKind::Unsupported.into()),
+                false => Err(PlatformErrorKind::Unsupported.into()),
             }
         })
     }
@@ -395,18 +406,22 @@ impl Platform for Adapter {
                 std::future::pending::<()>().await;
             }
             if self.is(Fault::ShowsTyping) && signal == Signal::Typing(true) {
-                let body = Body::new(crate::BodyKind::Notice, "is typing");
+                let body = MessageBody::new(crate::BodyKind::Notice, "is typing");
                 self.post(&SendKey::from("typing"), &body);
             }
         })
     }
 
-    fn fetch<'a>(&'a self, _media: &'a crate::MediaId, _limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+    fn fetch<'a>(
+        &'a self,
+        _media: &'a crate::MediaId,
+        _limit: u64,
+    ) -> BoxFuture<'a, Result<Vec<u8>, PlatformError>> {
         Box::pin(async {
             if self.is(Fault::FetchesWithoutSayingSo) {
                 return Ok(Vec::new());
             }
-            Err(ErrorKind::Unsupported.into())
+            Err(PlatformErrorKind::Unsupported.into())
         })
     }
 }

@@ -3,41 +3,42 @@
 
 use std::sync::Arc;
 
-use super::reading::Reading;
-use super::{Keys, MemoryInbox, Outcome, World, cause_of, must, soon};
+use super::reading::RunningReader;
+use super::{CheckResult, ConformanceWorld, MemoryInbox, SendKeySupport, cause_of, must, soon};
 use crate::{
-    Body, BodyKind, Deletion, Error, ErrorKind, EventId, MediaId, MessageId, Platform, SendKey, Show, Signal,
+    BodyKind, DeletionProgress, EventId, MediaId, MessageBody, MessageId, Platform, PlatformError,
+    PlatformErrorKind, SendKey, ShowMode, Signal,
 };
 
 /// The longest text the suite sends. Long enough to find buffers of a usual size.
 const LONG: usize = 20_000;
 
 /// A platform in its world, with the calls of the trait as the checks need them.
-struct Writer<'a> {
-    world: &'a dyn World,
+struct PlatformWriter<'a> {
+    world: &'a dyn ConformanceWorld,
     platform: Arc<dyn Platform>,
     /// Where an account has to be opened; it stays so while this lives.
-    reading: Option<Reading>,
+    reading: Option<RunningReader>,
 }
 
-impl<'a> Writer<'a> {
-    async fn new(world: &'a dyn World) -> Result<Self, String> {
+impl<'a> PlatformWriter<'a> {
+    async fn new(world: &'a dyn ConformanceWorld) -> Result<Self, String> {
         if !world.opens() {
             return Ok(Self { world, platform: world.platform(), reading: None });
         }
-        let reading = Reading::begin(world, &Arc::new(MemoryInbox::new())).await?;
+        let reading = RunningReader::begin(world, &Arc::new(MemoryInbox::new())).await?;
         Ok(Self { world, platform: Arc::clone(&reading.platform), reading: Some(reading) })
     }
 
     /// As a process ends: nothing is left of the platform.
-    async fn end(self) -> Outcome {
+    async fn end(self) -> CheckResult {
         match self.reading {
             Some(reading) => reading.end().await,
             None => Ok(()),
         }
     }
 
-    async fn send(&self, key: &str, body: &Body) -> Result<MessageId, String> {
+    async fn send(&self, key: &str, body: &MessageBody) -> Result<MessageId, String> {
         let (place, key) = (self.world.place(), SendKey::from(key));
         let sent = soon("send", self.platform.send(&place, &key, body)).await?;
         sent.map_err(|error| format!("a message must be sent, but send failed: {}", cause_of(&error)))
@@ -47,13 +48,13 @@ impl<'a> Writer<'a> {
         &self,
         message: &MessageId,
         key: &str,
-        body: &Body,
-    ) -> Result<Result<(), Error>, String> {
+        body: &MessageBody,
+    ) -> Result<Result<(), PlatformError>, String> {
         let (place, key) = (self.world.place(), SendKey::from(key));
         soon("edit", self.platform.edit(&place, message, &key, body)).await
     }
 
-    async fn edit(&self, message: &MessageId, key: &str, body: &Body) -> Outcome {
+    async fn edit(&self, message: &MessageId, key: &str, body: &MessageBody) -> CheckResult {
         let edited = self.try_edit(message, key, body).await?;
         edited.map_err(|error| {
             format!("a message must be edited where that is announced, but: {}", cause_of(&error))
@@ -66,7 +67,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-pub(super) async fn about_is_constant_and_sane(world: &dyn World) -> Outcome {
+pub(super) async fn about_is_constant_and_sane(world: &dyn ConformanceWorld) -> CheckResult {
     let platform = world.platform();
     let about = platform.about();
     must(about == platform.about(), "about must be constant, but two calls differ")?;
@@ -77,19 +78,19 @@ pub(super) async fn about_is_constant_and_sane(world: &dyn World) -> Outcome {
     must(sane, "a rate must let one request through and more later, but it never would")
 }
 
-pub(super) async fn a_done_answer_is_shown_whole(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn a_done_answer_is_shown_whole(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let long = words(writer.platform.about().max_text.min(LONG));
     writer.send("conformance.long", &answer(&long)).await?;
     let rule = "an answer of up to max_text bytes must be shown whole and once, but it was not";
     must(writer.world.shown().await == [long], rule)
 }
 
-pub(super) async fn one_key_posts_once(world: &dyn World) -> Outcome {
-    if world.keys() == Keys::Never {
+pub(super) async fn one_key_posts_once(world: &dyn ConformanceWorld) -> CheckResult {
+    if world.keys() == SendKeySupport::Never {
         return Ok(());
     }
-    let writer = Writer::new(world).await?;
+    let writer = PlatformWriter::new(world).await?;
     let first = writer.send("conformance.a", &answer("As it was.")).await?;
     let again = writer.send("conformance.a", &answer("As it was.")).await?;
     must(writer.count("As it was.").await == 1, "the same key must post once, but two messages are shown")?;
@@ -104,23 +105,23 @@ pub(super) async fn one_key_posts_once(world: &dyn World) -> Outcome {
     must(shown == 2, "another key is another message even with the same words, but it was not posted")
 }
 
-pub(super) async fn one_key_posts_once_after_a_restart(world: &dyn World) -> Outcome {
-    if world.keys() != Keys::Always {
+pub(super) async fn one_key_posts_once_after_a_restart(world: &dyn ConformanceWorld) -> CheckResult {
+    if world.keys() != SendKeySupport::Always {
         return Ok(());
     }
-    let writer = Writer::new(world).await?;
+    let writer = PlatformWriter::new(world).await?;
     let first = writer.send("conformance.a", &answer("Only once.")).await?;
     writer.end().await?;
-    let writer = Writer::new(world).await?;
+    let writer = PlatformWriter::new(world).await?;
     let again = writer.send("conformance.a", &answer("Only once.")).await?;
     let once = writer.count("Only once.").await == 1 && first == again;
     must(once, "the same key must post once over a restart, but a second message was made")
 }
 
-pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn an_answer_grows_as_announced(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     match writer.platform.about().show {
-        Show::Edit { .. } | Show::Append => {
+        ShowMode::Edit { .. } | ShowMode::Append => {
             let id = writer.send("conformance.a", &growing("It grows")).await?;
             // Each edit has a key of its own: a network that knows keys would take the second for the first.
             for (key, text) in
@@ -138,7 +139,7 @@ pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
             let rule = "the last edit must show the whole answer, once, even when repeated, but it did not";
             must(writer.world.shown().await == ["It grows and grows up."], rule)
         }
-        Show::Once => {
+        ShowMode::Once => {
             let id = writer.send("conformance.a", &answer("It is done.")).await?;
             let edited = writer.try_edit(&id, "conformance.a.1", &answer("It is not.")).await?;
             must(is_unsupported(&edited), "edit must be Unsupported where show is Once, but it is not")?;
@@ -150,39 +151,39 @@ pub(super) async fn an_answer_grows_as_announced(world: &dyn World) -> Outcome {
     }
 }
 
-pub(super) async fn the_end_may_replace_the_beginning(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn the_end_may_replace_the_beginning(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let rule = "a done body must be shown whole even when it begins otherwise than before, but it was not";
     match writer.platform.about().show {
-        Show::Edit { .. } => {
+        ShowMode::Edit { .. } => {
             let id = writer.send("conformance.a", &growing("A first thought")).await?;
             writer.edit(&id, "conformance.a.1", &answer("The last word.")).await?;
             must(writer.world.shown().await == ["The last word."], rule)
         }
-        Show::Append => {
+        ShowMode::Append => {
             // What was printed stays, so the answer stands after it.
             let id = writer.send("conformance.a", &growing("A first thought")).await?;
             writer.edit(&id, "conformance.a.1", &answer("The last word.")).await?;
             must(writer.world.shown().await.last().is_some_and(|text| text == "The last word."), rule)
         }
-        Show::Once => Ok(()),
+        ShowMode::Once => Ok(()),
     }
 }
 
 /// More calls than any deletion of one message without edits may take.
 const DELETIONS: usize = 8;
 
-pub(super) async fn delete_does_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn delete_does_as_announced(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let id = writer.send("conformance.a", &answer("Here for now.")).await?;
     let (place, key) = (world.place(), SendKey::from("conformance.a.1"));
     let mut deleted = soon("delete", writer.platform.delete(&place, &id, &key)).await?;
     for _ in 0..DELETIONS {
-        if matches!(deleted, Ok(Deletion::More)) {
+        if matches!(deleted, Ok(DeletionProgress::More)) {
             deleted = soon("delete", writer.platform.delete(&place, &id, &key)).await?;
         }
     }
-    must(!matches!(deleted, Ok(Deletion::More)), "a deletion must come to an end, but it does not")?;
+    must(!matches!(deleted, Ok(DeletionProgress::More)), "a deletion must come to an end, but it does not")?;
     let left = writer.count("Here for now.").await;
     if writer.platform.about().delete {
         must(
@@ -198,8 +199,8 @@ pub(super) async fn delete_does_as_announced(world: &dyn World) -> Outcome {
     }
 }
 
-pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn fetch_does_as_announced(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let platform = &writer.platform;
     let fetched = soon("fetch", platform.fetch(&MediaId::from("conformance"), 1)).await?;
     if platform.about().media {
@@ -213,8 +214,8 @@ pub(super) async fn fetch_does_as_announced(world: &dyn World) -> Outcome {
     }
 }
 
-pub(super) async fn react_does_as_announced(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn react_does_as_announced(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let (platform, place) = (&writer.platform, world.place());
     let id = writer.send("conformance.a", &answer("Still the same.")).await?;
     // Twice, as after an answer that was lost.
@@ -232,8 +233,8 @@ pub(super) async fn react_does_as_announced(world: &dyn World) -> Outcome {
     must(writer.world.shown().await == ["Still the same."], rule)
 }
 
-pub(super) async fn signals_are_harmless(world: &dyn World) -> Outcome {
-    let writer = Writer::new(world).await?;
+pub(super) async fn signals_are_harmless(world: &dyn ConformanceWorld) -> CheckResult {
+    let writer = PlatformWriter::new(world).await?;
     let place = world.place();
     writer.send("conformance.a", &answer("Still the same.")).await?;
     let read = Signal::Read(EventId::from("conformance"));
@@ -244,12 +245,12 @@ pub(super) async fn signals_are_harmless(world: &dyn World) -> Outcome {
     must(writer.world.shown().await == ["Still the same."], rule)
 }
 
-fn answer(text: &str) -> Body {
-    Body::new(BodyKind::Answer, text)
+fn answer(text: &str) -> MessageBody {
+    MessageBody::new(BodyKind::Answer, text)
 }
 
-fn growing(text: &str) -> Body {
-    Body { done: false, ..answer(text) }
+fn growing(text: &str) -> MessageBody {
+    MessageBody { done: false, ..answer(text) }
 }
 
 /// One line of plain words, exactly `length` bytes long and different everywhere, so that a missing
@@ -262,6 +263,6 @@ fn words(length: usize) -> String {
     text
 }
 
-fn is_unsupported<T>(result: &Result<T, Error>) -> bool {
-    matches!(result, Err(error) if error.kind() == ErrorKind::Unsupported)
+fn is_unsupported<T>(result: &Result<T, PlatformError>) -> bool {
+    matches!(result, Err(error) if error.kind() == PlatformErrorKind::Unsupported)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use talaria_platform::{Body, BodyKind, Place};
+use talaria_platform::{BodyKind, MessageBody, Place};
 
 use super::{Broken, INTERRUPTED, check};
 use crate::kill::trial::{History, Prompt};
@@ -30,10 +30,10 @@ fn good(kind: Kind) -> History {
 
 /// A message that grew in two steps.
 fn answer(prompt: &Prompt, text: &str) -> Shown {
-    let body = |done, text: &str| Body {
+    let body = |done, text: &str| MessageBody {
         reply_to: Some(prompt.event.clone()),
         done,
-        ..Body::new(BodyKind::Answer, text)
+        ..MessageBody::new(BodyKind::Answer, text)
     };
     let half = text.get(..text.len() / 2).unwrap_or_default();
     Shown { place: Place::room(prompt.room), bodies: vec![body(false, half), body(true, text)] }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Grant;
-use talaria::agent::Choice;
-use talaria_platform::{EventId, EventKind, Message};
+use talaria::access::GrantScope;
+use talaria::agent::AskChoice;
+use talaria_platform::{EventId, IncomingMessage, RoomEventKind};
 
 use super::{FIVE_MINUTES, gateway, outcomes, settled};
 use crate::support::room::{Asked, Fault};
@@ -40,7 +40,7 @@ async fn an_approval_lets_the_agent_act_and_the_room_is_told() {
     note  Allowed, this once: `run a command`
     ");
     assert_eq!(gateway.agent_itself().ran(), ["rm -r build"]);
-    assert_eq!(gateway.agent_itself().answers()[0].choice, Choice::Allow(Grant::Once));
+    assert_eq!(gateway.agent_itself().answers()[0].choice, AskChoice::Allow(GrantScope::Once));
     assert_eq!(outcomes(&gateway).await, ["ask once yes by @ann:test (approved)"]);
 }
 
@@ -265,8 +265,8 @@ async fn an_answer_to_one_question_never_decides_another() {
     gateway.agent().asks("run a command", "rm -r build").asks("send a letter", "to Bob").says(["Done."]);
     let replies = async |to: &Asked, text: &str| {
         let reply_to = Some(EventId::new(to.message.as_str()));
-        let message = Message { reply_to, ..Message::text(text) };
-        room.does(room.event("@ann", EventKind::Message(message))).await;
+        let message = IncomingMessage { reply_to, ..IncomingMessage::text(text) };
+        room.does(room.event("@ann", RoomEventKind::Message(message))).await;
     };
 
     room.says("@ann", "clean up").await;

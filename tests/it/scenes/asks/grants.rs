@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::rules::AccountRules;
 
 use super::{gateway, outcomes, people};
@@ -124,7 +124,7 @@ async fn a_grant_holds_only_as_long_as_whoever_gave_it_may_give_it() {
     approved(&gateway, &room, "@ada", "always").await;
     let everybody = || AccountRules {
         limits: None,
-        ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+        ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
     };
     gateway.reload(everybody());
     assert!(is_asked_again(&gateway, &room).await, "Ada is no admin any more");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::{Ask, Choice};
+use talaria::agent::{Ask, AskChoice};
 
 use super::{gateway, outcomes, people, settled};
 use crate::support::gateway::{Setup, TestGateway};
@@ -55,7 +55,7 @@ async fn what_does_not_fit_is_denied_at_once_and_said() {
         let said = format!("cannot be shown here in full and so nobody could judge it: `{title}`");
         assert!(room.now().contains(&said), "{}", room.now());
     }
-    assert!(gateway.agent_itself().answers().iter().all(|answer| answer.choice == Choice::Deny));
+    assert!(gateway.agent_itself().answers().iter().all(|answer| answer.choice == AskChoice::Deny));
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (too long)"; 3]);
 }
 
@@ -89,7 +89,7 @@ async fn a_wording_without_the_action_lets_nothing_be_approved() {
     gateway.agent().asks("run a command", "rm -r build");
     room.says("@ann", "clean up").await;
     room.settled().await;
-    assert_eq!((room.asked().len(), gateway.agent_itself().answers()[0].choice), (0, Choice::Deny));
+    assert_eq!((room.asked().len(), gateway.agent_itself().answers()[0].choice), (0, AskChoice::Deny));
 }
 
 #[tokio::test(start_paused = true)]

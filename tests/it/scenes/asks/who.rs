@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use talaria::access::{Lists, Policy};
-use talaria_platform::{EventKind, Message};
+use talaria::access::{AccessLists, AccessPolicy};
+use talaria_platform::{IncomingMessage, RoomEventKind};
 
 use super::{outcomes, people};
 use crate::support::gateway::{Setup, TestGateway};
@@ -62,7 +62,7 @@ fn expected(direct: bool, who: Who, answer: Answer) -> Option<&'static str> {
 
 async fn cell(direct: bool, thread: Option<&str>, who: Who, answer: Answer) -> Option<&'static str> {
     let mut rules = people();
-    if let Policy::Listed(Lists { direct, .. }) = &mut rules.access {
+    if let AccessPolicy::Listed(AccessLists { direct, .. }) = &mut rules.access {
         *direct = ["@dan:test".into()].into();
     }
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
@@ -100,8 +100,9 @@ async fn give(room: &Room, asked: &Asked, who: Who, answer: Answer) {
         Who::Stranger => "@eve",
         Who::Direct => "@dan",
     };
-    let said = |words: &str| EventKind::Message(Message::text(words.replace("CODE", &asked.code)));
-    let marked = |mark: &str| EventKind::Reacted { to: asked.message.clone(), mark: mark.to_owned() };
+    let said =
+        |words: &str| RoomEventKind::Message(IncomingMessage::text(words.replace("CODE", &asked.code)));
+    let marked = |mark: &str| RoomEventKind::Reacted { to: asked.message.clone(), mark: mark.to_owned() };
     let mut event = room.event(
         id,
         match answer {

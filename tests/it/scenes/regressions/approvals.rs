@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use talaria::access::{Grant, Lists};
-use talaria::agent::{Ask, Choice};
-use talaria::command::Command;
+use talaria::access::{AccessLists, GrantScope};
+use talaria::agent::{Ask, AskChoice};
+use talaria::command::ChatCommand;
 use talaria::rules::AccountRules;
 use talaria_platform::UserId;
 
@@ -53,8 +53,8 @@ async fn cve_2026_28473_approve_needs_the_same_right_as_everything_else() {
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28473_approve_can_be_for_admins() {
     let mut rules = people();
-    if let talaria::access::Policy::Listed(lists) = &mut rules.access {
-        lists.admin_commands = [Command::Approve].into();
+    if let talaria::access::AccessPolicy::Listed(lists) = &mut rules.access {
+        lists.admin_commands = [ChatCommand::Approve].into();
     }
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let (room, asked) = asked(&gateway).await;
@@ -82,7 +82,7 @@ async fn ghsa_9vvh_2768_c8vp_the_mark_of_a_stranger_means_nothing() {
 async fn hermes_34567_an_empty_list_lets_nobody_answer() {
     let gateway = gateway().await;
     let (room, asked) = asked(&gateway).await;
-    gateway.reload(AccountRules::listed(Lists::default()));
+    gateway.reload(AccountRules::listed(AccessLists::default()));
     for who in ["@ann", "@bob", "@ada", "@eve"] {
         for mark in ["✅", "👍", "❌"] {
             room.reacts(who, &asked.message, mark).await;
@@ -138,10 +138,10 @@ async fn cve_2026_9350_many_at_once_are_as_many_questions() {
     room.shows("nobody answered within 5 minutes").await;
     room.settled().await;
     assert_eq!(gateway.agent_itself().ran(), ["rm 2"]);
-    let allowed = |choice: &Choice| *choice == Choice::Allow(Grant::Session);
+    let allowed = |choice: &AskChoice| *choice == AskChoice::Allow(GrantScope::Session);
     let answers = gateway.agent_itself().answers();
     assert_eq!(answers.iter().filter(|answer| allowed(&answer.choice)).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.choice == Choice::Deny).count(), 4);
+    assert_eq!(answers.iter().filter(|answer| answer.choice == AskChoice::Deny).count(), 4);
 }
 
 /// And where nobody is there who could answer, as in a batch, that is no yes.

@@ -1,7 +1,7 @@
 //! Answers that were dropped, doubled or kept waiting on their way into the room.
 
 use insta::assert_snapshot;
-use talaria_platform::{BodyKind, ErrorKind, Rate, Show};
+use talaria_platform::{BodyKind, PlatformErrorKind, RateLimit, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Fault;
@@ -17,7 +17,7 @@ async fn a_final_that_cannot_be_an_edit_comes_anew() {
     room.settled().await;
     // One more partial edit may come before the final; neither is possible.
     for _ in 0..2 {
-        gateway.chat().next_edit(Fault::Answers(ErrorKind::Unsupported));
+        gateway.chat().next_edit(Fault::Answers(PlatformErrorKind::Unsupported));
     }
     agent.goes_on();
 
@@ -30,9 +30,9 @@ async fn a_final_that_cannot_be_an_edit_comes_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_final_that_the_network_refuses_is_not_passed_over_in_silence() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.room();
-    gateway.chat().next_send(Fault::Answers(ErrorKind::Rejected));
+    gateway.chat().next_send(Fault::Answers(PlatformErrorKind::Rejected));
 
     room.says("@ann", "speak").await;
 
@@ -44,7 +44,7 @@ async fn a_final_that_the_network_refuses_is_not_passed_over_in_silence() {
 
 #[tokio::test(start_paused = true)]
 async fn white_space_at_the_end_does_not_make_a_terminal_print_twice() {
-    let gateway = TestGateway::with(Setup { show: Show::Append, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Append, ..Setup::default() }).await;
     let room = gateway.room();
     let agent = gateway.agent().says(["That is all. \n\n"]).then_hangs();
 
@@ -63,7 +63,7 @@ async fn white_space_at_the_end_does_not_make_a_terminal_print_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_wait_behind_the_notices_of_its_room() {
-    let slow = Some(Rate { per_second: 0.2, burst: 2.0 });
+    let slow = Some(RateLimit { per_second: 0.2, burst: 2.0 });
     let gateway = TestGateway::with(Setup { rate: slow, limit: slow, ..Setup::default() }).await;
     let room = gateway.room();
     let first = gateway.agent().then_hangs().says(["The first answer."]);

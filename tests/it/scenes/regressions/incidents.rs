@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use talaria::access::Lists;
-use talaria::command::Command;
+use talaria::access::AccessLists;
+use talaria::command::ChatCommand;
 use talaria::rules::{AccountRules, Rules, SessionRules};
-use talaria_platform::{Author, EventKind, Message, Trust, UserId};
+use talaria_platform::{AuthorTrust, EventAuthor, IncomingMessage, RoomEventKind, UserId};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-async fn gateway(lists: Lists) -> TestGateway {
+async fn gateway(lists: AccessLists) -> TestGateway {
     let rules = AccountRules::listed(lists);
     TestGateway::with(Setup { rules, ..Setup::default() }).await
 }
@@ -22,11 +22,11 @@ fn people(ids: &[&str]) -> BTreeSet<UserId> {
 
 /// Somebody with this id and name writes.
 async fn writes(room: &Room, id: &str, name: &str, text: &str) {
-    let mut event = room.event("@somebody", EventKind::Message(Message::text(text)));
-    event.author = Author {
+    let mut event = room.event("@somebody", RoomEventKind::Message(IncomingMessage::text(text)));
+    event.author = EventAuthor {
         id: UserId::from(id),
         name: Some(name.to_owned()),
-        trust: Trust::Network,
+        trust: AuthorTrust::Network,
         bot: false,
         device: None,
     };
@@ -43,7 +43,7 @@ async fn nothing_happened(gateway: &TestGateway) {
 /// The list was compared with the display name, and with the name without its server.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28471_a_display_name_or_a_bare_name_is_nobody() {
-    let gateway = gateway(Lists { people: people(&["@ann:test"]), ..Lists::default() }).await;
+    let gateway = gateway(AccessLists { people: people(&["@ann:test"]), ..AccessLists::default() }).await;
     for room in [gateway.room(), gateway.shared_room()] {
         writes(&room, "@mallory:evil.test", "@ann:test", "it is me").await;
         writes(&room, "@ann:evil.test", "Ann", "it is me").await;
@@ -56,7 +56,7 @@ async fn cve_2026_28471_a_display_name_or_a_bare_name_is_nobody() {
 /// The list held a name that people can change and that others can take over.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28480_a_name_that_changes_hands_gives_no_right() {
-    let gateway = gateway(Lists { people: people(&["@ann:test"]), ..Lists::default() }).await;
+    let gateway = gateway(AccessLists { people: people(&["@ann:test"]), ..AccessLists::default() }).await;
     writes(&gateway.room(), "@1234567:test", "ann", "my name is ann now").await;
     nothing_happened(&gateway).await;
 }
@@ -64,7 +64,8 @@ async fn cve_2026_28480_a_name_that_changes_hands_gives_no_right() {
 /// An empty id, and one that only ends like a listed one, were let in.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28446_an_empty_id_or_a_part_of_one_is_nobody() {
-    let gateway = gateway(Lists { people: people(&["@ann:test", "@bob:test"]), ..Lists::default() }).await;
+    let gateway =
+        gateway(AccessLists { people: people(&["@ann:test", "@bob:test"]), ..AccessLists::default() }).await;
     for id in [
         "",
         " ",
@@ -85,7 +86,9 @@ async fn cve_2026_28446_an_empty_id_or_a_part_of_one_is_nobody() {
 /// Whoever was let into a direct chat ran the commands of rooms.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_rooms() {
-    let gateway = gateway(Lists { people: people(&["@ann:test"]), pairing: true, ..Lists::default() }).await;
+    let gateway =
+        gateway(AccessLists { people: people(&["@ann:test"]), pairing: true, ..AccessLists::default() })
+            .await;
     gateway.store().write(|tx| tx.let_in(&"test".into(), &"@eve:test".into())).await.unwrap();
     let room = gateway.shared_room();
     let agent = gateway.agent().says(["Let me think"]).then_hangs();
@@ -93,8 +96,9 @@ async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_roo
     agent.is_hanging().await;
     let before = room.settled().await;
 
-    for command in Command::all() {
-        let mut event = room.event("@eve", EventKind::Message(Message::text(format!("/{}", command.name()))));
+    for command in ChatCommand::all() {
+        let mut event =
+            room.event("@eve", RoomEventKind::Message(IncomingMessage::text(format!("/{}", command.name()))));
         event.place = room.thread("$thread").place();
         room.does(event.clone()).await;
         event.place = room.place();
@@ -109,27 +113,27 @@ async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_roo
 /// Some commands were looked at before anybody asked who sent them.
 #[tokio::test(start_paused = true)]
 async fn hermes_44727_no_command_is_quicker_than_the_question_who_sent_it() {
-    let lists = Lists {
+    let lists = AccessLists {
         people: people(&["@ann:test"]),
-        admin_commands: Command::all().collect(),
-        ..Lists::default()
+        admin_commands: ChatCommand::all().collect(),
+        ..AccessLists::default()
     };
     let gateway = gateway(lists).await;
     let room = gateway.room();
-    for command in Command::all() {
+    for command in ChatCommand::all() {
         room.says("@ann", &format!("/{}", command.name())).await;
         // Slowly: that it is too much would be another answer.
         room.settled().await;
     }
     let shown = room.ours();
-    assert_eq!(shown.len(), Command::all().count());
+    assert_eq!(shown.len(), ChatCommand::all().count());
     assert!(shown.iter().all(|words| words.contains("Only admins can use")), "{shown:?}");
 }
 
 /// A platform without a list let everybody in.
 #[tokio::test(start_paused = true)]
 async fn hermes_37992_no_list_is_nobody() {
-    let gateway = gateway(Lists::default()).await;
+    let gateway = gateway(AccessLists::default()).await;
     gateway.room().says("@ann", "hello").await;
     nothing_happened(&gateway).await;
     gateway.reload_all(Rules::default());
@@ -140,7 +144,7 @@ async fn hermes_37992_no_list_is_nobody() {
 /// Allowed in one room or account said nothing about another.
 #[tokio::test(start_paused = true)]
 async fn what_one_place_remembers_no_other_place_hears() {
-    let gateway = gateway(Lists { allow_all: true, ..Lists::default() }).await;
+    let gateway = gateway(AccessLists { allow_all: true, ..AccessLists::default() }).await;
     gateway.direct_room("!ann").says("@ann", "my diary").await;
     gateway.direct_room("!ann").settled().await;
     gateway.direct_room("!bob").says("@bob", "what did ann say?").await;
@@ -157,7 +161,7 @@ async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
     let rules = AccountRules {
         limits: None,
         session: SessionRules { people: true, threads: true, ..SessionRules::default() },
-        ..AccountRules::listed(Lists { allow_all: true, ..Lists::default() })
+        ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
     };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let (room, alone) = (gateway.shared_room(), gateway.direct_room("!ann"));

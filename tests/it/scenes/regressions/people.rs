@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::access::Lists;
+use talaria::access::AccessLists;
 use talaria::agent::AgentErrorKind;
 use talaria::rules::AccountRules;
-use talaria_platform::{MediaKind, Show, UserId};
+use talaria_platform::{MediaKind, ShowMode, UserId};
 
 use crate::scenes::asks;
 use crate::support::gateway::{Setup, TestGateway};
@@ -18,7 +18,7 @@ const UNREACHABLE: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 /// Only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
-    AccountRules { limits: None, ..AccountRules::listed(Lists { people, ..Lists::default() }) }
+    AccountRules { limits: None, ..AccountRules::listed(AccessLists { people, ..AccessLists::default() }) }
 }
 
 fn prompts(gateway: &TestGateway) -> Vec<String> {
@@ -105,7 +105,7 @@ async fn a_notice_does_not_stay_for_ever_when_its_turn_may_no_longer_run() {
 #[tokio::test(start_paused = true)]
 async fn after_somebody_left_the_room_is_shown_nothing_that_it_had_not_seen() {
     // The next edit comes long after they left.
-    let show = Show::Edit { pause: Duration::from_secs(60) };
+    let show = ShowMode::Edit { pause: Duration::from_secs(60) };
     let gateway = TestGateway::with(Setup { show, ..Setup::default() }).await;
     let room = gateway.shared_room();
     let seconds = Duration::from_secs(10);
@@ -130,7 +130,7 @@ async fn after_somebody_left_the_room_is_shown_nothing_that_it_had_not_seen() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_stop_at_once_is_not_shown_meanwhile() {
-    let show = Show::Edit { pause: Duration::from_secs(3) };
+    let show = ShowMode::Edit { pause: Duration::from_secs(3) };
     let gateway = TestGateway::with(Setup { show, ..Setup::default() }).await;
     let room = gateway.shared_room();
     let agent =
@@ -149,7 +149,7 @@ async fn an_agent_that_does_not_stop_at_once_is_not_shown_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn where_only_whole_answers_are_shown_nothing_is_shown_after_somebody_left() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let room = gateway.shared_room();
     let agent = gateway.agent().says(["In private."]).then_hangs();
 
@@ -164,7 +164,7 @@ async fn where_only_whole_answers_are_shown_nothing_is_shown_after_somebody_left
 
 #[tokio::test(start_paused = true)]
 async fn what_was_kept_but_never_shown_stays_so_when_its_author_is_gone_at_the_next_start() {
-    let show = Show::Once;
+    let show = ShowMode::Once;
     let rules = only(&["@ann:test"]);
     let mut gateway = TestGateway::with(Setup { show, rules, resumable: true, ..Setup::default() }).await;
     let room = gateway.shared_room();

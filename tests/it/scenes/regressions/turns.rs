@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, StepState};
-use talaria::session::TurnId;
-use talaria_platform::{AccountId, MediaKind, Show};
+use talaria::ids::TurnId;
+use talaria_platform::{AccountId, MediaKind, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Room, file};
@@ -47,7 +47,7 @@ fn answers(room: &Room) -> Vec<String> {
 /// With the real clock and real threads, because it is about what happens at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_prompt_that_comes_in_the_moment_a_line_ends_is_not_stranded() {
-    let gateway = TestGateway::with(Setup { show: Show::Once, ..Setup::default() }).await;
+    let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;
     let rooms: [Room; 6] = std::array::from_fn(|number| gateway.direct_room(&format!("!{number}")));
     let [a, b, c, d, e, f] = rooms.each_ref().map(|room| talks_without_a_pause(&gateway, room, 25));
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use talaria_platform::{
-    Body, BodyKind, Capabilities, ErrorKind, Event, EventId, Inbox, MediaId, MessageId, Rate, SendKey,
+    BodyKind, EventId, Inbox, MediaId, MessageBody, MessageId, PlatformCapabilities, PlatformErrorKind,
+    RateLimit, RoomEvent, SendKey,
 };
 use tokio::sync::watch;
 
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The network; cheap to clone. Outlives every gateway that reads it.
 #[derive(Clone)]
 pub struct Chat {
-    pub(super) about: Capabilities,
+    pub(super) about: PlatformCapabilities,
     state: Arc<Mutex<State>>,
     /// Which life of the gateway this is for: the requests of one that was killed come to nothing.
     pub(super) life: u64,
@@ -30,7 +31,7 @@ pub struct Chat {
 #[derive(Default)]
 pub(super) struct State {
     /// What people did, oldest first; a cursor is an index.
-    pub events: Vec<Event>,
+    pub events: Vec<RoomEvent>,
     /// Events that a gateway has taken.
     pub accepted: usize,
     pub timelines: HashMap<String, Vec<Line>>,
@@ -50,11 +51,11 @@ pub(super) struct State {
     pub signals: Vec<Shown>,
     pub violations: Vec<String>,
     /// Taking a message back fails so often, each time like this.
-    pub deletion_fails: VecDeque<ErrorKind>,
+    pub deletion_fails: VecDeque<PlatformErrorKind>,
     /// The life of the gateway that may still do something.
     pub life: u64,
     /// Reading fails so often, each time like this.
-    pub reading_fails: VecDeque<ErrorKind>,
+    pub reading_fails: VecDeque<PlatformErrorKind>,
     /// How often reading was begun.
     pub runs: usize,
     /// Whether marks can be put. A gateway has to open the account first, which it does when it begins to read.
@@ -62,7 +63,7 @@ pub(super) struct State {
     /// The next time that the account is opened takes until this gate opens.
     pub opening: Option<Gate>,
     /// Putting a mark on a message fails so often, each time like this.
-    pub reaction_fails: VecDeque<ErrorKind>,
+    pub reaction_fails: VecDeque<PlatformErrorKind>,
     /// The room where no message can be taken back at the moment.
     pub no_deletion_in: Option<String>,
     /// It is not reached now, and reading tries again by itself.
@@ -83,7 +84,7 @@ pub enum Shown {
 /// A message of ours.
 pub(super) struct Posted {
     pub room: String,
-    pub body: Body,
+    pub body: MessageBody,
     pub revisions: Vec<String>,
     /// Edits that can be read, also once the message itself is gone.
     pub readable_edits: usize,
@@ -93,7 +94,7 @@ pub(super) struct Posted {
 }
 
 impl Chat {
-    pub fn new(about: Capabilities, limit: Option<Rate>) -> Self {
+    pub fn new(about: PlatformCapabilities, limit: Option<RateLimit>) -> Self {
         let state = State { bucket: limit.map(Bucket::new), open: true, ..State::default() };
         Self { about, state: Arc::new(Mutex::new(state)), life: 0, changes: Arc::new(watch::Sender::new(0)) }
     }
@@ -115,7 +116,7 @@ impl Chat {
     }
 
     /// Taking a message back fails like this, one time more.
-    pub fn deletion_fails(&self, kind: ErrorKind) {
+    pub fn deletion_fails(&self, kind: PlatformErrorKind) {
         self.state().deletion_fails.push_back(kind);
     }
 
@@ -125,7 +126,7 @@ impl Chat {
     }
 
     /// Putting a mark on a message fails like this, one time more.
-    pub fn reaction_fails(&self, kind: ErrorKind) {
+    pub fn reaction_fails(&self, kind: PlatformErrorKind) {
         self.state().reaction_fails.push_back(kind);
     }
 
@@ -140,7 +141,7 @@ impl Chat {
     }
 
     /// Reading breaks off like this, one time more.
-    pub fn reading_fails(&self, kind: ErrorKind) {
+    pub fn reading_fails(&self, kind: PlatformErrorKind) {
         self.state().reading_fails.push_back(kind);
         self.changed();
     }
@@ -235,7 +236,7 @@ impl Chat {
         }
     }
 
-    pub(super) fn happens(&self, mut event: Event) -> EventId {
+    pub(super) fn happens(&self, mut event: RoomEvent) -> EventId {
         let mut state = self.state();
         event.id = EventId::new(format!("${}", state.events.len()));
         let id = event.id.clone();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_platform::{
-    Batch, Body, BoxFuture, CancellationToken, Capabilities, Deletion, Error, ErrorKind, Inbox, Lasts,
-    MediaId, MessageId, Place, Platform, SendKey, Show, Signal,
+    BoxFuture, CancellationToken, DeletionProgress, EventBatch, Inbox, MediaId, MessageBody, MessageId,
+    Place, PlaceLifetime, Platform, PlatformCapabilities, PlatformError, PlatformErrorKind, SendKey,
+    ShowMode, Signal,
 };
 use tokio::time::Instant;
 
@@ -20,11 +21,15 @@ const LATENCY: Duration = Duration::from_millis(50);
 const PIPE: &str = "pipe";
 
 impl Platform for Chat {
-    fn about(&self) -> Capabilities {
+    fn about(&self) -> PlatformCapabilities {
         self.about
     }
 
-    fn run(&self, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> BoxFuture<'_, Result<(), Error>> {
+    fn run(
+        &self,
+        inbox: Arc<dyn Inbox>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, Result<(), PlatformError>> {
         self.state().inbox = Some(Arc::downgrade(&inbox));
         self.state().runs += 1;
         self.changed();
@@ -45,10 +50,10 @@ impl Platform for Chat {
         self.state().away
     }
 
-    fn lasts(&self, place: &Place) -> Lasts {
+    fn lasts(&self, place: &Place) -> PlaceLifetime {
         match place.room.as_str().starts_with(PIPE) {
-            true => Lasts::Process,
-            false => Lasts::Always,
+            true => PlaceLifetime::Process,
+            false => PlaceLifetime::Always,
         }
     }
 
@@ -56,8 +61,8 @@ impl Platform for Chat {
         &'a self,
         place: &'a Place,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<MessageId, Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<MessageId, PlatformError>> {
         Box::pin(self.request(What::Send, place, key, body))
     }
 
@@ -66,11 +71,11 @@ impl Platform for Chat {
         place: &'a Place,
         message: &'a MessageId,
         key: &'a SendKey,
-        body: &'a Body,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+        body: &'a MessageBody,
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move {
-            if self.about.show == Show::Once {
-                return Err(ErrorKind::Unsupported.into());
+            if self.about.show == ShowMode::Once {
+                return Err(PlatformErrorKind::Unsupported.into());
             }
             self.request(What::Edit(message.clone()), place, key, body).await.map(drop)
         })
@@ -81,22 +86,22 @@ impl Platform for Chat {
         place: &'a Place,
         message: &'a MessageId,
         _key: &'a SendKey,
-    ) -> BoxFuture<'a, Result<Deletion, Error>> {
+    ) -> BoxFuture<'a, Result<DeletionProgress, PlatformError>> {
         Box::pin(async move {
             if self.is_dead() {
-                return Err(ErrorKind::Rejected.into());
+                return Err(PlatformErrorKind::Rejected.into());
             }
             let refused = self.state().bucket.as_mut().and_then(|bucket| bucket.take().err());
             tokio::time::sleep(LATENCY).await;
             if let Some(after) = refused {
-                return Err(ErrorKind::Retry { after: Some(after) }.into());
+                return Err(PlatformErrorKind::Retry { after: Some(after) }.into());
             }
             let fault = self.state().deletion_fails.pop_front();
             if let Some(kind) = fault {
                 return Err(kind.into());
             }
             if self.state().no_deletion_in.as_deref() == Some(place.room.as_str()) {
-                return Err(ErrorKind::Retry { after: None }.into());
+                return Err(PlatformErrorKind::Retry { after: None }.into());
             }
             let deletion = self.state().delete(message);
             self.changed();
@@ -109,17 +114,17 @@ impl Platform for Chat {
         _place: &'a Place,
         message: &'a MessageId,
         mark: &'a str,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), PlatformError>> {
         Box::pin(async move {
             if !self.about.react {
-                return Err(ErrorKind::Unsupported.into());
+                return Err(PlatformErrorKind::Unsupported.into());
             }
             if self.is_dead() {
-                return Err(ErrorKind::Rejected.into());
+                return Err(PlatformErrorKind::Rejected.into());
             }
             let mut state = self.state();
             if !state.open {
-                return Err(ErrorKind::Retry { after: None }.into());
+                return Err(PlatformErrorKind::Retry { after: None }.into());
             }
             if let Some(kind) = state.reaction_fails.pop_front() {
                 return Err(kind.into());
@@ -149,17 +154,17 @@ impl Platform for Chat {
         })
     }
 
-    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, Error>> {
+    fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, PlatformError>> {
         Box::pin(async move {
             let fault = self.state().fetching.pop_front();
             match fault {
                 Some(Fault::Answers(kind)) => return Err(kind.into()),
                 Some(Fault::Waits(gate) | Fault::Late(gate)) => gate.opened().await,
-                Some(Fault::LostAnswer) => return Err(ErrorKind::Retry { after: None }.into()),
+                Some(Fault::LostAnswer) => return Err(PlatformErrorKind::Retry { after: None }.into()),
                 None => {}
             }
-            let content = self.state().files.get(media).cloned().ok_or(ErrorKind::Gone)?;
-            if content.len() as u64 > limit { Err(ErrorKind::Rejected.into()) } else { Ok(content) }
+            let content = self.state().files.get(media).cloned().ok_or(PlatformErrorKind::Gone)?;
+            if content.len() as u64 > limit { Err(PlatformErrorKind::Rejected.into()) } else { Ok(content) }
         })
     }
 }
@@ -171,8 +176,8 @@ impl Chat {
         what: What,
         place: &Place,
         key: &SendKey,
-        body: &Body,
-    ) -> Result<MessageId, Error> {
+        body: &MessageBody,
+    ) -> Result<MessageId, PlatformError> {
         let mut request = Request {
             at: Instant::now(),
             what,
@@ -182,7 +187,7 @@ impl Chat {
             refused: false,
         };
         if self.is_dead() {
-            return Err(ErrorKind::Rejected.into());
+            return Err(PlatformErrorKind::Rejected.into());
         }
         let _under_way = UnderWay::new(self, &request);
         let (fault, refused) = {
@@ -200,14 +205,14 @@ impl Chat {
         self.changed();
         tokio::time::sleep(LATENCY).await;
         if let Some(after) = refused {
-            return Err(ErrorKind::Retry { after: Some(after) }.into());
+            return Err(PlatformErrorKind::Retry { after: Some(after) }.into());
         }
         match fault {
             None => self.arrives(&request),
             Some(Fault::Answers(kind)) => Err(kind.into()),
             Some(Fault::LostAnswer) => {
                 self.arrives(&request)?;
-                Err(ErrorKind::Retry { after: None }.into())
+                Err(PlatformErrorKind::Retry { after: None }.into())
             }
             Some(Fault::Late(gate)) => {
                 let chat = self.clone();
@@ -231,14 +236,14 @@ impl Chat {
     }
 
     /// A request has its effect.
-    fn arrives(&self, request: &Request) -> Result<MessageId, Error> {
+    fn arrives(&self, request: &Request) -> Result<MessageId, PlatformError> {
         let outcome = self.state().apply(request, &self.about);
         self.changed();
         outcome
     }
 
-    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), Error> {
-        let lost = |error| Error::new(ErrorKind::Retry { after: None }, error);
+    async fn read(&self, inbox: Arc<dyn Inbox>) -> Result<(), PlatformError> {
+        let lost = |error| PlatformError::new(PlatformErrorKind::Retry { after: None }, error);
         let mut next: usize = inbox.cursor().await.map_err(lost)?.and_then(|at| at.parse().ok()).unwrap_or(0);
         let mut changes = self.changes.subscribe();
         loop {
@@ -252,7 +257,7 @@ impl Chat {
             }
             next += events.len();
             let late = std::mem::take(&mut self.state().late);
-            let batch = Batch { events, cursor: Some(next.to_string()), late, ..Batch::default() };
+            let batch = EventBatch { events, cursor: Some(next.to_string()), late, ..EventBatch::default() };
             inbox.accept(batch).await.map_err(lost)?;
             self.state().accepted = next;
             self.changed();
@@ -267,13 +272,13 @@ impl State {
         self.faults.remove(at).map(|(_, fault)| fault)
     }
 
-    fn apply(&mut self, request: &Request, about: &Capabilities) -> Result<MessageId, Error> {
+    fn apply(&mut self, request: &Request, about: &PlatformCapabilities) -> Result<MessageId, PlatformError> {
         let body = &request.body;
         let blank = body.markdown.trim().is_empty();
         let (one_file, odd) = (body.files.len() == 1 && blank, !body.files.is_empty() && !about.media);
         if body.markdown.len() > about.max_text || (blank && !one_file) || odd {
             self.violations.push(format!("a text of {} bytes", body.markdown.len()));
-            return Err(ErrorKind::Rejected.into());
+            return Err(PlatformErrorKind::Rejected.into());
         }
         match &request.what {
             What::Send => {
@@ -309,7 +314,7 @@ impl State {
                 message.revisions.push(body.markdown.clone());
                 message.readable_edits += 1;
                 let shrinks = !body.done && !body.markdown.starts_with(&before.markdown);
-                if about.show == Show::Append && shrinks {
+                if about.show == ShowMode::Append && shrinks {
                     self.violations
                         .push(format!("{:?} does not begin with {:?}", body.markdown, before.markdown));
                 }
@@ -319,31 +324,31 @@ impl State {
     }
 
     /// As on Matrix: the message goes first, then one edit with each call, and edits that came late are looked for.
-    fn delete(&mut self, id: &MessageId) -> Result<Deletion, Error> {
+    fn delete(&mut self, id: &MessageId) -> Result<DeletionProgress, PlatformError> {
         let message = self.posted(id)?;
         match message.taken_back {
             true => message.readable_edits = message.readable_edits.saturating_sub(1),
-            false if message.deleted => return Err(ErrorKind::Gone.into()),
+            false if message.deleted => return Err(PlatformErrorKind::Gone.into()),
             false => {
                 (message.deleted, message.taken_back) = (true, true);
-                return Ok(Deletion::More);
+                return Ok(DeletionProgress::More);
             }
         }
-        Ok(if message.readable_edits > 0 { Deletion::More } else { Deletion::Complete })
+        Ok(if message.readable_edits > 0 { DeletionProgress::More } else { DeletionProgress::Complete })
     }
 
     fn is_taken_back(&mut self, id: &MessageId) -> bool {
         self.posted(id).is_ok_and(|message| message.taken_back)
     }
 
-    fn find(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
-        self.posted(id).ok().filter(|message| !message.deleted).ok_or_else(|| ErrorKind::Gone.into())
+    fn find(&mut self, id: &MessageId) -> Result<&mut Posted, PlatformError> {
+        self.posted(id).ok().filter(|message| !message.deleted).ok_or_else(|| PlatformErrorKind::Gone.into())
     }
 
     /// A message, whether it is there still or not.
-    fn posted(&mut self, id: &MessageId) -> Result<&mut Posted, Error> {
+    fn posted(&mut self, id: &MessageId) -> Result<&mut Posted, PlatformError> {
         let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
-        number.and_then(|number| self.messages.get_mut(number)).ok_or_else(|| ErrorKind::Gone.into())
+        number.and_then(|number| self.messages.get_mut(number)).ok_or_else(|| PlatformErrorKind::Gone.into())
     }
 }
 

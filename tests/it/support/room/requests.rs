@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria_platform::{Body, ErrorKind, MessageId, Place, Rate, SendKey};
+use talaria_platform::{MessageBody, MessageId, Place, PlatformErrorKind, RateLimit, SendKey};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ pub struct Request {
     pub what: What,
     pub place: Place,
     pub key: SendKey,
-    pub body: Body,
+    pub body: MessageBody,
     /// Refused because there were too many.
     pub refused: bool,
 }
@@ -29,7 +29,7 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Nothing happens, and this is the answer.
-    Answers(ErrorKind),
+    Answers(PlatformErrorKind),
     /// It has its effect, but the answer is lost.
     LostAnswer,
     /// No answer ever; it has its effect when the gate opens.
@@ -55,13 +55,13 @@ impl Gate {
 
 /// The network's own limit, which the gateway can only guess.
 pub struct Bucket {
-    rate: Rate,
+    rate: RateLimit,
     tokens: f64,
     as_of: Instant,
 }
 
 impl Bucket {
-    pub fn new(rate: Rate) -> Self {
+    pub fn new(rate: RateLimit) -> Self {
         Self { rate, tokens: rate.burst, as_of: Instant::now() }
     }
 

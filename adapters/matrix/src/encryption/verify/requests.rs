@@ -12,11 +12,11 @@ use matrix_sdk::ruma::events::key::verification::request::ToDeviceKeyVerificatio
 use matrix_sdk::ruma::events::room::member::MembershipState;
 use matrix_sdk::ruma::events::room::message::{MessageType, OriginalSyncRoomMessageEvent};
 use matrix_sdk::ruma::{DeviceId, EventId, OwnedUserId, UserId};
-use talaria_platform::Trust;
+use talaria_platform::AuthorTrust;
 use tokio::sync::mpsc;
 
-use super::aloud;
-use crate::login::Opened;
+use super::plaintext_echo;
+use crate::login::OpenedAccount;
 
 /// Requests that wait at a time. One person looks at them, one after the other.
 const WAITING: usize = 8;
@@ -26,18 +26,18 @@ const HOLDS: Duration = Duration::from_secs(10 * 60);
 
 /// The requests of an account.
 #[derive(Default)]
-pub(crate) struct Requests {
-    waiting: Mutex<Vec<Waiting>>,
+pub(crate) struct VerificationRequests {
+    waiting: Mutex<Vec<PendingRequest>>,
     next: AtomicU64,
 }
 
 #[derive(Clone)]
-pub(super) struct Waiting {
+pub(super) struct PendingRequest {
     pub id: String,
     pub user: OwnedUserId,
     /// What Matrix calls it.
     flow: String,
-    /// Whoever asks cannot read what we write, so our part is said in the clear; see `aloud`.
+    /// Whoever asks cannot read what we write, so our part is said in the clear; see `plaintext_echo`.
     aloud: bool,
     /// The operator has gone on with it. Before that nothing of it is said in the clear: a second request makes the SDK
     /// break both off by itself, and then anybody could have us say as much as they like.
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 }
 
 /// Somebody asks.
-struct Asked<'a> {
+struct IncomingRequest<'a> {
     user: &'a UserId,
     flow: &'a str,
     /// It is another device of our own account.
@@ -56,10 +56,10 @@ struct Asked<'a> {
     aloud: bool,
 }
 
-impl Requests {
+impl VerificationRequests {
     /// Takes a request down. One for each person, so that nobody takes the place of all others.
-    fn note(&self, asked: &Asked<'_>, now: Instant) -> bool {
-        let Asked { user, flow, own, aloud } = *asked;
+    fn note(&self, asked: &IncomingRequest<'_>, now: Instant) -> bool {
+        let IncomingRequest { user, flow, own, aloud } = *asked;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| now.duration_since(one.since) < HOLDS);
         if waiting.iter().any(|one| one.user == user && one.flow == flow) {
@@ -76,7 +76,15 @@ impl Requests {
         }
         let id = (self.next.fetch_add(1, Ordering::Relaxed) + 1).to_string();
         let (user, flow) = (user.to_owned(), flow.to_owned());
-        waiting.push(Waiting { id, user, flow, aloud, answered: false, said: BTreeSet::new(), since: now });
+        waiting.push(PendingRequest {
+            id,
+            user,
+            flow,
+            aloud,
+            answered: false,
+            said: BTreeSet::new(),
+            since: now,
+        });
         true
     }
 
@@ -108,7 +116,7 @@ impl Requests {
         one.is_some_and(|one| one.aloud && one.answered && one.said.insert(part))
     }
 
-    pub(super) fn all(&self) -> Vec<Waiting> {
+    pub(super) fn all(&self) -> Vec<PendingRequest> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.iter().filter(|one| one.since.elapsed() < HOLDS).cloned().collect()
     }
@@ -117,8 +125,8 @@ impl Requests {
 /// Takes requests down for as long as the handlers live, and answers in a way that can be read while the future is
 /// driven, which never ends: `trust` says who can read us.
 pub(crate) fn listen(
-    opened: &Opened,
-    trust: Trust,
+    opened: &OpenedAccount,
+    trust: AuthorTrust,
 ) -> (Vec<EventHandlerDropGuard>, impl Future<Output = ()>) {
     let (client, own) = (&opened.client, opened.own.clone());
     let direct = client.add_event_handler({
@@ -127,7 +135,7 @@ pub(crate) fn listen(
             let (requests, own) = (requests.clone(), event.sender == own);
             async move {
                 let flow = event.content.transaction_id.as_str();
-                let asked = Asked { user: &event.sender, flow, own, aloud: false };
+                let asked = IncomingRequest { user: &event.sender, flow, own, aloud: false };
                 take_down(&client, &requests, &asked).await;
             }
         }
@@ -142,26 +150,26 @@ pub(crate) fn listen(
             {
                 let (user, flow) = (&*event.sender, event.event_id.as_str());
                 let aloud = !can_read(&client, trust, user, &request.from_device).await;
-                take_down(&client, &requests, &Asked { user, flow, own: false, aloud }).await;
+                take_down(&client, &requests, &IncomingRequest { user, flow, own: false, aloud }).await;
             }
         }
     });
-    let (line, said) = mpsc::channel(aloud::WAITING);
+    let (line, said) = mpsc::channel(plaintext_echo::WAITING);
     let aloud = match trust {
-        Trust::Verified => Some(aloud::listen(opened, line)),
-        Trust::Violated | Trust::Network | Trust::CrossSigned => None,
+        AuthorTrust::Verified => Some(plaintext_echo::listen(opened, line)),
+        AuthorTrust::Violated | AuthorTrust::Network | AuthorTrust::CrossSigned => None,
     };
     let all = [Some(direct), Some(in_room), aloud].into_iter().flatten();
     let all = all.map(|handler| client.event_handler_drop_guard(handler)).collect();
-    (all, aloud::say_all(&opened.requests, said))
+    (all, plaintext_echo::say_all(&opened.requests, said))
 }
 
 /// Whether a device that asks gets the keys to what we write. Where devices need only be signed by their owner, those
 /// that are not cannot be verified either.
-async fn can_read(client: &Client, trust: Trust, user: &UserId, device: &DeviceId) -> bool {
+async fn can_read(client: &Client, trust: AuthorTrust, user: &UserId, device: &DeviceId) -> bool {
     match trust {
-        Trust::Violated | Trust::Network | Trust::CrossSigned => true,
-        Trust::Verified => {
+        AuthorTrust::Violated | AuthorTrust::Network | AuthorTrust::CrossSigned => true,
+        AuthorTrust::Verified => {
             let device = client.encryption().get_device(user, device).await.ok().flatten();
             device.is_some_and(|device| device.is_verified())
         }
@@ -169,7 +177,7 @@ async fn can_read(client: &Client, trust: Trust, user: &UserId, device: &DeviceI
 }
 
 /// Takes a request down, if there is room for it.
-async fn take_down(client: &Client, requests: &Requests, asked: &Asked<'_>) {
+async fn take_down(client: &Client, requests: &VerificationRequests, asked: &IncomingRequest<'_>) {
     let user = asked.user;
     if requests.are_full() {
         make_room(client, requests, user).await;
@@ -183,7 +191,7 @@ async fn take_down(client: &Client, requests: &Requests, asked: &Asked<'_>) {
 
 /// Lets go of what is over. If that is nothing and `user` is somebody from our rooms, the oldest stranger goes whom
 /// the operator has not answered: anybody may write to a device, so strangers must not be able to fill the list.
-async fn make_room(client: &Client, requests: &Requests, user: &UserId) {
+async fn make_room(client: &Client, requests: &VerificationRequests, user: &UserId) {
     let mut unanswered = Vec::new();
     for waiting in requests.all() {
         match find(client, &waiting).await.map(|request| request.state()) {
@@ -215,7 +223,7 @@ async fn is_in_our_rooms(client: &Client, user: &UserId) -> bool {
 }
 
 /// What the SDK knows of a request.
-pub(super) async fn find(client: &Client, waiting: &Waiting) -> Option<VerificationRequest> {
+pub(super) async fn find(client: &Client, waiting: &PendingRequest) -> Option<VerificationRequest> {
     client.encryption().get_verification_request(&waiting.user, &waiting.flow).await
 }
 
@@ -225,13 +233,13 @@ mod tests {
 
     use super::*;
 
-    fn asks<'a>(user: &'a UserId, flow: &'a str) -> Asked<'a> {
-        Asked { user, flow, own: false, aloud: false }
+    fn asks<'a>(user: &'a UserId, flow: &'a str) -> IncomingRequest<'a> {
+        IncomingRequest { user, flow, own: false, aloud: false }
     }
 
     #[test]
     fn each_person_waits_once_and_only_a_few_do() {
-        let requests = Requests::default();
+        let requests = VerificationRequests::default();
         let now = Instant::now();
         let ann = user_id!("@ann:example.org");
         assert!(requests.note(&asks(ann, "one"), now));
@@ -246,7 +254,9 @@ mod tests {
         assert_eq!(requests.all().len(), WAITING);
         assert!(requests.are_full());
         // Our own devices still come through.
-        assert!(requests.note(&Asked { own: true, ..asks(user_id!("@bot:example.org"), "mine") }, now));
+        assert!(
+            requests.note(&IncomingRequest { own: true, ..asks(user_id!("@bot:example.org"), "mine") }, now)
+        );
 
         // What is over makes room.
         let over = requests.all();
@@ -260,10 +270,10 @@ mod tests {
 
     #[test]
     fn only_a_verification_that_the_operator_answered_and_that_has_to_be_heard_is_said_aloud() {
-        let (requests, now) = (Requests::default(), Instant::now());
+        let (requests, now) = (VerificationRequests::default(), Instant::now());
         let (ann, bob) = (user_id!("@ann:example.org"), user_id!("@bob:example.org"));
         let (deaf, reads) = (event_id!("$deaf"), event_id!("$reads"));
-        requests.note(&Asked { aloud: true, ..asks(ann, deaf.as_str()) }, now);
+        requests.note(&IncomingRequest { aloud: true, ..asks(ann, deaf.as_str()) }, now);
         requests.note(&asks(bob, reads.as_str()), now);
         assert!(!requests.is_aloud(deaf) && !requests.says_aloud(deaf, "cancel"));
 
@@ -275,17 +285,17 @@ mod tests {
 
     #[test]
     fn each_part_is_said_aloud_once_and_a_second_request_waits_for_the_operator_again() {
-        let (requests, now) = (Requests::default(), Instant::now());
+        let (requests, now) = (VerificationRequests::default(), Instant::now());
         let ann = user_id!("@ann:example.org");
         let (first, second) = (event_id!("$first"), event_id!("$second"));
-        requests.note(&Asked { aloud: true, ..asks(ann, first.as_str()) }, now);
+        requests.note(&IncomingRequest { aloud: true, ..asks(ann, first.as_str()) }, now);
         requests.answer(&requests.all()[0].id);
         assert!(requests.says_aloud(first, "ready") && !requests.says_aloud(first, "ready"));
         // The same request once more changes nothing.
-        requests.note(&Asked { aloud: true, ..asks(ann, first.as_str()) }, now);
+        requests.note(&IncomingRequest { aloud: true, ..asks(ann, first.as_str()) }, now);
         assert!(!requests.says_aloud(first, "ready") && requests.says_aloud(first, "key"));
 
-        requests.note(&Asked { aloud: true, ..asks(ann, second.as_str()) }, now);
+        requests.note(&IncomingRequest { aloud: true, ..asks(ann, second.as_str()) }, now);
         assert!(!requests.is_aloud(first) && !requests.is_aloud(second));
         assert!(!requests.says_aloud(first, "cancel") && !requests.says_aloud(second, "cancel"));
     }

@@ -6,13 +6,13 @@ fn event(kind: &str, content: Value) -> Value {
     json!({ "type": kind, "event_id": "$1", "sender": "@ann:example.org", "content": content, "unsigned": {"age": 7} })
 }
 
-fn what(event: &Value) -> What {
+fn what(event: &Value) -> MatrixEventKind {
     read(&event.to_string()).expect("an event").what
 }
 
-fn said_in(event: &Value) -> Said {
+fn said_in(event: &Value) -> MessageContent {
     match what(event) {
-        What::Said(said) => said,
+        MatrixEventKind::Said(said) => said,
         other => panic!("no message: {other:?}"),
     }
 }
@@ -25,7 +25,7 @@ fn a_message_says_who_when_and_what() {
     assert_eq!(happening.id, "$1");
     assert_eq!(happening.sender, "@ann:example.org");
     assert_eq!(happening.age, Some(7));
-    let What::Said(said) = happening.what else { panic!("no message") };
+    let MatrixEventKind::Said(said) = happening.what else { panic!("no message") };
     assert_eq!(said.message.body(), "hi");
     assert!(said.mentions.is_none() && said.thread.is_none() && said.reply_to.is_none());
 }
@@ -49,7 +49,9 @@ fn a_reply_in_a_thread_counts_only_if_somebody_chose_it() {
 fn a_replacement_brings_its_new_content() {
     let edit = json!({"msgtype": "m.text", "body": "* new", "m.new_content": {"msgtype": "m.text", "body": "new"},
         "m.relates_to": {"rel_type": "m.replace", "event_id": "$old"}});
-    let What::Edited { of, said } = what(&event("m.room.message", edit)) else { panic!("no edit") };
+    let MatrixEventKind::Edited { of, said } = what(&event("m.room.message", edit)) else {
+        panic!("no edit")
+    };
 
     assert_eq!(of, "$old");
     assert_eq!(said.message.body(), "new");
@@ -64,34 +66,34 @@ fn a_redaction_names_its_target_in_either_place() {
     let mut both = new.clone();
     both["redacts"] = json!("$gone");
     for event in [old, new.clone(), both] {
-        assert!(matches!(what(&event), What::Deleted { of } if of == "$gone"));
+        assert!(matches!(what(&event), MatrixEventKind::Deleted { of } if of == "$gone"));
     }
     let mut differ = new;
     differ["redacts"] = json!("$other");
-    assert!(matches!(what(&differ), What::Nothing));
+    assert!(matches!(what(&differ), MatrixEventKind::Nothing));
 }
 
 #[test]
 fn memberships_count_when_somebody_moves() {
     let table = [
-        (json!("join"), json!(null), Change::Came),
-        (json!("join"), json!("invite"), Change::Came),
-        (json!("join"), json!("leave"), Change::Came),
-        (json!("join"), json!("join"), Change::Other),
-        (json!("leave"), json!("join"), Change::Went),
-        (json!("ban"), json!("join"), Change::Went),
-        (json!("leave"), json!(null), Change::Went),
-        (json!("leave"), json!("invite"), Change::Other),
-        (json!("leave"), json!("ban"), Change::Other),
-        (json!("invite"), json!(null), Change::Other),
-        (json!("knock"), json!(17), Change::Other),
+        (json!("join"), json!(null), MemberChange::Came),
+        (json!("join"), json!("invite"), MemberChange::Came),
+        (json!("join"), json!("leave"), MemberChange::Came),
+        (json!("join"), json!("join"), MemberChange::Other),
+        (json!("leave"), json!("join"), MemberChange::Went),
+        (json!("ban"), json!("join"), MemberChange::Went),
+        (json!("leave"), json!(null), MemberChange::Went),
+        (json!("leave"), json!("invite"), MemberChange::Other),
+        (json!("leave"), json!("ban"), MemberChange::Other),
+        (json!("invite"), json!(null), MemberChange::Other),
+        (json!("knock"), json!(17), MemberChange::Other),
     ];
     for (now, before, expected) in table {
         let mut event = event("m.room.member", json!({"membership": now}));
         event["state_key"] = json!("@bob:example.org");
         event["unsigned"] = json!({"prev_content": {"membership": before}});
         match what(&event) {
-            What::Member { who, change } => {
+            MatrixEventKind::Member { who, change } => {
                 assert_eq!((who.as_str(), change), ("@bob:example.org", expected), "{now} after {before}");
             }
             other => panic!("no membership: {other:?}"),
@@ -108,9 +110,9 @@ fn a_ciphertext_says_its_session_and_whether_it_replaces() {
     );
 
     assert!(
-        matches!(what(&sealed), What::Sealed { session: Some(session), edit: false, thread: None } if session == "S")
+        matches!(what(&sealed), MatrixEventKind::Sealed { session: Some(session), edit: false, thread: None } if session == "S")
     );
-    assert!(matches!(what(&edit), What::Sealed { edit: true, .. }));
+    assert!(matches!(what(&edit), MatrixEventKind::Sealed { edit: true, .. }));
 }
 
 #[test]
@@ -145,7 +147,7 @@ fn what_has_the_wrong_shape_says_nothing() {
         event("org.example.unknown", json!({"body": "x"})),
     ];
     for event in nothing {
-        assert!(matches!(what(&event), What::Nothing), "{event}");
+        assert!(matches!(what(&event), MatrixEventKind::Nothing), "{event}");
     }
     // Relations that make no sense are none; the message stays.
     for relates in [
@@ -182,7 +184,7 @@ fn messages_as_state_and_states_as_messages_say_nothing() {
     let mut state = event("m.room.message", json!({"msgtype": "m.text", "body": "x"}));
     state["state_key"] = json!("");
 
-    assert!(matches!(what(&state), What::Nothing));
+    assert!(matches!(what(&state), MatrixEventKind::Nothing));
 }
 
 #[test]
@@ -195,10 +197,13 @@ fn what_was_encrypted_cannot_claim_that_the_room_changed() {
     let message = event("m.room.message", json!({"msgtype": "m.text", "body": "hi"}));
 
     for forged in [arrival, upgrade, redaction] {
-        assert!(!matches!(what(&forged), What::Nothing), "believed in the clear: {forged}");
-        assert!(matches!(of(&decrypted(&forged)).expect("an event").what, What::Nothing), "{forged}");
+        assert!(!matches!(what(&forged), MatrixEventKind::Nothing), "believed in the clear: {forged}");
+        assert!(
+            matches!(of(&decrypted(&forged)).expect("an event").what, MatrixEventKind::Nothing),
+            "{forged}"
+        );
     }
-    assert!(matches!(of(&decrypted(&message)).expect("an event").what, What::Said(_)));
+    assert!(matches!(of(&decrypted(&message)).expect("an event").what, MatrixEventKind::Said(_)));
 }
 
 fn decrypted(event: &Value) -> TimelineEvent {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use talaria::access::Grant;
-use talaria::agent::Choice;
+use talaria::access::GrantScope;
+use talaria::agent::AskChoice;
 
 use super::trial::{Did, History, What};
 use crate::support::scripted::{Answer, Asked};
@@ -75,7 +75,7 @@ pub fn check(history: &History) -> Vec<Broken> {
 
 /// What is wrong with telling the agent that it may act, if it was told so.
 fn judge(history: &History, answer: &Answer) -> Option<Broken> {
-    let Choice::Allow(grant) = answer.choice else { return None };
+    let AskChoice::Allow(grant) = answer.choice else { return None };
     let title = answer.asked.ask.title.clone();
     let between = |did: &Did| did.order.0 > answer.asked.order && did.order.1 < answer.order;
     if history.did.iter().any(|did| between(did) && stops(did, &answer.asked)) {
@@ -87,7 +87,7 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     // The same may have been approved before, for longer than once.
     let same = |asked: &&Asked| asked.ask == answer.asked.ask && asked.order < answer.asked.order;
     let granted = |asked: &Asked| flaws(history, asked, answer.order, grant).contains(&None);
-    if grant != Grant::Once && history.asked.iter().filter(same).any(granted) {
+    if grant != GrantScope::Once && history.asked.iter().filter(same).any(granted) {
         return None;
     }
     let flaws = flaws(history, &answer.asked, answer.order, grant);
@@ -104,13 +104,13 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
 }
 
 /// Every approval that may be meant for a question and came before `until`, with what is wrong with it.
-fn flaws(history: &History, asked: &Asked, until: u64, grant: Grant) -> Vec<Option<Flaw>> {
+fn flaws(history: &History, asked: &Asked, until: u64, grant: GrantScope) -> Vec<Option<Flaw>> {
     let said = history.did.iter().filter(|did| (asked.order..until).contains(&did.order.0));
     said.filter_map(|did| flaw(history, did, asked, grant)).collect()
 }
 
 /// What is wrong with this as an approval of the question, if it is one at all.
-fn flaw(history: &History, did: &Did, asked: &Asked, grant: Grant) -> Option<Option<Flaw>> {
+fn flaw(history: &History, did: &Did, asked: &Asked, grant: GrantScope) -> Option<Option<Flaw>> {
     let What::Said { room, who, text } = &did.what else { return None };
     let mut words = text.strip_prefix("/approve")?.split_whitespace().peekable();
     let code = words.next_if(|word| word.len() == 4 && *word != "once");
@@ -125,8 +125,8 @@ fn flaw(history: &History, did: &Did, asked: &Asked, grant: Grant) -> Option<Opt
         None => !history.answers.iter().any(|other| is_open_beside(other, asked, did)),
     };
     let may = match grant {
-        Grant::Once | Grant::Session => *who != "@eve",
-        Grant::Always => *who == "@ada",
+        GrantScope::Once | GrantScope::Session => *who != "@eve",
+        GrantScope::Always => *who == "@ada",
     };
     let stopped =
         |other: &Did| other.order.0 > asked.order && other.batch <= did.batch && stops(other, asked);

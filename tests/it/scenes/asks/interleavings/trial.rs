@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use talaria::agent::{Ask, Choice};
+use talaria::agent::{Ask, AskChoice};
 use tokio::time::Instant;
 
 use crate::scenes::asks::gateway;
@@ -73,7 +73,7 @@ pub struct History {
 
 impl History {
     pub fn allowed(&self) -> impl Iterator<Item = &Answer> {
-        self.answers.iter().filter(|answer| answer.choice != Choice::Deny)
+        self.answers.iter().filter(|answer| answer.choice != AskChoice::Deny)
     }
 }
 

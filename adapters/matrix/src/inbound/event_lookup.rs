@@ -1,0 +1,406 @@
+//! What is asked of the homeserver while a response is read: what a reply is about, whether a thread is one of ours.
+//!
+//! It is asked for one thing after the other, so both the asking and the remembering are bounded: a room full of replies
+//! must not stop the reading of the others.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use matrix_sdk::Room;
+use matrix_sdk::deserialized_responses::{
+    TimelineEvent, TimelineEventKind, UnsignedDecryptionResult, UnsignedEventLocation,
+};
+use matrix_sdk::ruma::api::client::room::get_room_event::v3::Request;
+use matrix_sdk::ruma::events::AnyTimelineEvent;
+use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
+use matrix_sdk::ruma::serde::Raw;
+use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
+use serde_json::Value;
+use talaria_platform::{PlatformError, PlatformErrorKind, QuotedMessage};
+use tokio::time::Instant;
+
+use super::retry::{FAULTS, insist_on_room, once};
+use super::room_update::unseal;
+use super::text;
+use super::time_budget::TimeBudget;
+use super::wire::{self, MatrixEventKind};
+use crate::error::{from_http, kind_of};
+
+/// The most that is repeated of an earlier message, in characters.
+const QUOTE: usize = 2_000;
+/// Events that may be asked for while one response is read.
+const ASKED: u32 = 600;
+/// How long all of that may take. Beyond it nothing is asked, and nothing decided by it.
+const TIME: Duration = Duration::from_secs(60);
+/// Events of one room that the homeserver may stumble over while one response is read: the first is insisted on, the
+/// next hardly, and no more of that room is asked for. Silence over both leaves some of the time to the other rooms.
+const STUMBLES: u32 = 2;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Not before this are the keys of a person asked for again.
+const KEYS_AGAIN: Duration = Duration::from_secs(60);
+/// Events and threads that are remembered of each sort. A thousand conversations back is far enough; older ones are
+/// asked for.
+const REMEMBERED: usize = 2_000;
+
+/// What we know of earlier messages.
+pub(super) struct EventLookup {
+    own: OwnedUserId,
+    /// Messages of ours.
+    ours: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
+    /// Threads that we take part in.
+    threads: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
+    /// Threads that we did not take part in when we asked.
+    others: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
+    /// How often the homeserver may still be asked.
+    left: AtomicU32,
+    /// How long that may still take.
+    time: TimeBudget,
+    /// How often it stumbled, by the room: one that is broken takes nobody's patience but its own.
+    stumbles: Mutex<HashMap<OwnedRoomId, u32>>,
+    /// People whose keys were asked for, lately.
+    asked: Mutex<HashMap<OwnedUserId, Instant>>,
+}
+
+/// What came of asking for an event.
+pub(super) enum FetchResult<T> {
+    Event(T),
+    /// There is none, or none that we may see.
+    Nothing,
+    /// The homeserver says neither, however often it is asked. So nothing may be decided by it.
+    Unknown,
+}
+
+/// An earlier message.
+#[derive(Debug)]
+pub(super) struct EarlierMessage {
+    /// Whether we wrote it; `None` if nobody can say.
+    pub ours: Option<bool>,
+    pub quote: Option<QuotedMessage>,
+}
+
+impl EventLookup {
+    pub fn new(own: &UserId) -> Self {
+        Self {
+            own: own.to_owned(),
+            ours: Mutex::default(),
+            threads: Mutex::default(),
+            others: Mutex::default(),
+            left: AtomicU32::new(ASKED),
+            time: TimeBudget::new(TIME),
+            stumbles: Mutex::default(),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Another response is read, or what waited is tried again.
+    pub fn renew(&self) {
+        self.time.renew();
+        self.left.store(ASKED, Ordering::Relaxed);
+        self.stumbles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Remembers a message of ours and the thread it is in.
+    pub fn wrote(&self, room: &Room, event: &EventId, thread: Option<&EventId>) {
+        insert(&self.ours, key(room, event));
+        if let Some(thread) = thread {
+            insert(&self.threads, key(room, thread));
+        }
+    }
+
+    /// Whether we take part in a thread, or began it; `None` if nobody can say.
+    pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> Result<Option<bool>, PlatformError> {
+        let key = key(room, root);
+        if has(&self.threads, &key) || has(&self.ours, &key) {
+            return Ok(Some(true));
+        }
+        if has(&self.others, &key) {
+            return Ok(Some(false));
+        }
+        let event = match self.ask(room, root).await? {
+            FetchResult::Event(event) => event,
+            FetchResult::Nothing => return Ok(Some(false)),
+            FetchResult::Unknown => return Ok(None),
+        };
+        let ours = participates(&self.own, event.raw().json().get());
+        insert(if ours { &self.threads } else { &self.others }, key);
+        Ok(Some(ours))
+    }
+
+    /// The message that a reply is about. In an encrypted room only what was encrypted is repeated: the rest is
+    /// whatever the homeserver likes.
+    pub async fn earlier(
+        &self,
+        room: &Room,
+        id: &EventId,
+        asker: &UserId,
+        encrypted: bool,
+    ) -> Result<EarlierMessage, PlatformError> {
+        let known = has(&self.ours, &key(room, id));
+        let event = match self.ask(room, id).await? {
+            FetchResult::Event(event) => event,
+            FetchResult::Nothing => return Ok(EarlierMessage { ours: Some(known), quote: None }),
+            FetchResult::Unknown => return Ok(EarlierMessage { ours: known.then_some(true), quote: None }),
+        };
+        let ours = known || event.sender().is_some_and(|sender| sender == self.own);
+        if ours {
+            insert(&self.ours, key(room, id));
+        }
+        let unquoted = EarlierMessage { ours: Some(ours), quote: None };
+        let Some((sender, words)) = reads_now(&event, encrypted) else { return Ok(unquoted) };
+        // Whoever came later may name what was said before, without being allowed to read it.
+        let is_theirs = sender == self.own || sender == asker;
+        let is_for_all = match room.history_visibility_or_default() {
+            HistoryVisibility::Shared | HistoryVisibility::WorldReadable => true,
+            // Invited, joined, and whatever else there may be.
+            _ => false,
+        };
+        if !is_theirs && !is_for_all {
+            return Ok(unquoted);
+        }
+        let author = if sender == self.own { None } else { Some(called(room, &sender).await) };
+        Ok(EarlierMessage {
+            quote: Some(QuotedMessage { author, text: text::beginning(&words, QUOTE) }),
+            ..unquoted
+        })
+    }
+
+    /// Whether the keys of a person may be asked for: not again and again.
+    pub fn may_ask_for_keys_of(&self, user: &UserId) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        asked.retain(|_, at| now - *at < KEYS_AGAIN);
+        if asked.contains_key(user) || !self.may_ask() {
+            return false;
+        }
+        asked.insert(user.to_owned(), now);
+        true
+    }
+
+    /// Asking somebody else took this long.
+    pub fn took(&self, time: Duration) {
+        self.time.spend(time);
+    }
+
+    fn may_ask(&self) -> bool {
+        if !self.time.has(Duration::ZERO) {
+            return false;
+        }
+        let less = |left: u32| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    async fn ask(&self, room: &Room, id: &EventId) -> Result<FetchResult<TimelineEvent>, PlatformError> {
+        if !self.may_ask() {
+            tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
+            return Ok(FetchResult::Unknown);
+        }
+        Ok(match self.fetch(room, id).await? {
+            FetchResult::Event(event) => FetchResult::Event(unseal(room, event.cast()).await),
+            FetchResult::Nothing => FetchResult::Nothing,
+            FetchResult::Unknown => FetchResult::Unknown,
+        })
+    }
+
+    /// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant; one that
+    /// never shows this event, while it answers everything else, must not end the reading. With an error the account
+    /// cannot be used any more.
+    pub async fn fetch(
+        &self,
+        room: &Room,
+        id: &EventId,
+    ) -> Result<FetchResult<Raw<AnyTimelineEvent>>, PlatformError> {
+        let (client, request) = (room.client(), Request::new(room.room_id().to_owned(), id.to_owned()));
+        let ask =
+            || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
+        let stumbles = self.stumbles_in(room);
+        if stumbles >= STUMBLES || !self.time.has(Duration::ZERO) {
+            tracing::debug!(room = %room.room_id(), event = %id, "an event is not even asked for: too many were not shown");
+            return Ok(FetchResult::Unknown);
+        }
+        let faults = if stumbles == 0 { FAULTS } else { 1 };
+        let error = match insist_on_room(&client, "an event", faults, &self.time, ask).await {
+            Ok(shown) => return Ok(FetchResult::Event(shown.event)),
+            Err(error) => error,
+        };
+        match kind_of(&error) {
+            PlatformErrorKind::Fatal => Err(from_http(error)),
+            PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
+                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event is not for us to see");
+                Ok(FetchResult::Nothing)
+            }
+            PlatformErrorKind::Retry { .. } => {
+                self.stumbled_in(room);
+                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
+                Ok(FetchResult::Unknown)
+            }
+        }
+    }
+
+    fn stumbles_in(&self, room: &Room) -> u32 {
+        let stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        stumbles.get(room.room_id()).copied().unwrap_or_default()
+    }
+
+    fn stumbled_in(&self, room: &Room) {
+        let mut stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        *stumbles.entry(room.room_id().to_owned()).or_default() += 1;
+    }
+}
+
+/// Who wrote an event and what it says by now.
+fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(OwnedUserId, String)> {
+    // A replacement of something encrypted counts only if it was encrypted as well.
+    let replaced = match &event.kind {
+        TimelineEventKind::Decrypted(decrypted) => decrypted
+            .unsigned_encryption_info
+            .as_ref()
+            .and_then(|parts| parts.get(&UnsignedEventLocation::RelationsReplace))
+            .is_some_and(|part| matches!(part, UnsignedDecryptionResult::Decrypted(_))),
+        TimelineEventKind::PlainText { .. } if encrypted => return None,
+        TimelineEventKind::PlainText { .. } => true,
+        TimelineEventKind::UnableToDecrypt { .. } => return None,
+    };
+    words(event.raw().json().get(), replaced)
+}
+
+fn words(json: &str, replaced: bool) -> Option<(OwnedUserId, String)> {
+    let happening = wire::read(json)?;
+    let MatrixEventKind::Said(said) = happening.what else { return None };
+    let newest = if replaced { replacement(json, &happening.sender) } else { None };
+    let (message, is_reply) = match &newest {
+        Some(newest) => (&newest.message, false),
+        None => (&said.message, said.reply_to.is_some()),
+    };
+    // Notices are what we say ourselves about turns: they may be asked about.
+    let words = text::of(message, is_reply, happening.sender.localpart())
+        .unwrap_or_else(|| message.body().to_owned());
+    Some((happening.sender, words))
+}
+
+/// The newest replacement by the author, where the homeserver has put one into the event.
+fn replacement(json: &str, author: &UserId) -> Option<wire::MessageContent> {
+    let event: Value = serde_json::from_str(json).ok()?;
+    let edit = event.get("unsigned")?.get("m.relations")?.get("m.replace")?;
+    let edit = wire::read(&edit.to_string())?;
+    match edit.what {
+        MatrixEventKind::Edited { said, .. } if edit.sender == author => Some(said),
+        _ => None,
+    }
+}
+
+/// Whether the first event of a thread says that we take part, or is ours.
+fn participates(own: &UserId, json: &str) -> bool {
+    let Ok(event) = serde_json::from_str::<Value>(json) else { return false };
+    let thread = event.get("unsigned").and_then(|unsigned| unsigned.get("m.relations")?.get("m.thread"));
+    let takes_part = thread.and_then(|thread| thread.get("current_user_participated")?.as_bool());
+    takes_part == Some(true) || event.get("sender").and_then(Value::as_str) == Some(own.as_str())
+}
+
+/// What somebody is called in a room: their name, or the id if they have none.
+pub(super) async fn called(room: &Room, user: &UserId) -> String {
+    shown_name(room, user).await.unwrap_or_else(|| user.to_string())
+}
+
+/// The name somebody has in a room.
+pub(super) async fn shown_name(room: &Room, user: &UserId) -> Option<String> {
+    let member = room.get_member_no_sync(user).await.ok().flatten()?;
+    text::name(member.display_name()?)
+}
+
+fn key(room: &Room, event: &EventId) -> (OwnedRoomId, OwnedEventId) {
+    (room.room_id().to_owned(), event.to_owned())
+}
+
+fn has<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: &T) -> bool {
+    recent.lock().unwrap_or_else(PoisonError::into_inner).known.contains(value)
+}
+
+fn insert<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: T) {
+    recent.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+}
+
+/// The last `REMEMBERED` values.
+struct RecentCache<T> {
+    known: HashSet<T>,
+    order: VecDeque<T>,
+}
+
+impl<T> Default for RecentCache<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Eq + Hash + Clone> RecentCache<T> {
+    fn insert(&mut self, value: T) {
+        if !self.known.insert(value.clone()) {
+            return;
+        }
+        self.order.push_back(value);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use matrix_sdk::ruma::user_id;
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(edit_by: &str) -> String {
+        json!({"type": "m.room.message", "event_id": "$1", "sender": "@ann:example.org",
+            "content": {"msgtype": "m.text", "body": "old"},
+            "unsigned": {"m.relations": {"m.replace": {
+                "type": "m.room.message", "event_id": "$2", "sender": edit_by,
+                "content": {"msgtype": "m.text", "body": "* new", "m.new_content": {"msgtype": "m.text", "body": "new"},
+                    "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}}}}})
+        .to_string()
+    }
+
+    #[test]
+    fn a_message_reads_as_its_author_last_edited_it() {
+        let text = |json: &str, replaced| words(json, replaced).map(|(_, text)| text);
+
+        assert_eq!(text(&message("@ann:example.org"), true).as_deref(), Some("new"));
+        assert_eq!(text(&message("@ann:example.org"), false).as_deref(), Some("old"));
+        assert_eq!(text(&message("@eve:example.org"), true).as_deref(), Some("old"));
+        assert_eq!(text(r#"{"unsigned": 1}"#, true), None);
+    }
+
+    #[test]
+    fn a_thread_is_ours_if_we_began_it_or_wrote_in_it() {
+        let own = user_id!("@bot:example.org");
+        let thread = |participated: Value| {
+            json!({"sender": "@ann:example.org",
+                "unsigned": {"m.relations": {"m.thread": {"current_user_participated": participated}}}})
+            .to_string()
+        };
+
+        assert!(participates(own, &thread(json!(true))));
+        assert!(!participates(own, &thread(json!(false))));
+        assert!(!participates(own, &thread(json!("true"))));
+        assert!(participates(own, r#"{"sender": "@bot:example.org"}"#));
+        assert!(!participates(own, r#"{"sender": "@ann:example.org"}"#));
+        assert!(!participates(own, "[]"));
+    }
+
+    #[test]
+    fn only_so_much_is_remembered() {
+        let mut recent = RecentCache::default();
+        for number in 0..=REMEMBERED {
+            recent.insert(number);
+            recent.insert(number);
+        }
+        assert_eq!(recent.known.len(), REMEMBERED);
+        assert!(!recent.known.contains(&0) && recent.known.contains(&REMEMBERED));
+    }
+}

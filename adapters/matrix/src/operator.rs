@@ -1,0 +1,157 @@
+//! What the operator can ask of an account, whether it is being read or not.
+//!
+//! While the gateway runs, the account is open and its commands come here through [`Matrix`](crate::Matrix). When
+//! nothing runs, the functions of this file open the account themselves, with the same lock.
+
+mod doctor;
+
+use matrix_sdk::config::SyncSettings;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+use crate::encryption::{self, DeviceSetup, RECOVERY_KEY};
+use crate::error::from_sdk;
+use crate::login::{self, OpenedAccount};
+use crate::operator_error::OperatorError;
+use crate::settings::MatrixSettings;
+
+pub use doctor::{DoctorCheck, DoctorReport, RATE_LIMITS};
+
+/// How long the first sync of a new device may take.
+const FIRST_SYNC: Duration = Duration::from_secs(120);
+
+/// An account as the operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountStatus {
+    /// The account.
+    pub user: String,
+    /// Our device.
+    pub device: String,
+    /// Its public key, in groups of four, as clients show it.
+    pub fingerprint: String,
+    /// Where it is logged in.
+    pub homeserver: String,
+    /// Others can see that the device belongs to the account.
+    pub signed: bool,
+    /// How far the device is, in words.
+    pub says: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Room keys are backed up.
+    pub backup: bool,
+    /// Where the recovery key is, until somebody takes it away from there.
+    pub recovery_key: Option<String>,
+    /// Rooms that it is in.
+    pub rooms: usize,
+    /// Those of them that are encrypted.
+    pub encrypted: usize,
+    /// Verifications that wait for the operator.
+    pub verifications: usize,
+}
+
+/// Logs in, unless that was done, and sets the device up: everything but reading.
+pub async fn log_in(settings: &MatrixSettings) -> Result<AccountStatus, OperatorError> {
+    let opened = login::open(settings).await?;
+    let token = opened.session.now().access_token;
+    let shown = opened.http.device_key(&token, &opened.own, &opened.device).await;
+    if shown.map_err(|failure| failure.into_error("looking for our device"))?.is_none() {
+        // Shows the device's keys to the homeserver. The gateway itself begins with a first sync of its own.
+        let sync = opened.client.sync_once(SyncSettings::new().timeout(Duration::ZERO));
+        match tokio::time::timeout(FIRST_SYNC, Box::pin(sync)).await {
+            Ok(synced) => synced.map(|_| ()).map_err(from_sdk)?,
+            Err(_) => {
+                return Err(OperatorError {
+                    message: "the homeserver did not give the account's rooms in time".to_owned(),
+                    hint: "try again".to_owned(),
+                });
+            }
+        }
+    }
+    set_up(&opened, settings).await?;
+    Ok(status_of(&opened).await)
+}
+
+/// What there is to say about an account that is not being read.
+pub async fn status(settings: &MatrixSettings) -> Result<AccountStatus, OperatorError> {
+    let opened = open_old(settings).await?;
+    look(&opened).await;
+    Ok(status_of(&opened).await)
+}
+
+/// Whether everything is right with an account that is not being read.
+pub async fn doctor(settings: &MatrixSettings) -> Result<DoctorReport, OperatorError> {
+    let opened = open_old(settings).await?;
+    look(&opened).await;
+    Ok(health_of(&opened, settings).await)
+}
+
+/// Ends the device: on the homeserver, and everything of it on this disk but the recovery key. `Err` leaves both as
+/// they are. With `here_only` the homeserver is not told, for when it is gone or no longer ours.
+pub async fn log_out(settings: &MatrixSettings, here_only: bool) -> Result<(), OperatorError> {
+    login::log_out(settings, here_only).await.map_err(OperatorError::from)
+}
+
+/// An account that was logged in before: looking at it must not make a device.
+async fn open_old(settings: &MatrixSettings) -> Result<OpenedAccount, OperatorError> {
+    if login::session::StoredSession::load(&settings.folder)?.is_none() {
+        return Err(OperatorError {
+            message: "this account is not logged in".to_owned(),
+            hint: "`talaria matrix login` does that, or the first start of the gateway".to_owned(),
+        });
+    }
+    Ok(login::open(settings).await?)
+}
+
+async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) -> Result<(), OperatorError> {
+    match encryption::set_up(opened, settings).await {
+        Ok(setup) => {
+            opened.setup.send_replace(setup);
+            Ok(())
+        }
+        Err(why) => Err(OperatorError {
+            message: format!("logged in, but the device could not be set up: {why}"),
+            hint: "run `talaria matrix login` again".to_owned(),
+        }),
+    }
+}
+
+/// Finds out how far the device is without changing anything.
+async fn look(opened: &OpenedAccount) {
+    let setup = encryption::look(opened).await.unwrap_or_else(|why| DeviceSetup::Trying { why });
+    opened.setup.send_replace(setup);
+}
+
+/// An open account, in words.
+pub(crate) async fn status_of(opened: &OpenedAccount) -> AccountStatus {
+    let encryption = opened.client.encryption();
+    let setup = opened.setup.borrow().clone();
+    let (says, hint) = setup.words();
+    let rooms = opened.client.joined_rooms();
+    let encrypted = rooms.iter().filter(|room| room.encryption_state().is_encrypted()).count();
+    let key = opened.folder.at(RECOVERY_KEY);
+    AccountStatus {
+        user: opened.own.to_string(),
+        device: opened.device.to_string(),
+        fingerprint: grouped(&encryption.ed25519_key().await.unwrap_or_default()),
+        homeserver: opened.http.base().to_string(),
+        signed: setup.is_signed(),
+        says,
+        hint: hint.map(str::to_owned),
+        backup: encryption.backups().are_enabled().await,
+        recovery_key: key.exists().then(|| key.display().to_string()),
+        rooms: rooms.len(),
+        encrypted,
+        verifications: encryption::verify::list(opened).await.iter().filter(|one| one.is_open()).count(),
+    }
+}
+
+/// Whether everything is right with an open account.
+pub(crate) async fn health_of(opened: &OpenedAccount, settings: &MatrixSettings) -> DoctorReport {
+    doctor::examine(opened, settings).await
+}
+
+/// A key as clients show it.
+fn grouped(key: &str) -> String {
+    let letters: Vec<char> = key.chars().collect();
+    letters.chunks(4).map(String::from_iter).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,212 @@
+//! What the upstream can do: asked once and again after each lost connection, never guessed.
+//!
+//! Whatever its answer looks like, it is no reason to fail: what it does not say in a way that we understand, it
+//! cannot do.
+
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{ProxyAgent, QUESTION, WHO};
+use crate::agent::{AgentError, AgentErrorKind};
+use crate::config::UpstreamSetting;
+use crate::openai::error;
+
+/// The largest answer to that question that is read.
+pub(super) const ANSWER: usize = 256 * 1024;
+
+/// What the upstream said it can do.
+#[derive(Clone, Copy, Default)]
+pub(super) struct KnownCapabilities {
+    /// `None` until it was asked, and again after each lost connection.
+    pub current: Option<UpstreamCapabilities>,
+    /// The last answer there was, for what cannot wait for the next.
+    pub last: Option<UpstreamCapabilities>,
+    /// When the upstream's address last refused a connection: no process listened there then.
+    pub refused_at: Option<Instant>,
+}
+
+/// What an upstream can do, as far as we care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UpstreamCapabilities {
+    /// The same key and bytes never run twice.
+    pub idempotent: bool,
+    /// It keeps history of its own under the session header.
+    pub sessions: bool,
+    /// What was said in a session can be read there.
+    pub transcripts: bool,
+    /// It asks in its streams for what a person must allow. Only for the log: whatever it asks is heard.
+    pub approvals: bool,
+    /// It answered the question at all, so it knows the usual options.
+    pub answered: bool,
+}
+
+#[derive(Deserialize)]
+struct CapabilitiesResponse {
+    features: CapabilityFeatures,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CapabilityFeatures {
+    idempotency: Option<Value>,
+    resumable_runs: Option<Value>,
+    session_continuity_header: Option<Value>,
+    session_resources: Option<Value>,
+    approvals: Option<Value>,
+}
+
+impl UpstreamCapabilities {
+    /// A server like ours, where the configuration says so.
+    const OURS: Self =
+        Self { idempotent: true, sessions: true, transcripts: true, approvals: true, answered: true };
+
+    fn read(body: &[u8]) -> Self {
+        let Ok(CapabilitiesResponse { features }) = serde_json::from_slice(body) else {
+            return Self::default();
+        };
+        let on = |feature: &Option<Value>| match feature {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(_) => true,
+        };
+        // A run that cannot be resumed is not made good by a key: its stream would be lost. One that does not
+        // speak of that means the streams too.
+        let resumes = features.resumable_runs.is_none() || on(&features.resumable_runs);
+        Self {
+            idempotent: on(&features.idempotency) && resumes,
+            sessions: on(&features.session_continuity_header),
+            transcripts: on(&features.session_resources),
+            approvals: on(&features.approvals),
+            answered: true,
+        }
+    }
+}
+
+impl ProxyAgent {
+    /// What the upstream can do; asked if that is not known.
+    pub(super) async fn abilities(&self) -> Result<UpstreamCapabilities, AgentError> {
+        match self.config.upstream {
+            UpstreamSetting::Plain => return Ok(UpstreamCapabilities::default()),
+            UpstreamSetting::Talaria => return Ok(UpstreamCapabilities::OURS),
+            UpstreamSetting::Auto => {}
+        }
+        if let Some(known) = self.known().current {
+            return Ok(known);
+        }
+        let Some(asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
+        tracing::info!(
+            idempotent = asked.idempotent,
+            sessions = asked.sessions,
+            transcripts = asked.transcripts,
+            approvals = asked.approvals,
+            "the upstream said what it can do"
+        );
+        let mut known = self.known();
+        (known.current, known.last) = (Some(asked), Some(asked));
+        Ok(asked)
+    }
+
+    /// `None`: it does not let us in, and so has not said what it can do.
+    async fn ask(&self) -> Result<Option<UpstreamCapabilities>, AgentError> {
+        // Never longer than an answer itself may take to begin.
+        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
+        let response = request.send().await.map_err(|error| {
+            if error::is_refused(&error) {
+                self.known().refused_at = Some(Instant::now());
+            }
+            match error::request(WHO, &error) {
+                // Asking for capabilities never starts a turn, so even an unknown outcome ran nothing.
+                AgentError { kind: AgentErrorKind::Unknown { after }, words } => {
+                    AgentError { kind: AgentErrorKind::NothingRan { after }, words }
+                }
+                error => error,
+            }
+        })?;
+        let status = response.status();
+        if !status.is_success() {
+            return match error::status(WHO, status, response.headers(), "") {
+                // It did not get to answering; a server that only starts up must not be taken for a plain one.
+                AgentError { kind: AgentErrorKind::Unknown { after }, words }
+                    if status.as_u16() != 500 && status.as_u16() != 501 =>
+                {
+                    Err(AgentError { kind: AgentErrorKind::NothingRan { after }, words })
+                }
+                busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
+                _ if matches!(status.as_u16(), 401 | 403) => Ok(None),
+                // One that does not know the question cannot do more than answer.
+                _ => Ok(Some(UpstreamCapabilities::default())),
+            };
+        }
+        match body(response, ANSWER).await {
+            Ok(Some(body)) => Ok(Some(UpstreamCapabilities::read(&body))),
+            Ok(None) => Ok(Some(UpstreamCapabilities::default())),
+            Err(error) => {
+                let AgentError { words, .. } = error::request(WHO, &error.without_url());
+                Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, words))
+            }
+        }
+    }
+}
+
+/// A whole body of at most so many bytes; `None` if it is longer.
+pub(super) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > most {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_our_server_says_of_itself_is_understood() {
+        let ours = br#"{"object":"capabilities","features":{"idempotency":true,"resumable_runs":true,
+            "approvals":true,"session_resources":true,"session_continuity_header":"X-Hermes-Session-Id",
+            "cors":false},"endpoints":{}}"#;
+        assert_eq!(UpstreamCapabilities::read(ours), UpstreamCapabilities::OURS);
+    }
+
+    #[test]
+    fn what_the_reference_says_of_itself_is_a_plain_server_with_sessions() {
+        let reference =
+            br#"{"features":{"chat_completions":true,"approval_events":true,"session_resources":true,
+            "session_continuity_header":"X-Hermes-Session-Id"}}"#;
+        let expected = UpstreamCapabilities {
+            sessions: true,
+            transcripts: true,
+            answered: true,
+            ..UpstreamCapabilities::default()
+        };
+        assert_eq!(UpstreamCapabilities::read(reference), expected);
+    }
+
+    #[test]
+    fn a_key_without_streams_that_resume_is_no_reason_to_repeat_anything() {
+        let odd = br#"{"features":{"idempotency":true,"resumable_runs":false}}"#;
+        assert!(!UpstreamCapabilities::read(odd).idempotent);
+    }
+
+    #[test]
+    fn nonsense_is_no_ability() {
+        for odd in [
+            "",
+            "null",
+            "[]",
+            "7",
+            "\"x\"",
+            "{}",
+            r#"{"features":[]}"#,
+            r#"{"features":{"idempotency":null}}"#,
+        ] {
+            assert!(!UpstreamCapabilities::read(odd.as_bytes()).idempotent, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Walks the operator through a verification on a terminal, and asks before a device is ended.
+#![expect(clippy::print_stderr, reason = "questions on a terminal")]
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::time::{Duration, Instant};
+
+use talaria_matrix::{VerificationStage, VerificationView, VerifyAnswer};
+
+use super::MatrixOutput;
+use super::render::{pictures, unknown_end, verification};
+use crate::cli::operator::OutputFormat;
+use crate::control::CommandError;
+use crate::control::client::ControlClient;
+use crate::control::matrix::{AccountRequest, VerificationList, VerifyRequest};
+use crate::reply::one_line;
+
+/// How often the running gateway is asked whether somebody has begun.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long we wait for somebody to begin, and for them to go on.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Whether a person sits there to be asked.
+pub(super) fn is_possible(output: OutputFormat) -> bool {
+    !output.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Waits for a request, shows the pictures, asks, and waits for the end.
+pub(super) async fn through(client: &ControlClient, account: &Option<String>) -> MatrixOutput {
+    let asked = AccountRequest { account: account.clone() };
+    let began = Instant::now();
+    let mut said = false;
+    let mut one = loop {
+        let list: VerificationList = client.post("/matrix/verifications", &asked).await?;
+        if let Some(one) = list.verifications.into_iter().find(VerificationView::is_open) {
+            break one;
+        }
+        if !said {
+            eprintln!(
+                "Waiting: open our profile in your client and choose to verify it. (Ctrl-C ends this.)"
+            );
+            said = true;
+        }
+        wait(began).await?;
+    };
+    let device = one.device.as_deref().map_or_else(|| "not known".to_owned(), |device| one_line(device, 40));
+    let whose = if one.own { "another device of our own account" } else { "a person" };
+    eprintln!("{} wants to verify us ({whose}, device {device}).", one_line(&one.user, 200));
+    if !says_yes("Go on?")? {
+        let one = answer(client, account, &one.id, VerifyAnswer::Cancel).await?;
+        return Ok((verification(&one), false));
+    }
+    while matches!(one.stage, VerificationStage::Asked | VerificationStage::Accepted) {
+        one = answer(client, account, &one.id, VerifyAnswer::Accept).await?;
+        if one.stage == VerificationStage::Accepted {
+            wait(began).await?;
+        }
+    }
+    if one.stage == VerificationStage::Compare {
+        eprintln!("\n{}", pictures(&one));
+        let same = says_yes("Are these the same on both sides?")?;
+        one = answer(client, account, &one.id, if same { VerifyAnswer::Match } else { VerifyAnswer::Differ })
+            .await?;
+    }
+    while one.stage == VerificationStage::Confirmed {
+        wait(began).await?;
+        let list: VerificationList = client.post("/matrix/verifications", &asked).await?;
+        one = match list.verifications.into_iter().find(|other| other.id == one.id) {
+            Some(now) => now,
+            // The gateway was restarted, or the ten minutes are over. Who is not known to be verified is not.
+            None => return Ok((unknown_end(&one), false)),
+        };
+    }
+    Ok((verification(&one), one.stage == VerificationStage::Done))
+}
+
+/// Asks before a device is ended.
+pub(super) fn agrees_to_log_out() -> Result<bool, CommandError> {
+    if !io::stdin().is_terminal() {
+        return Err(CommandError::wrong(
+            "nobody can be asked here",
+            "add `--yes` to log out without a question",
+        ));
+    }
+    says_yes("This ends the device and removes its keys from this disk. Go on?")
+}
+
+async fn answer(
+    client: &ControlClient,
+    account: &Option<String>,
+    id: &str,
+    answer: VerifyAnswer,
+) -> Result<VerificationView, CommandError> {
+    client
+        .post("/matrix/verify", &VerifyRequest { account: account.clone(), id: id.to_owned(), answer })
+        .await
+}
+
+async fn wait(began: Instant) -> Result<(), CommandError> {
+    if began.elapsed() > PATIENCE {
+        return Err(CommandError::missing("nothing came for ten minutes", "begin again in your client"));
+    }
+    tokio::time::sleep(LOOK).await;
+    Ok(())
+}
+
+fn says_yes(question: &str) -> Result<bool, CommandError> {
+    eprint!("{question} [yes/no] ");
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| CommandError::wrong(error.to_string(), "run this on a terminal"))?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,307 @@
+//! The operator's commands: their arguments, and what they ask. How the answers look is in `render`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::audit::AuditArgs;
+use super::token::TokenCommand;
+use super::{complain_about, print, render};
+use crate::config::{ConfigSources, env};
+use crate::control::api::{
+    AliveReport, ApproveRequest, ApprovedPairing, GatewayStatus, GrantList, HealthReport, PairingList,
+    ReloadReport, RevokeGrantRequest, RevokeRequest, RevokedGrant, RevokedPairing, SessionList,
+    SessionsRequest, StopRequest, StoppedTurns,
+};
+use crate::control::client::{CommandNeed, ControlClient, slow};
+use crate::control::{CommandError, ErrorDetail};
+
+/// How long a health check waits. Docker gives it thirty seconds, and then would not say why.
+const HEALTH: Duration = Duration::from_secs(10);
+
+/// What the operator does.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum OperatorCommand {
+    /// Say what the running talaria does: agent, platforms, what runs and what waits
+    #[command(after_help = "Examples:\n  talaria status\n  talaria status --json | jq .platforms")]
+    Status(OutputFormat),
+    /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
+    #[command(
+        after_help = "Not healthy: nothing can be stored, no platform reads, the agent is away or refuses the key.\nNone of that is mended by a restart, so whoever restarts what is not healthy asks for --live.\n\nExamples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\", \"--live\"]"
+    )]
+    Health {
+        /// Only ask whether the process answers: for supervisors that restart it
+        #[arg(long)]
+        live: bool,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// List the conversations of all rooms, the last used first
+    #[command(after_help = "Examples:\n  talaria sessions\n  talaria sessions --limit 500 --json")]
+    Sessions {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Stop an answer that runs or waits, as /stop does in its room
+    #[command(
+        override_usage = "talaria stop-turn <ID>    (talaria status lists the ids)\n       talaria stop-turn --all",
+        after_help = "Examples:\n  talaria stop-turn 0eeacd      the beginning of its id, from talaria status\n  talaria stop-turn --all"
+    )]
+    StopTurn {
+        /// The turn, by the beginning of its id, from talaria status
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Have the configuration read again; if it is wrong, the old one stays
+    #[command(
+        after_help = "Access, sessions, busy, places, limits and words hold from the next message on, and so does another key\nof the agent server; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
+    )]
+    Reload(OutputFormat),
+    /// Let strangers in who asked in a direct chat, or take that back
+    #[command(subcommand)]
+    Pairing(PairingCommand),
+    /// Let other programs talk to the agent server, each with a token of its own
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// List what agents need not ask again, or have them ask again
+    #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
+    Approvals {
+        /// What to do with them [default: list them]
+        #[command(subcommand)]
+        command: Option<ApprovalsCommand>,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Show who did what and whether they might: every decision, never a word of what was said
+    #[command(
+        after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
+    )]
+    Audit(AuditArgs),
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct OutputFormat {
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// About pairing.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum PairingCommand {
+    /// List who waits and who was let in
+    #[command(after_help = "Examples:\n  talaria pairing list")]
+    List(OutputFormat),
+    /// Let in whoever was given this code; they may then talk in direct chats
+    #[command(
+        after_help = "Examples:\n  talaria pairing approve ABCD-2345\n  talaria pairing approve abcd 2345"
+    )]
+    Approve {
+        /// The code as the stranger was shown it
+        #[arg(required = true, num_args = 1.., value_name = "CODE")]
+        code: Vec<String>,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Take it back, at once; what they asked and what has not ended is stopped
+    #[command(
+        after_help = "Examples:\n  talaria pairing revoke @bob:example.org\n  talaria pairing revoke @bob:example.org --account matrix"
+    )]
+    Revoke {
+        /// The full id, from talaria pairing list
+        #[arg(value_name = "ID")]
+        person: String,
+        /// On this account only
+        #[arg(long, value_name = "NAME")]
+        account: Option<String>,
+        /// How it is printed
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+}
+
+/// About approvals that last.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum ApprovalsCommand {
+    /// List them
+    List(OutputFormat),
+    /// Have the agent ask again from now on
+    Revoke {
+        /// The approval, by the beginning of its id
+        id: String,
+    },
+}
+
+/// Carries out a command of the operator's.
+pub fn run(command: &OperatorCommand, sources: &ConfigSources) -> ExitCode {
+    let home = match crate::config::home(&env::process) {
+        Ok(home) => home,
+        Err(error) => return complain_about(&CommandError::config(vec![error])),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain_about(&CommandError::wrong(error.to_string(), "try again")),
+    };
+    let done = runtime.block_on(async {
+        if sources.config.is_some() && !command.reads_configuration() {
+            return Err(no_file("this command reads no configuration file"));
+        }
+        let client = ControlClient::open(&home, sources, command.needs()).await?;
+        if sources.config.is_some() && client.is_there() {
+            return Err(no_file("the running talaria goes by the configuration file it was started with"));
+        }
+        let done = command.carry_out(&client).await;
+        client.close().await;
+        done
+    });
+    match done {
+        Ok(CommandOutput { text, well }) => {
+            let printed = print(&text);
+            if well { printed } else { ExitCode::FAILURE }
+        }
+        Err(problem) => complain_about(&problem),
+    }
+}
+
+/// What is printed, and whether that is good news.
+struct CommandOutput {
+    text: String,
+    well: bool,
+}
+
+impl From<String> for CommandOutput {
+    fn from(text: String) -> Self {
+        Self { text, well: true }
+    }
+}
+
+/// A file that would be ignored is refused, or people would believe that it counts.
+fn no_file(why: &str) -> CommandError {
+    CommandError::wrong(why, "leave `--config` out; TALARIA_HOME says which talaria is meant")
+}
+
+impl OperatorCommand {
+    /// Whether the configuration counts when nothing runs: who may pair is written there.
+    fn reads_configuration(&self) -> bool {
+        matches!(self, Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }))
+    }
+
+    fn needs(&self) -> CommandNeed {
+        match self {
+            Self::Status(_) | Self::Health { .. } | Self::StopTurn { .. } | Self::Reload(_) => {
+                CommandNeed::Running
+            }
+            Self::Sessions { .. } | Self::Pairing(_) | Self::Approvals { .. } | Self::Audit(_) => {
+                CommandNeed::Store
+            }
+            Self::Token(command) => command.needs(),
+        }
+    }
+
+    async fn carry_out(&self, client: &ControlClient) -> Result<CommandOutput, CommandError> {
+        Ok(match self {
+            Self::Status(output) => {
+                let status: GatewayStatus = client.get("/status").await?;
+                output.show(&status, render::status)?.into()
+            }
+            Self::Health { live: true, output } => {
+                let asked = tokio::time::timeout(HEALTH, client.get("/live")).await;
+                let alive: AliveReport = asked.unwrap_or_else(|_| Err(slow(HEALTH)))?;
+                output.show(&alive, |_| "alive".to_owned())?.into()
+            }
+            Self::Health { live: false, output } => {
+                let asked = tokio::time::timeout(HEALTH, client.get("/health")).await;
+                let health: HealthReport = asked.unwrap_or_else(|_| Err(slow(HEALTH)))?;
+                let well = health.healthy;
+                CommandOutput { text: output.show(&health, |health| health.words.clone())?, well }
+            }
+            Self::Sessions { limit, output } => {
+                let asked = SessionsRequest { limit: *limit };
+                let sessions: SessionList = client.post("/sessions", &asked).await?;
+                output.show(&sessions, render::sessions)?.into()
+            }
+            Self::StopTurn { id, all: _, output } => {
+                let stopped: StoppedTurns =
+                    client.post("/turns/stop", &StopRequest { id: id.clone() }).await?;
+                output.show(&stopped, render::stopped)?.into()
+            }
+            Self::Reload(output) => {
+                let reloaded: ReloadReport = client.post("/reload", &()).await.map_err(unchanged)?;
+                output.show(&reloaded, render::reloaded)?.into()
+            }
+            Self::Pairing(PairingCommand::List(output)) => {
+                let pairings: PairingList = client.get("/pairings").await?;
+                output.show(&pairings, render::pairings)?.into()
+            }
+            Self::Pairing(PairingCommand::Approve { code, output }) => {
+                let asked = ApproveRequest { code: code.concat() };
+                let approved: ApprovedPairing = client.post("/pairings/approve", &asked).await?;
+                output.show(&approved, render::approved)?.into()
+            }
+            Self::Pairing(PairingCommand::Revoke { person, account, output }) => {
+                let asked = RevokeRequest { person: person.clone(), account: account.clone() };
+                let revoked: RevokedPairing = client.post("/pairings/revoke", &asked).await?;
+                output.show(&revoked, render::revoked)?.into()
+            }
+            Self::Token(command) => command.carry_out(client).await?.into(),
+            Self::Approvals { command: None, output }
+            | Self::Approvals { command: Some(ApprovalsCommand::List(output)), .. } => {
+                let grants: GrantList = client.get("/grants").await?;
+                output.show(&grants, render::grants)?.into()
+            }
+            Self::Approvals { command: Some(ApprovalsCommand::Revoke { id }), output } => {
+                let asked = RevokeGrantRequest { id: id.clone() };
+                let revoked: RevokedGrant = client.post("/grants/revoke", &asked).await?;
+                output.show(&revoked, render::revoked_grant)?.into()
+            }
+            Self::Audit(args) => args.show(&args.ask(client).await?)?.into(),
+        })
+    }
+}
+
+impl OutputFormat {
+    #[cfg(feature = "matrix")]
+    pub(super) fn is_json(self) -> bool {
+        self.json
+    }
+
+    pub(super) fn show<T: Serialize>(
+        self,
+        answer: &T,
+        words: impl Fn(&T) -> String,
+    ) -> Result<String, CommandError> {
+        if self.json { json(answer) } else { Ok(words(answer)) }
+    }
+}
+
+fn json(answer: &impl Serialize) -> Result<String, CommandError> {
+    serde_json::to_string_pretty(answer)
+        .map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"))
+}
+
+/// A configuration that is wrong must not leave anybody in doubt about what holds.
+fn unchanged(mut problem: CommandError) -> CommandError {
+    if problem.is_configuration() {
+        problem.complaints.push(ErrorDetail {
+            message: "nothing was changed: the configuration from before still holds".to_owned(),
+            hint: Some("put it right, then run `talaria reload` again".to_owned()),
+        });
+    }
+    problem
+}

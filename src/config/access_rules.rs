@@ -1,0 +1,335 @@
+//! `platforms.<name>` as far as it is about people: `access`, `session`, `busy`, `places`, `limits`.
+//!
+//! Every kind of chat network has these keys. Its own struct names them too, so that it knows them and
+//! suggests them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde::Deserialize;
+use talaria_platform::{AuthorTrust, RoomId, UserId};
+
+use super::ConfigError;
+use super::document::ConfigDocument;
+use super::suggest::did_you_mean;
+use super::value::{TimeOfDay, TimeSpan, WholeNumber};
+use super::yaml_lines::KeyedMapping;
+use crate::access::{AccessLists, AccessPolicy};
+use crate::command::ChatCommand;
+use crate::rules::{
+    AccountRules, AgentName, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules,
+};
+
+/// As written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RulesSection {
+    /// Who may talk to the agent. No default: needed.
+    access: Option<KeyedMapping<AccessSection>>,
+    /// What belongs to one conversation.
+    session: Option<KeyedMapping<SessionSection>>,
+    /// What a prompt does that comes while an answer runs. Default: `queue`.
+    busy: Option<WrittenBusy>,
+    /// Rooms, by their ids, where something is different.
+    places: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
+    /// How much one person may ask.
+    limits: Option<KeyedMapping<WrittenLimits>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AccessSection {
+    /// May do everything everywhere. Default: nobody.
+    admins: Option<Vec<String>>,
+    /// May talk to the agent in direct chats and in rooms. Default: nobody.
+    people: Option<Vec<String>>,
+    /// May talk to the agent in direct chats. Default: nobody.
+    direct: Option<Vec<String>>,
+    /// May talk to the agent in rooms. Default: nobody.
+    rooms: Option<Vec<String>>,
+    /// Everybody may talk to the agent. Default: `false`.
+    allow_all: Option<bool>,
+    /// Strangers may ask to be let in, in direct chats. Default: `false`.
+    pairing: Option<bool>,
+    /// Commands that only admins may use. Default: none.
+    admin_commands: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SessionSection {
+    /// Each thread is a conversation of its own. Default: `false`.
+    threads: Option<bool>,
+    /// Each person of a shared room has a conversation of their own. Default: `false`.
+    people: Option<bool>,
+    /// When another conversation begins by itself. Default: `none`.
+    reset: Option<WrittenReset>,
+    /// The time of the day for `daily`, in UTC. Default: `04:00`.
+    reset_at: Option<TimeOfDay>,
+    /// The pause for `idle`. Default: `24h`.
+    idle: Option<TimeSpan<60_000>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenReset {
+    None,
+    Daily,
+    Idle,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenBusy {
+    Queue,
+    Interrupt,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PlaceSection {
+    /// What a prompt does that comes while an answer runs. Default: as everywhere.
+    busy: Option<WrittenBusy>,
+    /// Who may talk to the agent here, besides admins. Default: as everywhere.
+    people: Option<Vec<String>>,
+    /// Whether we must be named here. Default: as everywhere.
+    mention: Option<MentionSetting>,
+    /// Who answers here. Default: as everywhere.
+    agent: Option<WrittenAgent>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenAgent {
+    Proxy,
+    Local,
+}
+
+/// `mention`: whether we must be named where others read along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum MentionSetting {
+    Required,
+    Never,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WrittenLimits {
+    /// Messages in a minute. Default: 30.
+    per_minute: Option<WholeNumber<1, 10_000>>,
+    /// Messages in an hour. Default: 300.
+    per_hour: Option<WholeNumber<1, 100_000>>,
+    /// Whether programs that talk to each other are met with silence. Default: true.
+    loop_guard: Option<bool>,
+}
+
+/// What is different about people from one chat network to another.
+pub(super) struct NetworkTraits {
+    /// Knows a full, immutable id.
+    pub(super) is_id: fn(&str) -> bool,
+    /// The variable that wins over `access.people`, where this entry has one, and the ids in it.
+    pub(super) variable: Option<(&'static str, Option<Vec<String>>)>,
+    /// How sure we must be of whoever writes.
+    pub(super) trust: Option<AuthorTrust>,
+    /// Only what came encrypted is heard.
+    pub(super) secure_only: bool,
+}
+
+/// Reads what `platforms.<name>` says about people.
+pub(super) fn read(
+    document: &ConfigDocument,
+    name: &str,
+    network: NetworkTraits,
+) -> Result<AccountRules, ConfigError> {
+    let path = ["platforms", name];
+    let written: RulesSection = document.parse_at(&path)?;
+    let KeyedMapping(limits) = written.limits.unwrap_or_default();
+    let standard = PersonLimits::default();
+    let is_id = network.is_id;
+    let lists = access(document, name, written.access, network)?;
+    Ok(AccountRules {
+        places: places(document, name, written.places, &lists, is_id)?,
+        access: AccessPolicy::Listed(lists),
+        session: session(written.session.unwrap_or_default().0),
+        busy: written.busy.map_or(BusyPolicy::Queue, BusyPolicy::from),
+        limits: Some(PersonLimits {
+            per_minute: limits.per_minute.map_or(standard.per_minute, |count| count.0),
+            per_hour: limits.per_hour.map_or(standard.per_hour, |count| count.0),
+            loop_guard: limits.loop_guard.unwrap_or(standard.loop_guard),
+        }),
+    })
+}
+
+fn access(
+    document: &ConfigDocument,
+    name: &str,
+    written: Option<KeyedMapping<AccessSection>>,
+    network: NetworkTraits,
+) -> Result<AccessLists, ConfigError> {
+    let KeyedMapping(mut written) = written.unwrap_or_default();
+    let NetworkTraits { is_id, variable, trust, secure_only } = network;
+    let name_of_variable = variable.as_ref().map(|(name, _)| *name);
+    if let Some((variable, Some(people))) = variable {
+        if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
+            let wrong = crate::reply::one_line(wrong, 60);
+            return Err(ConfigError::new(format!("`{variable}` holds `{wrong}`, which is not a full id"))
+                .hint(
+                    "write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`",
+                ));
+        }
+        written.people = Some(people);
+    }
+    let listed = [&written.admins, &written.people, &written.direct, &written.rooms];
+    let allow_all = written.allow_all.unwrap_or(false);
+    if !allow_all && listed.iter().all(|list| list.is_none()) {
+        let place = document.place_of_key(&["platforms", name]);
+        let hint = match written.pairing {
+            // Whoever wrote this means to let people in one by one.
+            Some(true) => format!(
+                "write `people: []` below `platforms.{name}.access` if only those may talk whom you let in by \
+                 pairing; or list people there by their full ids"
+            ),
+            Some(false) | None => {
+                let variable = name_of_variable.map(|name| format!("`{name}` or ")).unwrap_or_default();
+                format!(
+                    "list people by their full ids in {variable}`platforms.{name}.access.people`; or write \
+                     `access: {{allow_all: true}}` to let everybody in"
+                )
+            }
+        };
+        let what = format!("`platforms.{name}` does not say who may talk to the agent {place}");
+        return Err(ConfigError::new(what).hint(hint));
+    }
+    let ids = |key: &str, list: Option<Vec<String>>| {
+        ids(document, &["platforms", name, "access", key], list.unwrap_or_default(), is_id)
+    };
+    Ok(AccessLists {
+        admins: ids("admins", written.admins)?,
+        people: ids("people", written.people)?,
+        direct: ids("direct", written.direct)?,
+        rooms: ids("rooms", written.rooms)?,
+        allow_all,
+        pairing: written.pairing.unwrap_or(false),
+        admin_commands: commands(document, name, written.admin_commands.unwrap_or_default())?,
+        trust,
+        secure_only,
+    })
+}
+
+fn commands(
+    document: &ConfigDocument,
+    name: &str,
+    written: Vec<String>,
+) -> Result<BTreeSet<ChatCommand>, ConfigError> {
+    let known =
+        |word: &str| ChatCommand::all().find(|command| command.name() == word.trim_start_matches('/'));
+    let mut commands = BTreeSet::new();
+    for word in written {
+        let Some(command) = known(&word) else {
+            let place = document.place(&["platforms", name, "access", "admin_commands"]);
+            let message = format!("`platforms.{name}.access.admin_commands` names no command {place}");
+            let near = did_you_mean(&word, ChatCommand::all().map(ChatCommand::name));
+            let hint = near.unwrap_or_else(|| "`/help` in a chat lists the commands".to_owned());
+            return Err(ConfigError::new(message).hint(hint));
+        };
+        commands.insert(command);
+    }
+    Ok(commands)
+}
+
+fn session(written: SessionSection) -> SessionRules {
+    const MORNING: Duration = Duration::from_secs(4 * 60 * 60);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    SessionRules {
+        threads: written.threads.unwrap_or(false),
+        people: written.people.unwrap_or(false),
+        reset: match written.reset.unwrap_or(WrittenReset::None) {
+            WrittenReset::None => SessionReset::None,
+            WrittenReset::Daily => {
+                SessionReset::Daily { at: written.reset_at.map_or(MORNING, |time| time.0) }
+            }
+            WrittenReset::Idle => SessionReset::Idle { after: written.idle.map_or(DAY, |span| span.0) },
+        },
+    }
+}
+
+/// The ids of a list, all of them full.
+fn ids(
+    document: &ConfigDocument,
+    path: &[&str],
+    list: Vec<String>,
+    is_id: fn(&str) -> bool,
+) -> Result<BTreeSet<UserId>, ConfigError> {
+    let Some(wrong) = list.iter().find(|id| !is_id(id)) else {
+        return Ok(list.into_iter().map(UserId::new).collect());
+    };
+    let (key, place) = (path.join("."), document.place(path));
+    let wrong = crate::reply::one_line(wrong, 60);
+    Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}"))
+        .hint("write the whole id such as `@ann:example.org`; names and patterns can belong to anybody"))
+}
+
+fn places(
+    document: &ConfigDocument,
+    name: &str,
+    written: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
+    lists: &AccessLists,
+    is_id: fn(&str) -> bool,
+) -> Result<HashMap<RoomId, PlaceRules>, ConfigError> {
+    let mut places = HashMap::new();
+    for (room, place) in written {
+        let KeyedMapping(PlaceSection { busy, people, mention: _, agent }) = place.unwrap_or_default();
+        let people = match people {
+            Some(people) => {
+                Some(ids(document, &["platforms", name, "places", &room, "people"], people, is_id)?)
+            }
+            None => None,
+        };
+        // Whoever is let in by other lists, or by a code, is not let in here.
+        let access = people.map(|people| {
+            let (admins, admin_commands) = (lists.admins.clone(), lists.admin_commands.clone());
+            let (trust, secure_only) = (lists.trust, lists.secure_only);
+            AccessPolicy::Listed(AccessLists {
+                admins,
+                people,
+                admin_commands,
+                trust,
+                secure_only,
+                ..AccessLists::default()
+            })
+        });
+        let agent = agent.map(|agent| match agent {
+            WrittenAgent::Proxy => AgentName::Proxy,
+            WrittenAgent::Local => AgentName::Local,
+        });
+        let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent };
+        if rules != PlaceRules::default() {
+            places.insert(RoomId::new(room), rules);
+        }
+    }
+    Ok(places)
+}
+
+/// In which rooms of `platforms.<name>` it is different whether we must be named.
+#[cfg(feature = "matrix")]
+pub(super) fn mentions(
+    document: &ConfigDocument,
+    name: &str,
+) -> Result<HashMap<RoomId, MentionSetting>, ConfigError> {
+    let written: RulesSection = document.parse_at(&["platforms", name])?;
+    let mention = |(room, place): (String, Option<KeyedMapping<PlaceSection>>)| {
+        let KeyedMapping(place) = place?;
+        Some((RoomId::new(room), place.mention?))
+    };
+    Ok(written.places.into_iter().filter_map(mention).collect())
+}
+
+impl From<WrittenBusy> for BusyPolicy {
+    fn from(written: WrittenBusy) -> Self {
+        match written {
+            WrittenBusy::Queue => Self::Queue,
+            WrittenBusy::Interrupt => Self::Interrupt,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What the owner can do: stop turns, let people in and out, have the configuration read again.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use talaria_platform::{AccountId, RoomId, UserId};
+
+use super::api::{
+    ApproveRequest, ApprovedPairing, ReloadReport, RevokeGrantRequest, RevokeRequest, RevokedGrant,
+    RevokedPairing, StopRequest, StoppedTurns,
+};
+use super::command_error::CommandError;
+use super::reload;
+use super::routes::{HandlerResult, RawRequest, read};
+use super::{ControlState, RunningGateway};
+use crate::access::{AccessAction, Actor, PlaceKind};
+use crate::command::PostCommit;
+use crate::config::{Config, Secret, env};
+use crate::hub::pairing::{self, PairingApproval};
+use crate::ids::{RUN, SessionId, TurnId, UtcTime};
+use crate::logging;
+use crate::rules::Rules;
+use crate::store::{self, OPERATOR, OperatorAction, TurnOverview, Tx};
+use crate::turns;
+
+/// What a reload calls the owner's key of the agent server, wherever it is written.
+pub const KEY: &str = "server.key";
+
+/// The longest message that every chat network takes; for when no platform is there to be asked.
+const SHORT: usize = 2000;
+
+/// Asks one turn to stop, by the beginning of its id, or all of them.
+pub(super) async fn stop(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<StoppedTurns> {
+    let StopRequest { id } = read(asked)?;
+    let running = control.running()?;
+    let stopped = control.store.write(move |tx| {
+        let open = tx.turns_under_way()?;
+        let chosen = match &id {
+            None => open,
+            Some(id) => match choose(open, id) {
+                Ok(turn) => vec![turn],
+                Err(problem) => return Ok(Err(problem)),
+            },
+        };
+        for turn in &chosen {
+            stop_turn(tx, turn, "operator")?;
+        }
+        Ok(Ok(chosen))
+    });
+    let turns = stopped.await??;
+    for turn in &turns {
+        running.turns.stop_turn(&SessionId(turn.session.clone()), &TurnId(turn.id.clone()));
+    }
+    Ok(Json(StoppedTurns { turns }))
+}
+
+/// The one turn whose id begins like this.
+fn choose(open: Vec<TurnOverview>, id: &str) -> Result<TurnOverview, CommandError> {
+    let id = id.trim().to_ascii_lowercase();
+    let begins = |turn: &TurnOverview| {
+        turn.id.starts_with(&id) || turn.id.strip_prefix(RUN).is_some_and(|digits| digits.starts_with(&id))
+    };
+    let mut fit = open.into_iter().filter(|turn| !id.is_empty() && begins(turn));
+    match (fit.next(), fit.next()) {
+        (Some(turn), None) => Ok(turn),
+        (None, _) => Err(CommandError::missing(
+            format!("no turn that runs or waits begins with `{}`", crate::reply::one_line(&id, 40)),
+            "`talaria status` lists them",
+        )),
+        (Some(one), Some(two)) => Err(CommandError::new(
+            StatusCode::CONFLICT,
+            format!("several turns begin with `{id}`: {}, {} …", one.id, two.id),
+            "write more of the id; `--all` stops all of them",
+        )),
+    }
+}
+
+fn stop_turn(tx: &Tx<'_>, turn: &TurnOverview, rule: &str) -> store::Result<()> {
+    tx.ask_to_stop(&TurnId(turn.id.clone()))?;
+    tx.audit_operator(&OperatorAction {
+        account: &turn.account,
+        actor: &turn.author,
+        room: Some(&RoomId::new(turn.room.clone())),
+        action: "stop turn",
+        // An operator's own wish is no refusal; that somebody may no longer ask is.
+        allowed: rule == "operator",
+        rule,
+    })
+}
+
+/// Lets in whom a code was given to.
+pub(super) async fn approve(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<ApprovedPairing> {
+    let ApproveRequest { code } = read(asked)?;
+    let accounts = control.running.as_ref().map(|running| running.accounts.clone()).unwrap_or_default();
+    let longest = move |id: &AccountId| {
+        accounts.iter().find(|account| account.id() == id).map_or(SHORT, |account| account.about().max_text)
+    };
+    let judge = control.clone();
+    let approval = control.store.write(move |tx| {
+        // In the transaction: it may have waited for a reload.
+        Ok(match judge.rules_now() {
+            Ok(rules) => Ok(pairing::approve(tx, &rules, &code, longest)?),
+            Err(problem) => Err(problem),
+        })
+    });
+    let approval = approval.await??;
+    let pairing = match approval {
+        PairingApproval::Paired(pairing) => pairing,
+        PairingApproval::NoCode => {
+            return Err(CommandError::wrong(
+                "that is not a code",
+                "a code has eight letters and digits, such as `ABCD-2345`; type it as the stranger was shown it",
+            ));
+        }
+        PairingApproval::Wrong { left } => {
+            return Err(CommandError::missing(
+                format!("nobody who waits has this code ({left} more wrong ones, then an hour's pause)"),
+                "codes hold for an hour; whoever wants to be let in writes again to get another one, and \
+                 `talaria pairing list` shows who waits",
+            ));
+        }
+        PairingApproval::Locked { until } => {
+            return Err(CommandError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("too many codes were wrong; none is taken before {} UTC", time(until)),
+                "wait, or name the person in `access.people` of the configuration and run `talaria reload`",
+            ));
+        }
+        PairingApproval::Off(pairing) => {
+            return Err(CommandError::new(
+                StatusCode::CONFLICT,
+                format!(
+                    "`platforms.{}` does not let strangers ask, so this would do nothing",
+                    pairing.account
+                ),
+                format!(
+                    "set `platforms.{}.access.pairing: true` and run `talaria reload`; or name them in \
+                     `access.people`",
+                    pairing.account
+                ),
+            ));
+        }
+    };
+    let running = control.running.iter().flat_map(|running| &running.accounts);
+    let account = running.into_iter().find(|account| account.id().as_str() == pairing.account);
+    if let Some(account) = account {
+        account.wake();
+    }
+    Ok(Json(ApprovedPairing { told_now: account.is_some(), pairing }))
+}
+
+/// Takes somebody's leave to talk away, at once.
+pub(super) async fn revoke(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<RevokedPairing> {
+    let RevokeRequest { person, account } = read(asked)?;
+    let who = person.clone();
+    let (pairings, after) =
+        control.store.write(move |tx| pairing::revoke(tx, account.as_deref(), &who)).await?;
+    if pairings.is_empty() {
+        return Err(CommandError::missing(
+            format!("`{}` neither waits nor was let in", crate::reply::one_line(&person, 80)),
+            "`talaria pairing list` shows everybody by their full id",
+        ));
+    }
+    let mut stopped = 0;
+    for step in after {
+        if let PostCommit::StopTurn(session, turn) = step {
+            stopped += 1;
+            if let Some(running) = &control.running {
+                running.turns.stop_turn(&session, &turn);
+            }
+        }
+    }
+    // Without rules nothing is known of lists, and nothing is said of them.
+    let rules = control.rules_now().ok();
+    let person = UserId::new(person);
+    let listed = |account: &String| {
+        rules.as_ref().is_some_and(|rules| {
+            let policy = &rules.account(&AccountId::new(account.clone())).access;
+            policy.authorize(Actor::known(&person), PlaceKind::Direct, AccessAction::Message).allowed
+        })
+    };
+    let still_listed = pairings.iter().map(|pairing| pairing.account.clone()).filter(listed).collect();
+    Ok(Json(RevokedPairing { pairings, stopped, still_listed }))
+}
+
+/// From now on an agent asks again, by the beginning of the grant's id.
+pub(super) async fn revoke_grant(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<RevokedGrant> {
+    let RevokeGrantRequest { id } = read(asked)?;
+    let revoked = control.store.write(move |tx| {
+        let id = id.trim().to_ascii_lowercase();
+        let mut fit = tx.grants()?.into_iter().filter(|grant| !id.is_empty() && grant.id.starts_with(&id));
+        let grant = match (fit.next(), fit.next()) {
+            (Some(grant), None) => grant,
+            (Some(_), Some(_)) => return Ok(Err(true)),
+            (None, _) => return Ok(Err(false)),
+        };
+        tx.revoke_grant(&grant.id)?;
+        tx.audit_operator(&OperatorAction {
+            account: grant.account.as_str(),
+            actor: &grant.by,
+            room: Some(&grant.room),
+            action: "revoke approval",
+            allowed: true,
+            rule: "operator",
+        })?;
+        Ok(Ok(grant))
+    });
+    let hint = "`talaria approvals` lists them";
+    match revoked.await? {
+        Ok(grant) => Ok(Json(RevokedGrant { grant: grant.into() })),
+        Err(true) => Err(CommandError::new(StatusCode::CONFLICT, "several approvals begin like this", hint)),
+        Err(false) => Err(CommandError::missing("no approval begins like this", hint)),
+    }
+}
+
+/// Reads the configuration again. If anything is wrong with it, everything stays as it is.
+pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerResult<ReloadReport> {
+    let running = control.running()?;
+    let super::ControlRules::Live(live) = &control.rules else {
+        return Err(CommandError::not_running(&control.home));
+    };
+    let _alone = running.reloading.lock().await;
+    let sources = running.sources.clone();
+    let loaded = tokio::task::spawn_blocking(move || Config::load(&sources, &env::process)).await;
+    let config = match loaded {
+        Ok(Ok(config)) => config,
+        Ok(Err(errors)) => {
+            tracing::warn!(errors = errors.len(), "a reload found a wrong configuration; the old one stays");
+            return Err(CommandError::config(errors));
+        }
+        Err(error) => return Err(CommandError::store(&error)),
+    };
+    let ids = running.accounts.iter().map(|account| account.id());
+    let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
+    let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
+    let key = new_key(&control, running, &config).await?;
+    let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
+    // In the store first: if that fails, what runs goes on as it was. A key that was missing is made by then.
+    let rules = next.clone();
+    let recorded = control.store.write(move |tx| {
+        for action in done {
+            tx.audit_operator(&OperatorAction {
+                account: "",
+                actor: OPERATOR,
+                room: None,
+                action,
+                allowed: true,
+                rule: "operator",
+            })?;
+        }
+        stop_the_unwanted(tx, &rules)
+    });
+    let unwanted = recorded.await?;
+    live.replace(Rules::clone(&next));
+    if let (Some(key), Some(served)) = (key, &running.served) {
+        logging::hide(&key);
+        served.server.replace_key(&key);
+        reloaded.now.push(KEY.to_owned());
+    }
+    running.stop(&unwanted);
+    // Once more for what began in between, by the rules from before. What comes from now on is judged by the new
+    // ones before it runs.
+    let in_between = control.store.write(move |tx| stop_the_unwanted(tx, &next)).await.map_err(|error| {
+        CommandError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the new configuration holds, but then the store did not answer: {error}"),
+            "what was asked at this very moment by somebody who may no longer ask may still run; `talaria reload` \
+             again stops it",
+        )
+    })?;
+    running.stop(&in_between);
+    reloaded.file = config.file.map(|file| file.display().to_string());
+    reloaded.had_file = running.config.file.is_some();
+    reloaded.warnings = config.warnings;
+    reloaded.stopped = unwanted.len() + in_between.len();
+    tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
+    Ok(Json(reloaded))
+}
+
+/// The owner's key of the agent server that is written now, if it is another than the one that holds. One that was
+/// removed is made anew.
+async fn new_key(
+    control: &ControlState,
+    running: &RunningGateway,
+    config: &Config,
+) -> Result<Option<Secret>, CommandError> {
+    let (Some(served), Some(old), Some(new)) = (&running.served, &running.config.server, &config.server)
+    else {
+        return Ok(None);
+    };
+    if !old.may_take_key_of(new) {
+        return Ok(None);
+    }
+    let (new, home) = (new.clone(), control.home.clone());
+    let read = tokio::task::spawn_blocking(move || new.owner_key(&home)).await;
+    let key = read.map_err(|error| CommandError::store(&error))?;
+    let key = key.map_err(|error| CommandError::config(vec![error.into()]))?;
+    Ok(key.filter(|key| !served.server.keys.is(key)))
+}
+
+/// Asks everything to stop that people asked for who may no longer ask.
+fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId, TurnId)>> {
+    let mut unwanted = Vec::new();
+    for open in tx.turns_under_way()? {
+        let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
+        if !open.stopping && !turns::permitted(tx, rules, &turn)? {
+            stop_turn(tx, &open, "reload")?;
+            unwanted.push((turn.session, turn.id));
+        }
+    }
+    Ok(unwanted)
+}
+
+impl RunningGateway {
+    /// Stops turns that the store knows to be stopped.
+    fn stop(&self, turns: &[(SessionId, TurnId)]) {
+        for (session, turn) in turns {
+            self.turns.stop_turn(session, turn);
+        }
+    }
+}
+
+/// A time of the day.
+fn time(at: i64) -> String {
+    let since = std::time::Duration::from_secs(u64::try_from(at).unwrap_or_default());
+    let utc = UtcTime::from(std::time::UNIX_EPOCH + since);
+    format!("{:02}:{:02}", utc.hour, utc.minute)
+}

@@ -1,0 +1,96 @@
+//! Why a command was not carried out, as the command line says it.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ConfigError;
+use crate::store::StoreError;
+
+/// One thing that is wrong, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError {
+    /// For programs.
+    pub status: StatusCode,
+    /// For people; never empty.
+    pub complaints: Vec<ErrorDetail>,
+}
+
+/// As it goes over the socket.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CommandErrorBody {
+    pub errors: Vec<ErrorDetail>,
+}
+
+impl CommandError {
+    /// One complaint.
+    pub fn new(status: StatusCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        let complaint = ErrorDetail { message: message.into(), hint: Some(hint.into()) };
+        Self { status, complaints: vec![complaint] }
+    }
+
+    /// What is asked for cannot be.
+    pub fn wrong(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message, hint)
+    }
+
+    /// What is asked for is not there.
+    pub fn missing(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message, hint)
+    }
+
+    /// It takes a gateway that runs.
+    pub fn not_running(home: &Path) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("talaria is not running (state folder {})", home.display()),
+            "start it with `talaria`; or set TALARIA_HOME to the state folder of the one you mean",
+        )
+    }
+
+    /// The store did not do its part.
+    pub fn store(error: &(impl Display + ?Sized)) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the store did not answer: {error}"),
+            "nothing was changed; look at the log and at the free space, then try again",
+        )
+    }
+
+    /// Whether it is the configuration that is wrong.
+    pub fn is_configuration(&self) -> bool {
+        self.status == StatusCode::UNPROCESSABLE_ENTITY
+    }
+
+    /// The configuration is wrong; nothing was changed.
+    pub fn config(errors: Vec<ConfigError>) -> Self {
+        let complaints =
+            errors.into_iter().map(|ConfigError { message, hint }| ErrorDetail { message, hint }).collect();
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, complaints }
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        Self::store(&error)
+    }
+}
+
+impl IntoResponse for CommandError {
+    fn into_response(self) -> Response {
+        (self.status, Json(CommandErrorBody { errors: self.complaints })).into_response()
+    }
+}

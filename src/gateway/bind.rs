@@ -1,0 +1,137 @@
+//! The agent server's part in a start: its key is there and its port is taken before anything else begins, so that
+//! what cannot serve fails at once and has touched nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tokio::net::TcpListener;
+
+use super::StartError;
+use crate::config::{Config, NetworkReach, ServerConfig, UrlHost, api_key};
+use crate::logging;
+use crate::platforms::ServeMode;
+use crate::server::ServerSettings;
+
+/// How long the name of an address may take to be found.
+pub const BINDING: Duration = Duration::from_secs(10);
+
+/// A server that only has to take what comes.
+pub(super) struct BoundServer {
+    pub(super) settings: ServerSettings,
+    pub(super) listener: TcpListener,
+    /// It goes on when there is nothing more to read.
+    pub(super) stays: bool,
+}
+
+/// Takes the port and the key, if there is to be a server. The caller has the state folder to itself.
+pub(super) async fn bind(
+    config: &Config,
+    serve: Option<ServeMode>,
+) -> Result<Option<BoundServer>, StartError> {
+    let (Some(server), Some(serve)) = (&config.server, serve) else { return Ok(None) };
+    match open(config, server, serve).await {
+        Ok(bound) => Ok(Some(bound)),
+        Err((message, hint)) if serve.needed => Err(StartError { error: anyhow!(message), hint: Some(hint) }),
+        Err((message, hint)) => {
+            tracing::warn!(hint, "the agent server is not served: {message}");
+            Ok(None)
+        }
+    }
+}
+
+/// What is wrong, and what to do about it.
+type BindFailure = (String, &'static str);
+
+async fn open(config: &Config, server: &ServerConfig, serve: ServeMode) -> Result<BoundServer, BindFailure> {
+    let bound = tokio::time::timeout(BINDING, TcpListener::bind(server.address())).await;
+    let bound = bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let listener = bound.map_err(|error| server.cannot_listen(&error))?;
+    let key = server.owner_key(&config.home).map_err(|error| (error.message, error.hint))?;
+    if let Some(key) = &key {
+        logging::hide(key);
+    }
+    let settings = ServerSettings {
+        key,
+        hosts: hosts(server, listener.local_addr().ok()),
+        origins: server.cors_origins.clone(),
+        model: server.model_name.clone(),
+        runs: (server.runs, server.runs_per_app),
+    };
+    Ok(BoundServer { settings, listener, stays: serve.stays })
+}
+
+/// What it may be called: what is configured, and where it listens. On every address of this machine it is asked by
+/// names that only its operator knows.
+fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<UrlHost> {
+    let mut hosts = server.hosts.clone();
+    if server.reach() != NetworkReach::Everywhere {
+        let bound = bound.map(|address| UrlHost::Address(address.ip().to_canonical()));
+        for host in std::iter::once(server.host.clone().without_dot()).chain(bound) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+    }
+    hosts
+}
+
+/// Says where it serves and where its key lies, never what that is.
+pub(super) fn tell(config: &Config, address: SocketAddr) {
+    let Some(server) = &config.server else { return };
+    let key = match (&server.key, server.open) {
+        (_, true) => "none is asked for".to_owned(),
+        (Some(_), false) => "the one that is configured".to_owned(),
+        (None, false) => api_key::path(&config.home).display().to_string(),
+    };
+    tracing::info!(address = %format!("http://{address}"), key, "serving");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::ConfigSources;
+
+    /// A configuration with this port, and nothing else.
+    fn config(home: &Path, port: u16) -> Config {
+        let sources = ConfigSources { folder: home.to_owned(), ..ConfigSources::default() };
+        let env = |name: &str| match name {
+            "TALARIA_HOME" => Some(home.display().to_string()),
+            "API_SERVER_PORT" => Some(port.to_string()),
+            _ => None,
+        };
+        Config::load(&sources, &env).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_a_failure_only_where_the_server_is_needed() {
+        let home = tempfile::tempdir().unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = other.local_addr().unwrap().port();
+        let config = config(home.path(), port);
+        let serve = |needed| Some(ServeMode { needed, stays: true });
+        let Err(refused) = bind(&config, serve(true)).await else { panic!("the port is taken") };
+        assert_eq!(
+            refused.error.to_string(),
+            format!("port {port} of 127.0.0.1 is taken by another process")
+        );
+        assert!(refused.hint.is_some_and(|hint| hint.contains("API_SERVER_PORT")));
+        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()));
+        assert!(bind(&config, None).await.is_ok_and(|bound| bound.is_none()));
+        assert!(!api_key::path(home.path()).exists(), "what does not serve needs no key");
+        drop(other);
+        let Ok(Some(bound)) = bind(&config, serve(false)).await else { panic!("the port is free") };
+        let key = api_key::load(home.path()).unwrap();
+        assert!(key.is_some() && bound.settings.key == key);
+        assert_eq!(bound.settings.hosts, [UrlHost::Address([127, 0, 0, 1].into())]);
+        drop(bound);
+
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(api_key::path(home.path()), open).unwrap();
+        assert!(bind(&config, serve(true)).await.is_err_and(|refused| refused.hint.is_some()));
+        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()), "the chat goes on");
+    }
+}

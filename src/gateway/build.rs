@@ -1,0 +1,54 @@
+//! What the configuration comes to: the agents that answer, and how turns are run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::agent::fallback::FallbackAgent;
+use crate::agent::guide::GuideAgent;
+use crate::agent::local::LocalAgent;
+use crate::agent::proxy::ProxyAgent;
+use crate::agent::{SharedAgent, TURN_BYTES};
+use crate::config::{AgentChoice, Config, LocalConfig};
+use crate::rules::LiveRules;
+use crate::turns::TurnSettings;
+
+/// How long an agent may take to end a turn, so that time is left for the last messages.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// How long people have to answer what an agent asks.
+const ASK_FOR: Duration = Duration::from_secs(5 * 60);
+
+pub(super) fn agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Result<SharedAgent> {
+    Ok(match choice {
+        AgentChoice::Proxy(config, stand_in) => {
+            let proxy = Arc::new(ProxyAgent::new(config.clone()).context("no HTTP client could be made")?);
+            match stand_in {
+                Some(config) => Arc::new(FallbackAgent::new(proxy, local(config)?)),
+                None => proxy,
+            }
+        }
+        AgentChoice::Local(config) => local(config)?,
+        AgentChoice::Guide => Arc::new(GuideAgent::new(live.clone())),
+    })
+}
+
+pub(super) fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
+    Ok(Arc::new(LocalAgent::new(config.clone()).context("no HTTP client could be made")?))
+}
+
+pub(super) fn settings(config: &Config) -> TurnSettings {
+    TurnSettings {
+        context: config.turns.context_prompt.clone(),
+        names: config.turns.names,
+        files: config.turns.files,
+        history_messages: config.turns.history_messages,
+        history_bytes: config.turns.history_bytes,
+        retry_for: config.turns.retry_for,
+        retry_scripts_for: config.turns.retry_scripts_for,
+        turn_bytes: TURN_BYTES,
+        stop_grace: STOP_GRACE,
+        ask_for: ASK_FOR,
+    }
+}

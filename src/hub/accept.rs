@@ -1,0 +1,422 @@
+//! What happens to an event, all of it inside one transaction.
+
+use std::sync::Arc;
+
+use talaria_platform::{
+    AccountId, BodyKind, EventBatch, EventId, IncomingMessage, MessageBody, PlatformCapabilities, RoomEvent,
+    RoomEventKind, RoomId, RoomInvite, SendKey, UserId,
+};
+
+use super::limits::{self, LimitVerdict};
+use super::refusal_log::RefusedPerson;
+use super::{deletions, edits, pairing, untrusted_notices};
+use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChannel, GrantScope, PlaceKind};
+use crate::agent::{AgentInfo, RewindSupport};
+use crate::command::{self, ChatCommand, CommandContext, ParsedMessage, PostCommit};
+use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use crate::ids::hash;
+use crate::notice::Notice;
+use crate::rules::{AccountRules, AgentName, LiveRules};
+use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+
+/// What a transaction needs to know.
+pub(super) struct AcceptBatch {
+    pub account: AccountId,
+    /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
+    pub live: Arc<LiveRules>,
+    pub agents: AgentInfos,
+    pub about: PlatformCapabilities,
+}
+
+/// What those who may answer say of themselves.
+pub(super) struct AgentInfos {
+    pub main: AgentInfo,
+    /// For rooms that want it.
+    pub local: Option<AgentInfo>,
+}
+
+impl AgentInfos {
+    fn named(&self, name: Option<AgentName>) -> &AgentInfo {
+        match name {
+            Some(AgentName::Local) => self.local.as_ref().unwrap_or(&self.main),
+            Some(AgentName::Proxy) | None => &self.main,
+        }
+    }
+}
+
+/// What a transaction came to.
+#[derive(Default)]
+pub(super) struct Accepted {
+    pub after: Vec<PostCommit>,
+    pub strangers: Vec<RefusedPerson>,
+}
+
+impl AcceptBatch {
+    /// Takes a whole batch.
+    pub fn accept(&self, tx: &Tx<'_>, batch: &EventBatch) -> Result<Accepted> {
+        let mut accepted = Accepted::default();
+        let now = self.live.now();
+        let rules = now.account(&self.account);
+        for event in &batch.events {
+            if tx.see(&self.account, &event.place.room, &event.id)? {
+                let late = batch.late;
+                let context = EventContext { all: self, tx, words: &now.words, rules: &rules, event, late };
+                accepted.after.extend(context.event(&mut accepted.strangers)?);
+            }
+        }
+        for (key, value) in &batch.parked {
+            tx.park(&self.account, key, value)?;
+        }
+        for (key, value) in &batch.notes {
+            tx.set_note(&self.account, key, value)?;
+        }
+        if let Some(cursor) = &batch.cursor {
+            tx.set_cursor(&self.account, cursor)?;
+        }
+        Ok(accepted)
+    }
+
+    /// Whether it depends on what an agent has not said of itself yet what becomes of an event. Changes nothing.
+    pub fn needs_abilities(&self, tx: &Tx<'_>, batch: &EventBatch) -> Result<bool> {
+        let now = self.live.now();
+        let rules = now.account(&self.account);
+        for event in &batch.events {
+            let context =
+                EventContext { all: self, tx, words: &now.words, rules: &rules, event, late: batch.late };
+            if context.agent().rewind == RewindSupport::Unknown && context.may_rewind()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether to follow an invitation; if not because no list names its author, with a word for the operator.
+    pub fn invite(&self, tx: &Tx<'_>, invite: &RoomInvite) -> Result<(bool, Option<RefusedPerson>)> {
+        let RoomInvite { room, about, author, .. } = invite;
+        let place = PlaceKind::from(about.direct);
+        // Whoever invites us is in the room.
+        let actor = Actor { left: false, ..tx.actor(&self.account, room, author, EntryChannel::Bare)? };
+        let rules = self.live.now().account(&self.account);
+        let policy = rules.access_in(room);
+        let AccessDecision { allowed, rule } = policy.authorize(actor, place, AccessAction::Invite);
+        let follow = allowed
+            && (rule != AccessRule::Pairing || pairing::may_bring_us(tx, &self.account, &author.id, room)?);
+        let why = if allowed && !follow { "too many strangers" } else { rule.name() };
+        tx.audit(&self.account, &author.id, room, place, AccessAction::Invite, follow, why)?;
+        if follow {
+            // That they left, we saw; that they came back, we did not, if we were not there.
+            tx.arrive(&self.account, room, &author.id)?;
+        }
+        let stranger = || RefusedPerson::new(&self.account, &author.id, place, "invited us");
+        Ok((follow, (rule == AccessRule::NotListed).then(stranger)))
+    }
+}
+
+/// One event.
+pub struct EventContext<'a> {
+    pub(super) all: &'a AcceptBatch,
+    /// Everything that happens to it happens here.
+    pub tx: &'a Tx<'a>,
+    /// What rooms are told.
+    pub words: &'a TextCatalog,
+    /// How this account behaves.
+    pub rules: &'a AccountRules,
+    /// What happened.
+    pub event: &'a RoomEvent,
+    /// It happened while we were not reading.
+    pub(super) late: bool,
+}
+
+impl EventContext<'_> {
+    fn event(&self, strangers: &mut Vec<RefusedPerson>) -> Result<Vec<PostCommit>> {
+        let (tx, event) = (self.tx, self.event);
+        let (account, room, author) = (self.account(), &event.place.room, &event.author.id);
+        match &event.kind {
+            RoomEventKind::Message(message) if message.addressed => self.message(message, strangers),
+            RoomEventKind::Message(_) => Ok(Vec::new()),
+            RoomEventKind::Edited { of, text } => edits::take(self, of, text),
+            RoomEventKind::Deleted { of } => deletions::take(self, of),
+            RoomEventKind::Reacted { to, mark } => command::asks::reaction(self, to, mark),
+            // What somebody asked who is gone must not be shown to those who stay.
+            RoomEventKind::Left => {
+                // A room of strangers comes and goes, and none of them would be obeyed anyway.
+                if self.rules.access_in(room).may_admit(author) || tx.is_known(account, author)? {
+                    tx.depart(account, room, author)?;
+                }
+                stop_turns_of(tx, account, Some(room), author)
+            }
+            RoomEventKind::Joined => {
+                tx.arrive(account, room, author)?;
+                Ok(Vec::new())
+            }
+            RoomEventKind::Unreadable => {
+                untrusted_notices::unreadable(self)?;
+                Ok(Vec::new())
+            }
+            RoomEventKind::Missed { count } => {
+                // A room where nobody was ever answered is a room of strangers.
+                if tx.is_served(account, room)? {
+                    self.notice(&TextKey::Missed.with("count", *count))?;
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Whether it may take back something that an agent remembers: a turn of ours, on the word of one who is obeyed.
+    fn may_rewind(&self) -> Result<bool> {
+        match &self.event.kind {
+            RoomEventKind::Message(message) if message.addressed => match command::parse(&message.text) {
+                ParsedMessage::Command(command @ (ChatCommand::Retry | ChatCommand::Undo), _) => {
+                    Ok(self.decide(AccessAction::Command(command))?.allowed)
+                }
+                ParsedMessage::Command(..) | ParsedMessage::Prompt | ParsedMessage::Unknown(_) => Ok(false),
+            },
+            RoomEventKind::Edited { of, .. } => edits::may_rewind(self, of),
+            RoomEventKind::Deleted { of } => deletions::may_rewind(self, of),
+            RoomEventKind::Message(_)
+            | RoomEventKind::Reacted { .. }
+            | RoomEventKind::Left
+            | RoomEventKind::Joined
+            | RoomEventKind::Unreadable
+            | RoomEventKind::Missed { .. } => Ok(false),
+        }
+    }
+
+    /// The account it came to.
+    pub fn account(&self) -> &AccountId {
+        &self.all.account
+    }
+
+    /// Decides about an action of the event's author, and keeps the decision.
+    pub fn authorize(&self, action: AccessAction) -> Result<AccessDecision> {
+        let decision = self.decide(action)?;
+        self.audit(action, decision.allowed, decision.rule.name())?;
+        Ok(decision)
+    }
+
+    pub(super) fn decide(&self, action: AccessAction) -> Result<AccessDecision> {
+        let RoomEvent { author, room, place, .. } = self.event;
+        let actor = self.tx.actor(self.account(), &place.room, author, EntryChannel::of(self.event))?;
+        Ok(self.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action))
+    }
+
+    /// Keeps a decision.
+    pub(super) fn audit(&self, action: AccessAction, allowed: bool, rule: &str) -> Result<()> {
+        let RoomEvent { author, room, place, .. } = self.event;
+        let kind = PlaceKind::from(room.direct);
+        self.tx.audit(self.account(), &author.id, &place.room, kind, action, allowed, rule)
+    }
+
+    fn message(
+        &self,
+        message: &IncomingMessage,
+        strangers: &mut Vec<RefusedPerson>,
+    ) -> Result<Vec<PostCommit>> {
+        let parsed = command::parse(&message.text);
+        let action = match &parsed {
+            ParsedMessage::Command(command, behind) => command.action(behind),
+            ParsedMessage::Prompt | ParsedMessage::Unknown(_) => AccessAction::Message,
+        };
+        let decision = self.decide(action)?;
+        // Whoever is told that they may not is answered, too.
+        let verdict = match decision {
+            AccessDecision { allowed: true, .. } | AccessDecision { rule: AccessRule::AdminsOnly, .. } => {
+                limits::check(self, action, &message.text)?
+            }
+            AccessDecision { allowed: false, .. } => LimitVerdict::Full,
+        };
+        let answered = match verdict {
+            LimitVerdict::Full => true,
+            LimitVerdict::Quiet => false,
+            LimitVerdict::Refused(too_much) => {
+                self.audit(action, false, too_much.rule)?;
+                too_much.notice.iter().try_for_each(|phrase| self.notice(phrase))?;
+                return Ok(Vec::new());
+            }
+        };
+        self.audit(action, decision.allowed, decision.rule.name())?;
+        if !decision.allowed {
+            return if answered { self.refuse(decision.rule, &parsed, strangers) } else { Ok(Vec::new()) };
+        }
+        let mut after = vec![PostCommit::Read(self.event.place.clone(), self.event.id.clone())];
+        after.extend(self.obey(message, parsed, decision, answered)?);
+        Ok(after)
+    }
+
+    /// Does what somebody wants who may want it. `answered`: says so, too.
+    fn obey(
+        &self,
+        message: &IncomingMessage,
+        parsed: ParsedMessage,
+        decision: AccessDecision,
+        answered: bool,
+    ) -> Result<Vec<PostCommit>> {
+        match parsed {
+            ParsedMessage::Prompt => self.prompt(message),
+            ParsedMessage::Unknown(words) => {
+                let notice = self.notice_as(self.notice_key("n", &self.event.id), &self.event.id);
+                notice.refuse(self.tx, self.words, &words)?;
+                Ok(Vec::new())
+            }
+            ParsedMessage::Command(command, behind) => {
+                let (mut after, answer) = command::apply(&self.context(decision), command, &behind)?;
+                if let Some(phrase) = answer.filter(|_| answered) {
+                    self.notice(&phrase)?;
+                }
+                if command == ChatCommand::New && !behind.is_empty() {
+                    after.extend(self.prompt(&IncomingMessage { text: behind, ..message.clone() })?);
+                }
+                Ok(after)
+            }
+        }
+    }
+
+    /// Who answers here.
+    pub(super) fn agent(&self) -> &AgentInfo {
+        self.all.agents.named(self.rules.agent_in(&self.event.place.room))
+    }
+
+    /// What a command has before it.
+    pub fn context(&self, decision: AccessDecision) -> CommandContext<'_> {
+        CommandContext {
+            tx: self.tx,
+            account: self.account(),
+            event: self.event,
+            rules: self.rules,
+            words: self.words,
+            agent: self.agent(),
+            decision,
+        }
+    }
+
+    /// Strangers get nothing at all, unless they may ask to be let in; the operator hears of them.
+    fn refuse(
+        &self,
+        rule: AccessRule,
+        parsed: &ParsedMessage,
+        strangers: &mut Vec<RefusedPerson>,
+    ) -> Result<Vec<PostCommit>> {
+        let mut after = Vec::new();
+        match rule {
+            AccessRule::AdminsOnly => {
+                if let ParsedMessage::Command(command, behind) = parsed {
+                    let words = match command.action(behind) {
+                        // Less would be allowed, so say which words were too much.
+                        action @ AccessAction::Approve(GrantScope::Always) => action.name(),
+                        _ => command.name().to_owned(),
+                    };
+                    self.notice(&TextKey::AdminsOnly.with("command", words))?;
+                }
+            }
+            AccessRule::NotListed => {
+                let direct = self.event.room.direct;
+                let policy = self.rules.access_in(&self.event.place.room);
+                if direct && policy.pairs() && policy.serves(EntryChannel::of(self.event)) {
+                    after.extend(pairing::ask(self)?);
+                }
+                let (account, id) = (self.account(), &self.event.author.id);
+                let stranger = RefusedPerson::new(account, id, PlaceKind::from(direct), "wrote");
+                strangers.push(if after.is_empty() { stranger } else { stranger.given_a_code(account) });
+            }
+            AccessRule::Untrusted => {
+                strangers.push(untrusted_notices::untrusted(self)?);
+                untrusted_notices::mark_untrusted(self)?;
+            }
+            AccessRule::Plain => untrusted_notices::plain(self)?,
+            AccessRule::Violated => strangers.extend(untrusted_notices::violated(self)),
+            AccessRule::Bot | AccessRule::Left => {}
+            // These allow; none of them comes here.
+            AccessRule::Owner
+            | AccessRule::Admin
+            | AccessRule::Listed
+            | AccessRule::Paired
+            | AccessRule::Everybody
+            | AccessRule::Pairing => {}
+        }
+        Ok(after)
+    }
+
+    /// Tells the room something about the event, once; nothing if the operator silenced it.
+    pub fn notice(&self, phrase: &LocalizedText) -> Result<()> {
+        self.notice_on(&self.event.id, "n", phrase)
+    }
+
+    /// The same about an earlier message; once for each message and `what`.
+    pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &LocalizedText) -> Result<()> {
+        self.notice_as(self.notice_key(what, message), message).tell(self.tx, self.words, phrase)
+    }
+
+    /// The same about an earlier message, once for each of whatever `about` names.
+    pub(super) fn notice_once(
+        &self,
+        what: &str,
+        about: &[&str],
+        message: &EventId,
+        phrase: &LocalizedText,
+    ) -> Result<()> {
+        self.notice_as(digest_key(what, about), message).tell(self.tx, self.words, phrase)
+    }
+
+    /// The key of what [`notice_on`](Self::notice_on) says.
+    pub(super) fn notice_key(&self, what: &str, message: &EventId) -> SendKey {
+        digest_key(what, &[self.account().as_str(), self.event.place.room.as_str(), message.as_str()])
+    }
+
+    /// Changes the text of an earlier notice, not before this time. Only the latest change is shown.
+    pub(super) fn change_notice(
+        &self,
+        key: &SendKey,
+        revision: usize,
+        phrase: &LocalizedText,
+        not_before: i64,
+    ) -> Result<()> {
+        let notice = self.notice_as(key.clone(), &self.event.id);
+        notice.change(self.tx, self.words, phrase, revision, not_before)
+    }
+
+    /// Puts a mark on the event where the platform has marks.
+    pub(super) fn mark(&self, mark: &str) -> Result<()> {
+        if !self.all.about.react {
+            return Ok(());
+        }
+        self.tx.add_outbox(&OutboxRow {
+            key: self.notice_key("mark", &self.event.id),
+            account: self.account().clone(),
+            place: self.event.place.clone(),
+            turn: None,
+            kind: OutboxKind::Mark,
+            part: 0,
+            body: MessageBody {
+                reply_to: Some(self.event.id.clone()),
+                ..MessageBody::new(BodyKind::Notice, mark)
+            },
+            not_before: 0,
+        })
+    }
+
+    fn notice_as<'a>(&'a self, key: SendKey, reply_to: &'a EventId) -> Notice<'a> {
+        let (account, place) = (self.account(), &self.event.place);
+        Notice { key, account, place, reply_to: Some(reply_to), max_text: self.all.about.max_text }
+    }
+}
+
+fn digest_key(what: &str, about: &[&str]) -> SendKey {
+    let digest = hash(about.iter().copied());
+    SendKey::new(format!("{what}.{}", digest.get(..32).unwrap_or(&digest)))
+}
+
+/// Asks every turn to stop that somebody started.
+pub fn stop_turns_of(
+    tx: &Tx<'_>,
+    account: &AccountId,
+    room: Option<&RoomId>,
+    person: &UserId,
+) -> Result<Vec<PostCommit>> {
+    let mut after = Vec::new();
+    for (session, turn) in tx.open_turns_by(account, room, person.as_str())? {
+        tx.ask_to_stop(&turn)?;
+        after.push(PostCommit::StopTurn(session, turn));
+    }
+    Ok(after)
+}

@@ -1,0 +1,126 @@
+//! What a person says becomes a turn that waits in its session.
+
+use talaria_platform::{IncomingMessage, RoomEvent, ShowMode};
+
+use super::accept::EventContext;
+use crate::command::{self, PostCommit};
+use crate::i18n::TextKey;
+use crate::ids::{SessionId, SessionKey, TurnId, idempotency_key, random_hex};
+use crate::rules::BusyPolicy;
+use crate::store::{Result, SessionRow, TurnRow, TurnState, Tx, unix_now};
+
+/// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
+pub const WAITING: usize = 16;
+
+/// What the settings call the notices about messages that wait, and about those that do not fit into the line.
+const QUEUED: &str = "queued";
+const FULL: &str = "full";
+
+impl EventContext<'_> {
+    /// Puts what a person says into the line of its session.
+    pub(super) fn prompt(&self, message: &IncomingMessage) -> Result<Vec<PostCommit>> {
+        if message.text.trim().is_empty() && message.media.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tx, room) = (self.tx, &self.event.place.room);
+        let session = tx.session_for(&self.key())?;
+        let open = tx.open_turns(&session.id)?;
+        let session = if open.is_empty() { self.perhaps_anew(session)? } else { session };
+        tx.use_session(&session.id)?;
+        let before = open.iter().filter(|turn| !turn.stopping).count();
+        let mut after = Vec::new();
+        match self.rules.busy_in(room) {
+            BusyPolicy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
+            BusyPolicy::Queue if self.late => {}
+            BusyPolicy::Queue if before > WAITING => {
+                self.refuse_full(&session.id)?;
+                return Ok(Vec::new());
+            }
+            BusyPolicy::Queue if before == 0 => self.end_run(QUEUED, &session.id)?,
+            BusyPolicy::Queue => self.count_notice(QUEUED, &session.id, |_| match before {
+                1 => TextKey::QueuedOne.into(),
+                ahead => TextKey::QueuedMany.with("ahead", ahead),
+            })?,
+        }
+        // A later message that is refused is not the next after those that were.
+        self.end_run(FULL, &session.id)?;
+        let turn = self.turn(session.id, message);
+        if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
+            return doubled(tx, turn);
+        }
+        // Another agent than before does not know what was said with that one, or knows something else.
+        if tx.last_turn(&turn.session)?.is_some_and(|last| last.agent != turn.agent) {
+            tx.fork_session(&turn.session)?;
+        }
+        tx.add_turn(&turn)?;
+        after.push(PostCommit::Run(turn.session, turn.id));
+        Ok(after)
+    }
+
+    /// Says that the line is full. Where nothing can be edited each message is told so: it is lost.
+    fn refuse_full(&self, session: &SessionId) -> Result<()> {
+        let one = TextKey::LineFull.with("limit", WAITING);
+        match self.all.about.show {
+            ShowMode::Once => self.notice(&one),
+            ShowMode::Edit { .. } | ShowMode::Append => {
+                self.count_notice(FULL, session, |count| match count {
+                    1 => one,
+                    count => TextKey::LineFullMany.with("limit", WAITING).with("count", count),
+                })
+            }
+        }
+    }
+
+    /// Another session, if the rules say that this one is over. The room is told, and how to go back.
+    fn perhaps_anew(&self, session: SessionRow) -> Result<SessionRow> {
+        if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
+            return Ok(session);
+        }
+        let next = self.tx.begin_session(&self.key())?;
+        self.notice(&TextKey::SessionReset.with("number", session.number.to_string()))?;
+        Ok(next)
+    }
+
+    /// The session that is talked in here.
+    fn key(&self) -> SessionKey {
+        let RoomEvent { place, room, author, .. } = self.event;
+        SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
+    }
+
+    fn turn(&self, session: SessionId, message: &IncomingMessage) -> TurnRow {
+        let (account, event) = (self.account(), self.event);
+        let room = &event.place.room;
+        TurnRow {
+            id: TurnId::new(account, room, &event.id, 0),
+            session,
+            account: account.clone(),
+            place: event.place.clone(),
+            event: event.id.clone(),
+            question: event.id.clone(),
+            author: event.author.id.as_str().to_owned(),
+            author_name: event.author.name.clone(),
+            speaker: None,
+            room_name: event.room.name.clone(),
+            direct: event.room.direct,
+            prompt: message.text.clone(),
+            quote: message.quote.clone(),
+            agent: self.rules.agent_in(room),
+            media: message.media.clone(),
+            attempt: 0,
+            key: idempotency_key(account, room, &event.id, 0),
+            state: TurnState::Queued,
+            stop: false,
+            prepared: None,
+            app_request: None,
+        }
+    }
+}
+
+/// What a gateway without dedupe would do; only for the self-test of the kill tests' checker.
+fn doubled(tx: &Tx<'_>, turn: TurnRow) -> Result<Vec<PostCommit>> {
+    let id = TurnId(random_hex(8));
+    let turn = TurnRow { key: random_hex(16), id, ..turn };
+    tx.add_turn(&turn)?;
+    Ok(vec![PostCommit::Run(turn.session, turn.id)])
+}

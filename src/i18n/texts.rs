@@ -1,0 +1,271 @@
+//! The list of texts: a name for the code, a key for the files, what it is and the gaps it has.
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// A message of its own. An operator may silence it.
+    Notice,
+    /// A part of a message, or the answer to a command: it may be reworded but not left out. Whoever asks is
+    /// answered, and a program at the other end of a pipe waits until it is.
+    Part,
+}
+
+macro_rules! texts {
+    ($($name:ident $key:literal $kind:ident [$($gap:literal),*])*) => {
+        /// A text of the catalogue. `words/en.yaml` says each of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "the catalogue itself says what each is")]
+        pub enum TextKey {
+            $($name,)*
+        }
+
+        impl TextKey {
+            /// Every text, in the order of the list.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its name in the catalogue and in the configuration.
+            pub fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// What it is.
+            pub fn kind(self) -> TextKind {
+                match self { $(Self::$name => TextKind::$kind,)* }
+            }
+
+            /// What a wording may leave open.
+            pub fn gaps(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &[$($gap),*],)* }
+            }
+        }
+    };
+}
+
+impl TextKey {
+    /// The gaps that every wording must have: without them people would decide about something they are not
+    /// shown, or not be told the one thing they need.
+    pub fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Ask => &["action", "code"],
+            Self::AskActionIn => &["action", "folder"],
+            Self::AskWhich => &["list"],
+            Self::AskWhichItem | Self::PairingCode => &["code"],
+            _ => &[],
+        }
+    }
+}
+
+texts! {
+    // Taking a message.
+    Missed "missed" Notice ["count"]
+    LineFull "line_full" Notice ["limit"]
+    LineFullMany "line_full_many" Notice ["limit", "count"]
+    QueuedOne "queued_one" Notice []
+    QueuedMany "queued_many" Notice ["ahead"]
+    LimitMinute "limit_minute" Notice ["limit", "seconds"]
+    LimitHour "limit_hour" Notice ["limit", "minutes"]
+    LoopGuard "loop_guard" Notice ["minutes"]
+    AdminsOnly "admins_only" Notice ["command"]
+    UntrustedDevice "untrusted_device" Notice ["device"]
+    UntrustedSender "untrusted_sender" Notice []
+    NotVerified "not_verified" Notice []
+    RoomNotEncrypted "room_not_encrypted" Notice []
+    Unreadable "unreadable" Notice []
+    EditUnheard "edit_unheard" Notice []
+    Removed "removed" Part []
+    EditTooLate "edit_too_late" Notice []
+    DeletedRemembered "deleted_remembered" Notice []
+
+    // Commands.
+    Help "help" Part []
+    HelpHelp "help_help" Part []
+    HelpNew "help_new" Part []
+    HelpStop "help_stop" Part []
+    HelpRetry "help_retry" Part []
+    HelpUndo "help_undo" Part []
+    HelpStatus "help_status" Part []
+    HelpSessions "help_sessions" Part []
+    HelpResume "help_resume" Part []
+    HelpTitle "help_title" Part []
+    HelpWhoami "help_whoami" Part []
+    HelpUsage "help_usage" Part []
+    HelpApprove "help_approve" Part []
+    HelpDeny "help_deny" Part []
+    UnknownCommandNear "unknown_command_near" Part ["word", "near"]
+    UnknownCommand "unknown_command" Part ["word"]
+    NoWordsAfter "no_words_after" Part []
+    NothingRunning "nothing_running" Part []
+    NewSession "new_session" Part []
+    StillRunning "still_running" Part []
+    CannotRewind "cannot_rewind" Part []
+    CannotRewindNow "cannot_rewind_now" Part []
+    NothingToUndo "nothing_to_undo" Part []
+    Undone "undone" Part []
+    NothingToRetry "nothing_to_retry" Part []
+    RetryGone "retry_gone" Part []
+    StatusIdle "status_idle" Part []
+    StatusRunning "status_running" Part ["turn"]
+    StatusRunningOne "status_running_one" Part ["turn"]
+    StatusRunningMany "status_running_many" Part ["turn", "count"]
+    Status "status" Part ["running", "agent", "session", "messages"]
+    StatusStandIn "status_stand_in" Part ["agent", "away"]
+
+    // Sessions and people.
+    Sessions "sessions" Part ["list"]
+    SessionsOther "sessions_other" Part ["number", "title", "used", "messages"]
+    SessionsCurrent "sessions_current" Part ["number", "title", "used", "messages"]
+    SessionsMore "sessions_more" Part ["count"]
+    Untitled "untitled" Part []
+    SessionReset "session_reset" Notice ["number"]
+    Resumed "resumed" Part ["title", "used", "messages"]
+    ResumeWhich "resume_which" Part []
+    ResumeNone "resume_none" Part ["which"]
+    ResumeCurrent "resume_current" Part ["title"]
+    Titled "titled" Part ["title"]
+    Title "title" Part ["title"]
+    TitleNone "title_none" Part []
+    TitleShown "title_shown" Part ["title"]
+    Whoami "whoami" Part ["id", "role", "place", "number", "session", "may"]
+    RoleOwner "role_owner" Part []
+    RoleAdmin "role_admin" Part []
+    RoleListed "role_listed" Part []
+    RolePaired "role_paired" Part []
+    RoleEverybody "role_everybody" Part []
+    PlaceDirect "place_direct" Part []
+    PlaceRoom "place_room" Part []
+    MayAll "may_all" Part []
+    MayNot "may_not" Part ["commands"]
+    Usage "usage" Part ["session", "day", "month"]
+    UsageLine "usage_line" Part ["turns", "input", "output"]
+
+    // Questions of the agent.
+    Ask "ask" Part ["title", "action", "code"]
+    AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskUnshowable "ask_unshowable" Notice ["title"]
+    AskTooMany "ask_too_many" Notice []
+    AskApprovedOnce "ask_approved_once" Part ["title"]
+    AskApprovedSession "ask_approved_session" Part ["title"]
+    AskApprovedAlways "ask_approved_always" Part ["title", "days"]
+    AskDenied "ask_denied" Part ["title"]
+    AskTimeout "ask_timeout" Notice ["minutes", "title"]
+    AskStopped "ask_stopped" Notice ["title"]
+    AskRestarted "ask_restarted" Notice ["title"]
+    AskGone "ask_gone" Notice ["title"]
+    ApprovalUnheard "approval_unheard" Notice ["title"]
+    AskNone "ask_none" Part []
+    AskUnknown "ask_unknown" Part ["code"]
+    AskOver "ask_over" Part []
+    AskWhich "ask_which" Part ["command", "list"]
+    AskWhichItem "ask_which_item" Part ["code", "title"]
+    AskNameIt "ask_name_it" Part ["command"]
+    ApproveWords "approve_words" Part []
+    DenyWords "deny_words" Part []
+
+    // Pairing.
+    PairingCode "pairing_code" Part ["code", "minutes"]
+    Paired "paired" Notice []
+
+    // How a turn goes and ends.
+    AgentAway "agent_away" Notice ["agent"]
+    AgentBack "agent_back" Notice []
+    AgentBackUnaware "agent_back_unaware" Notice []
+    Retrying "retrying" Notice ["why", "time"]
+    LookingForAnswer "looking_for_answer" Notice []
+    GatewayStopped "gateway_stopped" Notice []
+    NotRun "not_run" Part []
+    TurnBroken "turn_broken" Part ["turn"]
+    AnswerTooLong "answer_too_long" Part []
+    EmptyAnswer "empty_answer" Part []
+    EmptyAnswerModel "empty_answer_model" Part []
+    Stopped "stopped" Part []
+    LengthLimit "length_limit" Part []
+    CutShort "cut_short" Part ["why"]
+    Interrupted "interrupted" Part []
+    UnknownNothing "unknown_nothing" Part ["why"]
+    UnknownSome "unknown_some" Part ["why"]
+    Unshown "unshown" Notice ["turn"]
+    NamelessTool "nameless_tool" Part []
+    FileUnsent "file_unsent" Part ["name", "why"]
+    FilesUnsent "files_unsent" Part ["count", "why"]
+    FileTooLarge "file_too_large" Part []
+    FileTooMany "file_too_many" Part []
+    FileBroken "file_broken" Part []
+    FileElsewhere "file_elsewhere" Part []
+    FileUnshowable "file_unshowable" Part []
+
+    // Who answers.
+    AgentRemote "agent_remote" Part []
+    AgentModel "agent_model" Part ["model"]
+    AgentGuide "agent_guide" Part []
+    GuideArrived "guide_arrived" Part []
+    GuideOllama "guide_ollama" Part ["address", "model"]
+    GuideSettings "guide_settings" Part []
+
+    // Why an agent did not answer. `who` is one of the first two.
+    WhoProxy "who_proxy" Part []
+    WhoModel "who_model" Part []
+    ConnectionError "connection_error" Part ["who", "why"]
+    StatusError "status_error" Part ["who", "status", "why"]
+    WhyNothingListens "why_nothing_listens" Part []
+    WhyReset "why_reset" Part []
+    WhyUnreachable "why_unreachable" Part []
+    WhyInTheClear "why_in_the_clear" Part []
+    WhyTooSlow "why_too_slow" Part []
+    WhyUnknownHost "why_unknown_host" Part []
+    WhyCertificate "why_certificate" Part []
+    WhyInsecure "why_insecure" Part []
+    WhyLost "why_lost" Part []
+    WhySessionKey "why_session_key" Part []
+    WhyProxyKey "why_proxy_key" Part []
+    WhyModelKey "why_model_key" Part []
+    WhyNotUnderstood "why_not_understood" Part []
+    WhyNoSuchService "why_no_such_service" Part []
+    WhyTooLong "why_too_long" Part []
+    WhyBusy "why_busy" Part []
+    WhyUnavailable "why_unavailable" Part []
+    WhyTired "why_tired" Part []
+    WhyNobodyBehind "why_nobody_behind" Part []
+    WhyCircle "why_circle" Part []
+    WhyRedirects "why_redirects" Part []
+    WhyFailed "why_failed" Part []
+    WhyRefused "why_refused" Part []
+    WhyNoStream "why_no_stream" Part []
+    CannotResume "cannot_resume" Part []
+
+    // Why an answer broke off: parts of a sentence.
+    BrokeTooLong "broke_too_long" Part []
+    BrokeBusy "broke_busy" Part []
+    BrokeUsedUp "broke_used_up" Part []
+    BrokeReported "broke_reported" Part []
+    BrokeThere "broke_there" Part ["who", "status", "why"]
+    BrokeOnTheWay "broke_on_the_way" Part ["who", "why"]
+    BrokeAgain "broke_again" Part ["why"]
+    BrokeRestarted "broke_restarted" Part []
+    BrokeStopped "broke_stopped" Part []
+    BrokeFiltered "broke_filtered" Part []
+    BrokeServerSilent "broke_server_silent" Part []
+    BrokeModelSilent "broke_model_silent" Part []
+    BrokeSilent "broke_silent" Part []
+    BrokeOff "broke_off" Part []
+    BrokeMissing "broke_missing" Part []
+    BrokeTooMuch "broke_too_much" Part ["mib"]
+    BrokeNoRoom "broke_no_room" Part []
+    BrokeLongLine "broke_long_line" Part []
+
+    // The console.
+    ConsoleGreeting "console_greeting" Notice []
+    ConsoleLeaving "console_leaving" Notice []
+    ConsoleQuit "console_quit" Part []
+    ConsoleReplaced "console_replaced" Notice []
+    ConsoleTooLong "console_too_long" Part ["mib"]
+    NoRetryEmptyAnswerModel "no_retry_empty_answer_model" Part []
+    NoRetryInterrupted "no_retry_interrupted" Part []
+    NoRetryUnknownNothing "no_retry_unknown_nothing" Part ["why"]
+    NoRetryUnknownSome "no_retry_unknown_some" Part ["why"]
+    NoRetryCannotResume "no_retry_cannot_resume" Part []
+    NoRetryBrokeBusy "no_retry_broke_busy" Part []
+    NoRetryBrokeReported "no_retry_broke_reported" Part []
+    NoRetryBrokeAgain "no_retry_broke_again" Part ["why"]
+    NoRetryBrokeRestarted "no_retry_broke_restarted" Part []
+    NoRetryBrokeStopped "no_retry_broke_stopped" Part []
+}

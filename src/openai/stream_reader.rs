@@ -1,0 +1,394 @@
+//! Reads a streamed chat completion to its end.
+//!
+//! A stream is whole only if it says so: by `[DONE]`, after which nothing is waited for, or by a
+//! finish reason before the connection closes. Anything else is broken off, however much text came.
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use memchr::memmem;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::{Response, StatusCode};
+use talaria_platform::CancellationToken;
+use tokio::time::Instant;
+
+use super::error;
+use super::sse::{SseEvent, SseParser};
+use super::wire::{
+    APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent, ChunkCache, DONE, TOOL_PROGRESS, ToolProgress,
+};
+use crate::agent::{
+    AgentError, AgentErrorKind, AgentOutput, Step, StepState, TURN_BYTES, TurnEnd, TurnEvent,
+};
+use crate::config::UpstreamTimeouts;
+use crate::i18n::{LocalizedText, TextKey};
+use crate::poll_when_woken::poll_when_woken;
+use crate::reply::LARGEST_FILE;
+
+/// The most of a refused answer's body that is looked at.
+const REFUSAL: usize = 4096;
+
+/// How long the end of a body may take after the end of the answer. Servers send both at once.
+const REST: Duration = Duration::from_secs(1);
+
+/// Bytes of one stream as they come over the wire. What they decode to is bounded by the turn's own cap; a
+/// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
+const WIRE: usize = 48 * MIB;
+const MIB: usize = 1024 * 1024;
+
+/// Bytes of a stream after which it is asked whether there is room for more.
+const ROOM: usize = 64 * 1024;
+
+/// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what a
+/// piece of text may have, so only for those.
+const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
+
+/// The event at the end that repeats the whole answer, which may be all that a turn may have: twice that, because a line
+/// end is written with two characters, and what stands around it. One of these is believed in a stream.
+const LAST: usize = 2 * TURN_BYTES + 64 * 1024;
+
+/// How much of an event is looked at to see whether it is that one.
+const FIRST: usize = 4096;
+
+/// Who is read from, and how.
+pub struct StreamReader<'a> {
+    /// What the other end is called in front of people.
+    pub who: TextKey,
+    /// How long it may be silent.
+    pub timeouts: &'a UpstreamTimeouts,
+    /// Events may carry numbers of their own: one that came before is left out, a gap is a broken stream.
+    pub numbered: bool,
+    /// Hears what is said about questions that a person must answer.
+    pub asides: &'a (dyn Fn(ApprovalEvent<'_>) + Send + Sync),
+}
+
+/// How the stream stands.
+#[derive(Default)]
+struct StreamProgress {
+    /// Set by a finish reason; the stream may still say what it cost.
+    finish: Option<Result<TurnEnd, AgentError>>,
+    /// The last chunk said only that the answer failed; the error may follow as an event of its own.
+    awaits_error: bool,
+    /// Why the answer failed, as our own server says in its last chunk.
+    reason: Option<LocalizedText>,
+    last_number: Option<u64>,
+    chunks: ChunkCache,
+    /// Events that were no JSON; said once in the log.
+    garbage: u32,
+    /// The text that came, as far as it takes to tell it from another.
+    heard: HashedText,
+    /// An event was allowed to be as long as only the last may be.
+    long: bool,
+}
+
+impl StreamReader<'_> {
+    /// Checks that a response is a stream, and reads it.
+    pub async fn read(
+        &self,
+        response: Response,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        // Boxed: a refusal is read there, and a stream has none.
+        let mut response = Box::pin(self.check(response)).await?;
+        // They would hold the connection's first read buffer, 8 KB, for as long as the stream runs.
+        *response.headers_mut() = HeaderMap::new();
+        self.follow(response, out, stop).await
+    }
+
+    async fn check(&self, mut response: Response) -> Result<Response, AgentError> {
+        let status = response.status();
+        if !status.is_success() {
+            let body = tokio::time::timeout(self.timeouts.connect, beginning(&mut response)).await;
+            let body = body.unwrap_or_default();
+            tracing::warn!(%status, "the upstream refused");
+            tracing::trace!(%body, "the upstream's refusal");
+            return Err(error::status(self.who, status, response.headers(), &body));
+        }
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let streams = header(CONTENT_TYPE).is_some_and(|kind| {
+            kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+        });
+        let packed = header(CONTENT_ENCODING).is_some_and(|kind| !kind.eq_ignore_ascii_case("identity"));
+        if !streams || packed || status != StatusCode::OK {
+            return Err(error::no_stream(self.who, status));
+        }
+        Ok(response)
+    }
+
+    async fn follow(
+        &self,
+        mut response: Response,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let mut parser = SseParser::default().with_files(WITH_FILE);
+        let mut progress = StreamProgress::default();
+        let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
+        let mut stopped = poll_when_woken(stop.cancelled());
+        // One timer for the whole stream: it is moved only when it fires, not with every chunk.
+        let mut timer = poll_when_woken(tokio::time::sleep_until(last + silence));
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                () = &mut stopped => return Ok(TurnEnd::Stopped),
+                chunk = response.chunk() => chunk,
+                () = &mut timer => {
+                    if last + silence <= Instant::now() {
+                        return progress.finish.unwrap_or_else(|| Err(error::broken(TextKey::BrokeSilent)));
+                    }
+                    timer.change().reset(last + silence);
+                    continue;
+                }
+            };
+            let chunk = match chunk {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => {
+                    return progress.finish.unwrap_or_else(|| Err(error::broken(TextKey::BrokeOff)));
+                }
+                Err(error) => {
+                    tracing::warn!(error = %error.without_url(), "the stream broke");
+                    return progress.finish.unwrap_or_else(|| Err(error::broken(TextKey::WhyLost)));
+                }
+            };
+            last = Instant::now();
+            size += chunk.len();
+            if size > WIRE {
+                return Err(AgentError::new(
+                    AgentErrorKind::CutShort,
+                    TextKey::BrokeTooMuch.with("mib", WIRE / MIB),
+                ));
+            }
+            let mut events = parser.feed(&chunk);
+            loop {
+                let error = match events.next_event() {
+                    Ok(Some(event)) => match self.take(&event, &mut progress, out) {
+                        ControlFlow::Continue(()) => continue,
+                        ControlFlow::Break(end) => {
+                            let_end(response);
+                            return end;
+                        }
+                    },
+                    Ok(None) => break,
+                    Err(error) => error,
+                };
+                // One that can be resumed repeats the whole text at its end, whatever came of it before. No other event
+                // of it may be longer than what others send.
+                let may = self.numbered && !progress.long && is_last(&events.beginning(FIRST));
+                progress.long |= may;
+                if !(may && events.raise(LAST)) {
+                    tracing::warn!(%error, "the stream is not to be trusted");
+                    return Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeLongLine));
+                }
+            }
+            let now_silence =
+                if parser.saw_comment() { self.timeouts.keepalive_idle } else { self.timeouts.idle };
+            if now_silence < silence {
+                // The timer would fire too late.
+                timer.change().reset(last + now_silence);
+            }
+            silence = now_silence;
+            if size / ROOM > (size - chunk.len()) / ROOM
+                && let Some(room) = out.wait_for_room()
+            {
+                tokio::select! {
+                    biased;
+                    () = &mut stopped => return Ok(TurnEnd::Stopped),
+                    room = room => room?,
+                }
+                // It was not the upstream that was silent.
+                last = Instant::now();
+                timer.change().reset(last + silence);
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        event: &SseEvent<'_>,
+        progress: &mut StreamProgress,
+        out: &dyn AgentOutput,
+    ) -> ControlFlow<Result<TurnEnd, AgentError>> {
+        if self.numbered
+            && event.own_id
+            && let Ok(number) = event.id.parse::<u64>()
+        {
+            match progress.last_number {
+                Some(last) if number <= last => return ControlFlow::Continue(()),
+                Some(last) if number > last + 1 => {
+                    return ControlFlow::Break(Err(error::broken(TextKey::BrokeMissing)));
+                }
+                _ => progress.last_number = Some(number),
+            }
+        }
+        let data = event.text();
+        if data == DONE {
+            return ControlFlow::Break(progress.finish.take().unwrap_or(Ok(TurnEnd::Done)));
+        }
+        if event.event == APPROVAL_REQUEST || event.event == APPROVAL_RESPONDED {
+            if let Some(approval) = ApprovalEvent::parse(event.event, &data) {
+                (self.asides)(approval);
+            }
+            return ControlFlow::Continue(());
+        }
+        if event.event == TOOL_PROGRESS {
+            if let Ok(tool) = ToolProgress::parse(&data) {
+                out.emit(TurnEvent::Step(step(&tool)));
+            }
+            return ControlFlow::Continue(());
+        }
+        let chunk = match progress.chunks.read(&data) {
+            Ok(chunk) => chunk,
+            Err(_) => {
+                if progress.garbage == 0 {
+                    tracing::warn!("the stream has an event that is no JSON; it is left out");
+                }
+                progress.garbage += 1;
+                return ControlFlow::Continue(());
+            }
+        };
+        if let Some(thought) = chunk.thought() {
+            out.emit(TurnEvent::Thought(thought));
+        }
+        if let Some(text) = chunk.text() {
+            progress.heard.push(text);
+            out.emit(TurnEvent::Text(text));
+        }
+        // A stream may have had holes; what the server says at its end is what it keeps.
+        if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
+            tracing::info!("the answer at the end of the stream is not the one that came in pieces");
+            out.replace_text(whole);
+        }
+        if let Some(usage) = chunk.usage {
+            out.emit(TurnEvent::Usage(usage.into()));
+        }
+        progress.reason = progress.reason.take().or_else(|| chunk.reason());
+        let explains = chunk.error.is_some() && std::mem::take(&mut progress.awaits_error);
+        let finish = match chunk.finish_reason() {
+            // We did not, or we would not read.
+            _ if chunk.is_cancelled() => {
+                Some(Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeStopped)))
+            }
+            // An error object says more than any finish reason beside it.
+            _ if chunk.error.is_some() => {
+                Some(Err(error::reported(chunk.error.as_ref(), progress.reason.take())))
+            }
+            Some("error") => {
+                progress.awaits_error = true;
+                Some(Err(error::reported(None, progress.reason.clone())))
+            }
+            Some("length") => Some(Ok(TurnEnd::Limit)),
+            Some("content_filter") => {
+                Some(Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeFiltered)))
+            }
+            Some(_) => Some(Ok(TurnEnd::Done)),
+            None => None,
+        };
+        // What has failed does not become a success by a later chunk.
+        if let Some(finish) = finish
+            && (explains || !matches!(progress.finish, Some(Err(_))))
+        {
+            progress.finish = Some(finish);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A text of which only its length and a hash are kept.
+#[derive(Default)]
+struct HashedText {
+    bytes: usize,
+    hash: DefaultHasher,
+}
+
+impl HashedText {
+    fn push(&mut self, text: &str) {
+        self.bytes += text.len();
+        // Not by `Hash`, which would tell the same text in other pieces apart.
+        self.hash.write(text.as_bytes());
+    }
+
+    fn is(&self, text: &str) -> bool {
+        let mut other = Self::default();
+        other.push(text);
+        self.bytes == other.bytes && self.hash.finish() == other.hash.finish()
+    }
+}
+
+/// Whether an event that begins like this ends an answer: it has a finish reason, or our own server's account of the
+/// whole. Text cannot pass for that, because JSON escapes the quotes in it.
+fn is_last(beginning: &[u8]) -> bool {
+    let has = |name: &str, value: u8| {
+        memmem::find_iter(beginning, name).any(|at| {
+            let after = beginning[at + name.len()..].trim_ascii_start();
+            after.strip_prefix(b":").is_some_and(|after| after.trim_ascii_start().first() == Some(&value))
+        })
+    };
+    has(r#""finish_reason""#, b'"') || has(r#""hermes""#, b'{')
+}
+
+fn step(tool: &ToolProgress<'_>) -> Step {
+    let title = tool.tool.as_deref().unwrap_or_default().to_owned();
+    let state = match tool.status.as_deref() {
+        Some("completed" | "done" | "success") => StepState::Done,
+        Some("failed" | "error" | "cancelled") => StepState::Failed,
+        _ => StepState::Running,
+    };
+    Step { id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned), title, state }
+}
+
+/// Reads the little that may be left of a body, so that its connection can serve the next turn. On a task
+/// of its own because nobody waits for it: the turn is over. It ends by itself within [`REST`].
+fn let_end(mut response: Response) {
+    tokio::spawn(async move {
+        let mut left = REFUSAL;
+        let rest = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let Some(less) = left.checked_sub(chunk.len()) else { return };
+                left = less;
+            }
+        };
+        // One that takes longer loses its connection with the response.
+        let _ = tokio::time::timeout(REST, rest).await;
+    });
+}
+
+/// The first few bytes of a body, whatever they are.
+async fn beginning(response: &mut Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < REFUSAL {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    body.truncate(REFUSAL);
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_ends_an_answer_is_its_last() {
+        for last in [
+            r#"data: {"choices":[{"delta":{},"finish_reason":"stop"}],"hermes":{"text":"a"#,
+            r#"{ "choices" : [ { "finish_reason" : "length""#,
+            r#"{"hermes":{"text":"a"#,
+        ] {
+            assert!(is_last(last.as_bytes()), "{last}");
+        }
+        for other in [
+            "",
+            r#"{"choices":[{"finish_reason":null,"delta":{"content":"a"#,
+            r#"{"model":"hermes","choices":[{"delta":{"content":"a"#,
+            r#"{"choices":[{"delta":{"content":"\"finish_reason\":\"stop\" \"hermes\":{"#,
+            r#"{"choices":[{"finish_reason"#,
+            r#"{"choices":[{"finish_reason":"#,
+        ] {
+            assert!(!is_last(other.as_bytes()), "{other}");
+        }
+    }
+}

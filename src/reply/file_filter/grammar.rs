@@ -1,0 +1,162 @@
+//! What in an answer may be a file: links to data URLs, data URLs by themselves, and `MEDIA:`. Pure.
+
+/// The longest name of a link and the longest path, in bytes: so much is held back until it is clear what it is.
+const LABEL: usize = 200;
+const PATH: usize = 400;
+
+/// The longest description of what a data URL holds.
+const HEADER: usize = 128;
+
+/// How a data URL begins, and what comes right before its data.
+pub(super) const DATA: &str = "data:";
+const BASE64: &str = ";base64,";
+
+/// What the beginning of a text is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PrefixVerdict<'a> {
+    /// Text.
+    No,
+    /// That depends on what comes.
+    More,
+    /// A data URL, whose data begins at this byte; a link, or one by itself.
+    Url { name: &'a str, link: bool, data: usize },
+    /// A file elsewhere, up to this byte.
+    Path { path: &'a str, end: usize },
+}
+
+/// What a text that begins with `[`, `![`, `M` or `data:` is.
+pub(super) fn verdict(text: &str) -> PrefixVerdict<'_> {
+    match text.as_bytes().first() {
+        Some(b'M') => media(text),
+        Some(b'd' | b'D') => bare(text),
+        Some(_) | None => link(text),
+    }
+}
+
+/// How many bytes at the end of a text may be the beginning of `![` or `data:`.
+pub(super) fn beginning(text: &str) -> usize {
+    let ends = |with: &[u8]| {
+        let at = text.len().checked_sub(with.len());
+        at.and_then(|at| text.as_bytes().get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(with))
+    };
+    let data = DATA.as_bytes();
+    match (1..data.len()).rev().find(|length| data.get(..*length).is_some_and(ends)) {
+        Some(length) => length,
+        None => usize::from(ends(b"!")),
+    }
+}
+
+/// What stands behind the data of a link.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LinkTail {
+    /// It was no link.
+    No,
+    /// That depends on what comes.
+    More,
+    /// It closes with the byte before this one.
+    Ends(usize),
+}
+
+/// White space, the end of an angle bracket, a title in quotes, and the bracket that closes the link.
+pub(super) fn tail(text: &str) -> LinkTail {
+    let mut quote = None;
+    let (mut angle, mut titled) = (false, false);
+    for (at, byte) in text.bytes().enumerate().take(LABEL) {
+        match (quote, byte) {
+            (_, b'\n') => return LinkTail::No,
+            (Some(open), byte) if open == byte => quote = None,
+            (Some(_), _) | (None, b' ' | b'\t' | b'\r') => {}
+            (None, b')') => return LinkTail::Ends(at + 1),
+            (None, b'>') if !angle && !titled => angle = true,
+            (None, b'"' | b'\'') if !titled => (quote, titled) = (Some(byte), true),
+            (None, _) => return LinkTail::No,
+        }
+    }
+    if text.len() < LABEL { LinkTail::More } else { LinkTail::No }
+}
+
+/// `data:…;base64,` on its own, in an HTML tag, or anywhere else.
+fn bare(text: &str) -> PrefixVerdict<'_> {
+    match header(text) {
+        DataHeader::No => PrefixVerdict::No,
+        DataHeader::More => PrefixVerdict::More,
+        DataHeader::Ends(data) => PrefixVerdict::Url { name: "", link: false, data },
+    }
+}
+
+/// `![name](data:…;base64,`
+fn link(text: &str) -> PrefixVerdict<'_> {
+    let Some(inner) = text.trim_start_matches('!').strip_prefix('[') else {
+        return if text == "!" { PrefixVerdict::More } else { PrefixVerdict::No };
+    };
+    let end = match inner.find(['[', ']', '\n']) {
+        Some(end) if end <= LABEL => end,
+        None if inner.len() <= LABEL => return PrefixVerdict::More,
+        Some(_) | None => return PrefixVerdict::No,
+    };
+    let (name, behind) = inner.split_at(end);
+    if name.contains(BASE64) {
+        // Nobody reads base64 in a name either: what stands there is looked at by itself.
+        return PrefixVerdict::No;
+    }
+    let opening = match behind.as_bytes() {
+        [b']', b'(', b'<', ..] => 3,
+        [b']', b'(', ..] => 2,
+        [b']'] => return PrefixVerdict::More,
+        _ => return PrefixVerdict::No,
+    };
+    let url = behind.get(opening..).unwrap_or_default();
+    match header(url) {
+        DataHeader::No => PrefixVerdict::No,
+        DataHeader::More => PrefixVerdict::More,
+        DataHeader::Ends(at) => PrefixVerdict::Url { name, link: true, data: text.len() - url.len() + at },
+    }
+}
+
+/// `MEDIA:` and a data URL or a path.
+fn media(text: &str) -> PrefixVerdict<'_> {
+    const MEDIA: &str = "MEDIA:";
+    let Some(url) = text.strip_prefix(MEDIA) else {
+        return if MEDIA.starts_with(text) { PrefixVerdict::More } else { PrefixVerdict::No };
+    };
+    match header(url) {
+        DataHeader::Ends(at) => PrefixVerdict::Url { name: "", link: false, data: MEDIA.len() + at },
+        DataHeader::More => PrefixVerdict::More,
+        DataHeader::No if url.starts_with(['/', '~', '`', '"', '.']) || url.starts_with("file:") => {
+            match url.find(|c: char| c.is_ascii_whitespace()) {
+                Some(end) if end <= PATH => match url.get(..end).unwrap_or_default() {
+                    path if path.contains(BASE64) => PrefixVerdict::No,
+                    path => PrefixVerdict::Path { path, end: MEDIA.len() + end },
+                },
+                None if url.len() <= PATH => PrefixVerdict::More,
+                Some(_) | None => PrefixVerdict::No,
+            }
+        }
+        DataHeader::No => PrefixVerdict::No,
+    }
+}
+
+/// What stands before the data of a URL.
+enum DataHeader {
+    No,
+    More,
+    /// The data begins here.
+    Ends(usize),
+}
+
+fn header(url: &str) -> DataHeader {
+    let begins = url.len().min(DATA.len());
+    if !url.get(..begins).is_some_and(|begin| begin.eq_ignore_ascii_case(&DATA[..begins])) {
+        return DataHeader::No;
+    }
+    let odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"/+.;:=_-\"".contains(&byte);
+    // The comma is odd too, and ends it. Not looked for any further than it may be, for there may be many.
+    match url.bytes().take(HEADER + 1).position(odd) {
+        None if url.len() <= HEADER => DataHeader::More,
+        Some(end) if url.as_bytes().get(end) == Some(&b',') => {
+            let base64 = url.get(..=end).is_some_and(|header| header.to_ascii_lowercase().ends_with(BASE64));
+            if base64 { DataHeader::Ends(end + 1) } else { DataHeader::No }
+        }
+        None | Some(_) => DataHeader::No,
+    }
+}

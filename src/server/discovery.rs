@@ -1,0 +1,140 @@
+//! What the server says of itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::path_params::ModelName;
+use super::route::Route;
+use super::{ApiError, Server, routes};
+use crate::store::unix_now;
+
+/// What this program is called where several kinds of server are told apart.
+pub const PLATFORM: &str = "talaria";
+
+/// That the server is there.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Health")]
+pub struct HealthResponse {
+    status: &'static str,
+    platform: &'static str,
+    version: &'static str,
+}
+
+/// The models there are.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Models")]
+pub struct ModelList {
+    object: &'static str,
+    data: Vec<ModelEntry>,
+}
+
+/// One of them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
+pub struct ModelEntry {
+    id: String,
+    object: &'static str,
+    created: i64,
+    owned_by: &'static str,
+}
+
+/// The skills there are.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Skills")]
+pub struct SkillList {
+    object: &'static str,
+    #[schemars(with = "Vec<Value>")]
+    data: [Value; 0],
+}
+
+/// What the server can do, and where.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Capabilities")]
+pub struct ServerCapabilities {
+    object: &'static str,
+    platform: &'static str,
+    version: &'static str,
+    model: String,
+    /// Whether it can; and the names of headers.
+    #[schemars(with = "Map<String, Value>")]
+    features: Value,
+    /// By the name of what can be asked.
+    endpoints: BTreeMap<&'static str, EndpointEntry>,
+}
+
+/// Where something is asked.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Endpoint")]
+struct EndpointEntry {
+    method: String,
+    path: &'static str,
+}
+
+/// `GET /health`, `GET /v1/health`: open to everybody.
+pub async fn health() -> Json<HealthResponse> {
+    Json(HealthResponse { status: "ok", platform: PLATFORM, version: env!("CARGO_PKG_VERSION") })
+}
+
+/// `GET /v1/models`
+pub async fn models(State(server): State<Arc<Server>>) -> Json<ModelList> {
+    Json(ModelList { object: "list", data: vec![ModelEntry::of(&server)] })
+}
+
+/// `GET /v1/models/{model_id}`
+pub async fn model(
+    State(server): State<Arc<Server>>,
+    ModelName(name): ModelName,
+) -> Result<Json<ModelEntry>, ApiError> {
+    match name == server.settings.model {
+        true => Ok(Json(ModelEntry::of(&server))),
+        false => Err(ApiError::no_model()),
+    }
+}
+
+impl ModelEntry {
+    /// The agent, under the name that it is asked by.
+    fn of(server: &Server) -> Self {
+        let id = server.settings.model.clone();
+        Self { id, object: "model", created: unix_now(), owned_by: PLATFORM }
+    }
+}
+
+/// `GET /v1/skills`: there are none here; an agent has its own and does not tell.
+pub async fn skills() -> Json<SkillList> {
+    Json(SkillList { object: "list", data: [] })
+}
+
+/// `GET /v1/capabilities`
+pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<ServerCapabilities> {
+    let named = |route: &Route| EndpointEntry { method: route.method.to_string(), path: route.path };
+    let endpoints: BTreeMap<_, _> = routes::all().iter().map(|route| (route.name, named(route))).collect();
+    let has = |name: &str| endpoints.contains_key(name);
+    let features = json!({
+        "chat_completions": has("chat_completions"), "chat_completions_streaming": has("chat_completions"),
+        "responses_api": has("responses"), "responses_streaming": has("responses"),
+        "run_submission": has("runs"), "run_status": has("run"), "run_events_sse": has("run_events"),
+        "run_stop": has("run_stop"), "run_approval_response": has("run_approval"),
+        "tool_progress_events": true, "approval_events": true,
+        "session_resources": has("sessions"), "session_chat": has("session_chat"),
+        "session_chat_streaming": has("session_chat_stream"), "session_fork": has("session_fork"),
+        "skills_api": has("skills"),
+        "admin_config_rw": false, "jobs_admin": false, "memory_write_api": false, "audio_api": false,
+        "realtime_voice": false, "cors": !server.settings.origins.is_empty(),
+        "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
+        "client_tools": false, "idempotency": true, "resumable_runs": true, "approvals": true,
+    });
+    Json(ServerCapabilities {
+        object: "capabilities",
+        platform: PLATFORM,
+        version: env!("CARGO_PKG_VERSION"),
+        model: server.settings.model.clone(),
+        features,
+        endpoints,
+    })
+}

@@ -1,0 +1,133 @@
+//! `GET /v1/runs/{run_id}/events`: any run of the caller as it happens, or as it was.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use super::headers::TurnHeaders;
+use super::notices::{self, NOTICE};
+use super::path_params::RunName;
+use super::runs::own_run;
+use super::sse::SseBuffer;
+use super::turn_result::TurnResult;
+use super::turn_stream::{END, StreamFormat, TurnReader};
+use super::{ApiError, Caller, Server, approvals};
+use crate::agent::{StepState, TurnEvent};
+use crate::ids::TurnId;
+use crate::rules::LiveRules;
+use crate::turns::log::LogPosition;
+
+/// From where a run is to be read.
+#[derive(Default, JsonSchema)]
+#[schemars(default)]
+pub struct RunQuery {
+    /// The id of the last event that was seen; `Last-Event-ID` says the same.
+    after: Option<String>,
+}
+
+impl RunQuery {
+    /// Ids have no characters that an address would have to hide.
+    fn read(query: &str) -> Self {
+        let after = query.split('&').find_map(|pair| pair.strip_prefix("after="));
+        Self { after: after.map(str::to_owned) }
+    }
+}
+
+/// Reads a run from its beginning, or from behind the event that was seen last.
+pub async fn read(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    RunName(run): RunName,
+    turn_headers: TurnHeaders,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let turn = own_run(&server, &caller, run).await?;
+    let query = query.unwrap_or_default();
+    let RunQuery { after } = RunQuery::read(&query);
+    // What a client says by itself on coming back is newer than the address it was given.
+    let after = turn_headers.last_event.clone().or(after);
+    let session = caller.name_of(&turn.session);
+    let reader = TurnReader::open(&server, &caller, &turn.id, after.as_deref());
+    let events = RunEvents { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
+    let answer = reader.map(|reader| reader.stream(events)).map_err(ApiError::from);
+    Ok(turn_headers.name(answer, &session, &turn.id))
+}
+
+/// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and
+/// those in browsers would not be given events that have a type of their own.
+struct RunEvents {
+    run: TurnId,
+    session: String,
+    /// What notices are called.
+    live: Arc<LiveRules>,
+}
+
+impl RunEvents {
+    fn tell(&self, name: &str, id: &str, mut data: Value, out: &mut SseBuffer) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        data["event"] = json!(name);
+        data["run_id"] = json!(self.run.0);
+        data["timestamp"] = json!(now);
+        out.event(None, Some(id), &data);
+    }
+}
+
+impl StreamFormat for RunEvents {
+    fn begin(&mut self, _out: &mut SseBuffer) {}
+
+    fn event(&mut self, event: TurnEvent<'_>, at: &LogPosition, out: &mut SseBuffer) {
+        let id = at.to_string();
+        match event {
+            TurnEvent::Text(text) => self.tell("message.delta", &id, json!({ "delta": text }), out),
+            TurnEvent::Thought(text) => self.tell("reasoning.available", &id, json!({ "text": text }), out),
+            TurnEvent::Step(step) => {
+                let tool = json!({ "tool": step.title, "tool_call_id": step.id });
+                let ended =
+                    |error: bool| json!({ "error": error, "tool": step.title, "tool_call_id": step.id });
+                match step.state {
+                    StepState::Running => self.tell("tool.started", &id, tool, out),
+                    StepState::Done => self.tell("tool.completed", &id, ended(false), out),
+                    StepState::Failed => self.tell("tool.completed", &id, ended(true), out),
+                }
+            }
+            TurnEvent::Asked(asked) => {
+                self.tell(approvals::REQUEST, &id, approvals::requested(&self.run, &asked), out);
+            }
+            TurnEvent::Answered(answered) => {
+                self.tell(approvals::RESPONDED, &id, approvals::responded(&self.run, &answered), out);
+            }
+            TurnEvent::Notice(notice) => {
+                if let Some(data) = notices::told(&self.live, notice.as_ref()) {
+                    self.tell(NOTICE, &id, data, out);
+                }
+            }
+            TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+        }
+    }
+
+    fn end(&mut self, end: &TurnResult, is_told: bool, out: &mut SseBuffer) {
+        let mut data = json!({ "session_id": self.session, "usage": end.usage_of_a_run() });
+        if !is_told {
+            data["output"] = out.long(&end.text);
+        }
+        if let Some(failure) = &end.failure {
+            data["error"] = json!(failure);
+            data["code"] = json!(end.code());
+        }
+        let name = match end.status() {
+            "completed" => "run.completed",
+            "cancelled" => "run.cancelled",
+            _ => "run.failed",
+        };
+        self.tell(name, END, data, out);
+    }
+
+    fn close(&mut self, out: &mut SseBuffer) {
+        out.comment("stream closed");
+    }
+}

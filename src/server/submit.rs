@@ -1,0 +1,245 @@
+//! Begins a turn that a program asks for: once, whatever is repeated, and only when it is on disk.
+
+mod transaction;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest as _, Sha256};
+use talaria_platform::{AccountId, EventId, Place};
+
+use self::transaction::{SubmitResult, SubmitTransaction};
+use super::body::CountedBody;
+use super::content::{ParsedMessages, PromptContent};
+use super::headers::TurnHeaders;
+use super::turn_stream::TurnReader;
+use super::{ApiError, Caller, Server};
+use crate::agent::{ModelParams, TurnOrigin};
+use crate::ids::{HTTP, SessionId, TurnId, hash, hex, random_hex};
+use crate::store::{TurnRow, TurnState, unix_now};
+use crate::turns::{AppRequest, InputPermit, WhenAway, WhenUnread};
+
+/// The session that is meant.
+pub enum SessionSelector {
+    /// One of its own.
+    Fresh,
+    /// The one of this name; begun now, with what was said before, if there is none.
+    Named(String),
+    /// The one of this name, which must be there.
+    Existing(String),
+    /// Where this response of the caller left off, or as it was then if it has gone on since.
+    After(String),
+}
+
+/// What is kept of a turn that answers `/v1/responses`.
+pub struct ResponseRecord {
+    /// The response it goes on from.
+    pub previous: Option<String>,
+    /// What of the question is repeated in the answer, as JSON.
+    pub request: String,
+}
+
+/// What a program asks for.
+pub struct TurnRequest {
+    /// Where.
+    pub session: SessionSelector,
+    /// What.
+    pub spoken: ParsedMessages,
+    /// What else the request says.
+    pub turn_headers: TurnHeaders,
+    /// Sampling and output format, if a model will answer.
+    pub params: ModelParams,
+    /// How the client reads the answer.
+    pub answer: AnswerMode,
+    /// Tells this request from every other: see [`fingerprint`].
+    pub fingerprint: RequestFingerprint,
+}
+
+/// What is left of a request's bytes once they are read.
+pub struct RequestFingerprint {
+    /// Tells it from every other request.
+    digest: String,
+    /// Counts what is made of it until the turn is stored.
+    permit: InputPermit,
+}
+
+/// How the client of a request reads its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerMode {
+    /// In one piece: until it is there the client sees nothing, not even that the agent is away.
+    Whole,
+    /// As a stream, which also says that the agent is away.
+    Streamed,
+    /// Later, under its id: the turn runs to its end whoever reads.
+    Background,
+}
+
+/// A turn that has begun, now or when the same was asked before.
+pub struct SubmittedTurn {
+    /// What happens in it.
+    pub reader: TurnReader,
+    /// What the caller calls its session.
+    pub session: String,
+}
+
+impl SubmittedTurn {
+    /// When it was asked: the same whoever reads it, and when.
+    pub async fn asked_at(&self, server: &Server) -> i64 {
+        let run = self.reader.run.clone();
+        let asked = server.store.read(move |tx| tx.asked_at(&run)).await;
+        asked.ok().flatten().unwrap_or_else(unix_now)
+    }
+}
+
+/// Tells one request from another: the endpoint and all of its bytes.
+pub fn fingerprint(endpoint: &str, body: CountedBody) -> RequestFingerprint {
+    let digest = hash([endpoint, &hex(&Sha256::digest(&*body))]);
+    RequestFingerprint { digest, permit: body.into_permit() }
+}
+
+/// Begins it. On a task of its own: whoever asks may leave at any moment, and what is committed must run.
+pub async fn submit_turn(
+    server: &Arc<Server>,
+    caller: &Caller,
+    turn_request: TurnRequest,
+) -> Result<SubmittedTurn, ApiError> {
+    submit_response(server, caller, turn_request, None).await
+}
+
+/// The same, and keeps it as a response.
+pub async fn submit_response(
+    server: &Arc<Server>,
+    caller: &Caller,
+    turn_request: TurnRequest,
+    keep: Option<ResponseRecord>,
+) -> Result<SubmittedTurn, ApiError> {
+    let (server, caller) = (server.clone(), caller.clone());
+    let submitted =
+        tokio::spawn(async move { submit_here(&server, &caller, turn_request, keep).await }).await;
+    submitted.unwrap_or_else(|error| Err(ApiError::mistake(error)))
+}
+
+async fn submit_here(
+    server: &Arc<Server>,
+    caller: &Caller,
+    turn_request: TurnRequest,
+    keep: Option<ResponseRecord>,
+) -> Result<SubmittedTurn, ApiError> {
+    if server.draining.is_cancelled() {
+        return Err(ApiError::draining());
+    }
+    if turn_request.spoken.system.is_some() {
+        caller.may_instruct()?;
+    }
+    let TurnRequest {
+        session,
+        spoken: ParsedMessages { system, history, now },
+        turn_headers,
+        params,
+        answer,
+        fingerprint,
+    } = turn_request;
+    let RequestFingerprint { digest, permit } = fingerprint;
+    let (name, must_exist) = match &session {
+        // Behind a response, this is what it is called if it must be another one.
+        SessionSelector::Fresh | SessionSelector::After(_) => (fresh_name(), false),
+        SessionSelector::Named(name) => (name.clone(), false),
+        SessionSelector::Existing(name) => (name.clone(), true),
+    };
+    let ephemeral = matches!(session, SessionSelector::Fresh);
+    let after = match session {
+        SessionSelector::After(response) => Some(response),
+        SessionSelector::Fresh | SessionSelector::Named(_) | SessionSelector::Existing(_) => None,
+    };
+    let patience = match (answer, &turn_headers.key) {
+        (AnswerMode::Background, _) => WhenUnread::Endless,
+        (AnswerMode::Whole | AnswerMode::Streamed, Some(_)) => WhenUnread::AWhile,
+        (AnswerMode::Whole | AnswerMode::Streamed, None) => WhenUnread::None,
+    };
+    // A client that is told nothing while it waits, and cannot ask for the same turn again, had better ask later.
+    let when_away = match (answer, &turn_headers.key) {
+        (AnswerMode::Whole, None) => WhenAway::Fail,
+        (AnswerMode::Whole, Some(_)) | (AnswerMode::Streamed | AnswerMode::Background, _) => WhenAway::Wait,
+    };
+    let history = server.turns.newest(history);
+    let PromptContent { text, parts } = now;
+    let memory = turn_headers.memory.map(|scope| caller.memory(&scope));
+    // Whom an app relays for is its own word, and would go on under our key.
+    let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
+    let app_request =
+        AppRequest { parts, system, params, memory, hops: turn_headers.hops, origin, patience, when_away };
+    let row = turn_row(caller, caller.session(&name), text, app_request);
+    // Before it is committed: the same may be asked again at this very moment, and must find it.
+    let room = server.limits.take(caller);
+    let has_room = room.is_ok();
+    server.turns.announce(&row, room);
+    let id = row.id.clone();
+    let taking = SubmitTransaction {
+        turn: row,
+        app: caller.app().to_owned(),
+        key: turn_headers.key,
+        digest,
+        relayed: turn_headers.hops > 0,
+        has_room,
+        after,
+        must_exist,
+        ephemeral,
+        history,
+        keep,
+    };
+    let taken = server.store.write(move |tx| taking.take(tx)).await;
+    drop(permit);
+    if !matches!(taken, Ok(SubmitResult::Anew(_))) {
+        server.turns.retract(&id);
+    }
+    let (run, session) = match taken? {
+        SubmitResult::Anew(session) => {
+            server.turns.place(&id, &session);
+            server.turns.enqueue(&session, id.clone());
+            (id, session)
+        }
+        SubmitResult::Before(run) => {
+            let wanted = run.clone();
+            let before =
+                server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(ApiError::no_run)?;
+            (run, before.session)
+        }
+        SubmitResult::Refused(problem) => return Err(problem),
+    };
+    let session = caller.name_of(&session);
+    let reader = TurnReader::open(server, caller, &run, turn_headers.last_event.as_deref());
+    Ok(SubmittedTurn { reader: reader.map_err(|late| ApiError::from(late).about(&session, &run))?, session })
+}
+
+/// The name of a session that nobody named.
+pub fn fresh_name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    format!("api_{now}_{}", random_hex(4))
+}
+
+fn turn_row(caller: &Caller, session: SessionId, prompt: String, app_request: AppRequest) -> TurnRow {
+    let id = TurnId::random_run();
+    TurnRow {
+        session,
+        account: AccountId::new(HTTP),
+        place: Place { room: caller.room(), thread: None },
+        event: EventId::new(id.0.clone()),
+        question: EventId::new(id.0.clone()),
+        author: caller.actor(),
+        author_name: None,
+        speaker: None,
+        room_name: None,
+        direct: true,
+        prompt,
+        quote: None,
+        media: Vec::new(),
+        agent: None,
+        attempt: 0,
+        key: id.0.clone(),
+        state: TurnState::Queued,
+        stop: false,
+        prepared: None,
+        app_request: Some(Box::new(app_request)),
+        id,
+    }
+}

@@ -1,0 +1,386 @@
+//! How a turn ended, as programs are told.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::headers::TurnHeaders;
+use super::sse::SseBuffer;
+use super::text_budget::LoadResult;
+use super::{ApiError, Caller, Server};
+use crate::agent::{TokenUsage, ToolActivity, TranscriptRecord};
+use crate::i18n::TextCatalog;
+use crate::ids::TurnId;
+use crate::openai::wire::FailureReason;
+use crate::reply::{self, TurnOutcome};
+use crate::store::{self, FinishedTurn, TurnState, Tx};
+use crate::turns::{BudgetPayer, InputPermit};
+
+/// The stored end of a turn.
+#[derive(Clone, Debug)]
+pub struct TurnResult {
+    /// The whole text. Shared, because it may be long and is told in many places.
+    pub text: Arc<String>,
+    /// Only the beginning of the text is here: the reader has all of it.
+    pub in_short: bool,
+    /// Whether that is another one than what was told while it grew, and not only longer.
+    pub text_replaced: bool,
+    /// How it came out.
+    pub outcome: TurnOutcome,
+    /// What it cost.
+    pub usage: TokenUsage,
+    /// What the agent and its tools said in it, in order; only where it was asked for.
+    pub transcript: Vec<TranscriptEntry>,
+    /// Why it failed or was cut short, in words; `None` if it did not.
+    pub failure: Option<String>,
+}
+
+/// A message of the agent or of a tool.
+#[derive(Clone, Debug)]
+pub struct TranscriptEntry {
+    /// Who said it, and which tools it has to do with. Its content is taken out.
+    pub record: TranscriptRecord,
+    /// What was said is a part of this: of the text of the turn, where it is the same.
+    pub text: Arc<String>,
+    /// Which part.
+    pub range: Range<usize>,
+}
+
+/// What is read of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndParts {
+    /// No text: the reader has seen the end.
+    Outcome,
+    /// The text of the answer, unless the reader has so many bytes of it and they are all.
+    Unread(usize),
+    /// Only the text of the answer.
+    Text,
+    /// Also what the agent and its tools said.
+    TextAndTranscript,
+}
+
+/// What a turn cost, as chat completions count it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tokens")]
+pub struct ChatTokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+}
+
+/// The same as runs and sessions count it.
+#[derive(Serialize, JsonSchema)]
+pub struct RunTokens {
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+}
+
+impl TurnResult {
+    /// Reads the end of a turn, once there is room for its text; `None` while there is none.
+    pub async fn read(
+        server: &Server,
+        payer: &BudgetPayer,
+        run: &TurnId,
+        parts: EndParts,
+    ) -> store::Result<(Option<Self>, Option<InputPermit>)> {
+        server.texts.load(&server.store, payer, Self::reading(server, run, parts)).await
+    }
+
+    /// The same for a request that is told to come back if there is no room in time.
+    pub async fn read_soon(
+        server: &Server,
+        caller: &Caller,
+        run: &TurnId,
+    ) -> Result<(Option<Self>, Option<InputPermit>), ApiError> {
+        let reading = Self::reading(server, run, EndParts::Text);
+        server.texts.load_soon(&server.store, caller, reading).await
+    }
+
+    /// Whether a turn has an end.
+    pub async fn is_there(server: &Server, run: &TurnId) -> store::Result<bool> {
+        let id = run.clone();
+        Ok(server.store.read(move |tx| tx.ended(&id)).await?.is_some())
+    }
+
+    /// Reads all of it in one view of the store.
+    fn reading(
+        server: &Server,
+        run: &TurnId,
+        parts: EndParts,
+    ) -> impl Fn(&Tx<'_>, usize) -> store::Result<LoadResult<Option<Self>>> + Clone + Send + 'static {
+        let (id, live) = (run.clone(), server.live.clone());
+        let is_read = move |finish: &FinishedTurn, bytes: usize| match parts {
+            EndParts::Outcome => true,
+            EndParts::Unread(read) => read == bytes && !finish.text_replaced,
+            EndParts::Text | EndParts::TextAndTranscript => false,
+        };
+        move |tx, most| {
+            let mut bytes = tx.text_bytes(&id)?;
+            // What is not needed does not wait for room.
+            let short = tx.finished_in_short(&id)?.filter(|(_, finish)| is_read(finish, bytes));
+            if let Some((_, finish)) = short {
+                return Ok(LoadResult::Whole(Some(Self::of(finish, true, Vec::new(), &live.now().words))));
+            }
+            if parts == EndParts::TextAndTranscript {
+                bytes += tx.transcript_bytes(&id)?;
+            }
+            if bytes > most {
+                return Ok(LoadResult::TooLong(bytes));
+            }
+            let Some((_, finish)) = tx.finished(&id)? else { return Ok(LoadResult::Whole(None)) };
+            let said = match parts {
+                EndParts::Outcome | EndParts::Unread(_) | EndParts::Text => Vec::new(),
+                EndParts::TextAndTranscript => tx.transcript(&id)?,
+            };
+            let transcript = said.into_iter().map(|said| entry(said.record, &finish.text)).collect();
+            Ok(LoadResult::Whole(Some(Self::of(finish, false, transcript, &live.now().words))))
+        }
+    }
+
+    fn of(
+        finish: FinishedTurn,
+        in_short: bool,
+        transcript: Vec<TranscriptEntry>,
+        words: &TextCatalog,
+    ) -> Self {
+        let FinishedTurn { text, text_replaced, outcome, usage, .. } = finish;
+        let failure = failure(&outcome, &text, words);
+        Self { text, in_short, text_replaced, outcome, usage, transcript, failure }
+    }
+
+    /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
+    pub fn gone(text: Arc<String>) -> Self {
+        let (usage, transcript) = (TokenUsage::default(), Vec::new());
+        let outcome = TurnOutcome::Stopped;
+        Self { text, in_short: false, text_replaced: false, outcome, usage, transcript, failure: None }
+    }
+
+    /// `completed`, `failed` or `cancelled`.
+    pub fn status(&self) -> &'static str {
+        status_after(&self.outcome)
+    }
+
+    /// `stop`, `length` or `error`, as chat completions end.
+    pub fn finish_reason(&self) -> &'static str {
+        match &self.outcome {
+            TurnOutcome::Done => "stop",
+            // Somebody cut it: whoever knows nothing else must see that it is not whole.
+            TurnOutcome::Stopped | TurnOutcome::Limit => "length",
+            TurnOutcome::CutShort { .. }
+            | TurnOutcome::Failed { .. }
+            | TurnOutcome::Unavailable { .. }
+            | TurnOutcome::Interrupted
+            | TurnOutcome::Unknown { .. }
+            | TurnOutcome::Cancelled { .. } => "error",
+        }
+    }
+
+    /// How it came out, for programs that care which.
+    pub fn code(&self) -> &'static str {
+        self.outcome.for_the_log().0
+    }
+
+    /// Why it failed or was cut short, for another Talaria before this one, which has the words itself.
+    pub fn reason(&self) -> Option<FailureReason<'static>> {
+        match &self.outcome {
+            TurnOutcome::CutShort { words }
+            | TurnOutcome::Failed { words }
+            | TurnOutcome::Unavailable { words, .. }
+            | TurnOutcome::Unknown { words } => FailureReason::of(words),
+            TurnOutcome::Done
+            | TurnOutcome::Stopped
+            | TurnOutcome::Limit
+            | TurnOutcome::Interrupted
+            | TurnOutcome::Cancelled { .. } => None,
+        }
+    }
+
+    /// The error object of a turn that failed.
+    pub fn error(&self) -> Option<Value> {
+        let message = self.failure.as_ref()?;
+        Some(json!({ "message": message, "type": "server_error", "param": null, "code": self.code() }))
+    }
+
+    /// The same for the end of a stream of chat completions. There the code is the status that the answer would have had
+    /// without a stream, as a number: that is what vLLM and OpenRouter send, and what LiteLLM makes its exception of.
+    pub fn streamed_error(&self) -> Option<Value> {
+        let message = self.failure.as_ref()?;
+        let problem = self.unavailable();
+        let problem = problem.unwrap_or_else(|| ApiError::new(StatusCode::BAD_GATEWAY, self.code(), message));
+        let mut error = problem.object(&mut SseBuffer::default());
+        error["code"] = json!(problem.status.as_u16());
+        error["outcome"] = json!(self.code());
+        Some(error)
+    }
+
+    /// The answer to a request without a stream whose turn failed: a 502 with the text that there was, because common
+    /// clients take every 200 for a whole answer. `None` if the turn did not fail, or if it has text and the client takes
+    /// partial answers.
+    pub fn problem(&self, turn_headers: &TurnHeaders) -> Option<ApiError> {
+        if let Some(unavailable) = self.unavailable() {
+            return Some(unavailable);
+        }
+        let message = self.failure.as_ref()?;
+        let partial = (!self.text.trim().is_empty()).then(|| Box::new(self.text.clone()));
+        if partial.is_some() && turn_headers.takes_partial {
+            return None;
+        }
+        let problem = ApiError::new(StatusCode::BAD_GATEWAY, self.code(), message.as_str());
+        // Clients try again by themselves what failed like this. It may have run, and is not asked twice unasked.
+        Some(ApiError { again: false, partial, ..problem })
+    }
+
+    /// The error of a turn that was not run because the agent is away or busy. A client may repeat the request by
+    /// itself: nothing ran.
+    pub fn unavailable(&self) -> Option<ApiError> {
+        let TurnOutcome::Unavailable { rate_limited, retry_after, .. } = &self.outcome else { return None };
+        let message = self.failure.as_deref().unwrap_or_default();
+        let retry_after = Some(Duration::from_secs(*retry_after));
+        let (status, code) = match rate_limited {
+            true => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "agent_unavailable"),
+        };
+        Some(ApiError { retry_after, ..ApiError::new(status, code, message) })
+    }
+
+    /// The tokens, as chat completions count them.
+    pub fn usage(&self) -> Value {
+        json!(self.tokens())
+    }
+
+    /// The same.
+    pub fn tokens(&self) -> ChatTokens {
+        let TokenUsage { input, output } = self.usage;
+        let total_tokens = input.saturating_add(output);
+        ChatTokens { prompt_tokens: input, completion_tokens: output, total_tokens }
+    }
+
+    /// The same, as runs count them.
+    pub fn usage_of_a_run(&self) -> RunTokens {
+        let TokenUsage { input, output } = self.usage;
+        RunTokens { input_tokens: input, output_tokens: output, total_tokens: input.saturating_add(output) }
+    }
+}
+
+/// How a turn with this outcome is called: `completed`, `failed` or `cancelled`.
+pub fn status_after(outcome: &TurnOutcome) -> &'static str {
+    match TurnState::after(outcome) {
+        TurnState::Done => "completed",
+        TurnState::Cancelled => "cancelled",
+        TurnState::Failed | TurnState::Interrupted => "failed",
+        // No outcome leads there.
+        TurnState::Queued | TurnState::Dispatched | TurnState::Streaming | TurnState::Finalizing => "failed",
+    }
+}
+
+/// A message of a turn with this text. What is recorded without anything else is the text itself, and is held once.
+fn entry(mut record: TranscriptRecord, text: &Arc<String>) -> TranscriptEntry {
+    let content = mem::take(&mut record.message.content);
+    let said = text.trim();
+    if content == said {
+        let before = text.len() - text.trim_start().len();
+        return TranscriptEntry { record, text: text.clone(), range: before..before + said.len() };
+    }
+    TranscriptEntry { record, range: 0..content.len(), text: Arc::new(content) }
+}
+
+/// One message of a transcript, in the form of the protocol.
+/// Its words are handed in, because they may be long.
+pub fn message(record: &TranscriptRecord, content: Value) -> Value {
+    let mut value = json!({ "role": record.message.role, "content": content });
+    match &record.tools {
+        Some(ToolActivity::Calls { tool_calls }) => value["tool_calls"] = json!(tool_calls),
+        Some(ToolActivity::Result { tool_call_id, tool_name }) => {
+            value["tool_call_id"] = json!(tool_call_id);
+            value["tool_name"] = json!(tool_name);
+        }
+        None => {}
+    }
+    value
+}
+
+/// Why it failed. A room is told of commands that help; a program has none.
+fn failure(outcome: &TurnOutcome, text: &str, words: &TextCatalog) -> Option<String> {
+    told_failure(outcome, text, words).map(|said| without_commands(&said))
+}
+
+/// A sentence for rooms without the clauses that name a command such as `/retry`. Where nothing else is said, all of it.
+fn without_commands(said: &str) -> String {
+    let is_command = |word: &str| {
+        let name = word.strip_prefix('/').unwrap_or_default().trim_end_matches(['.', ',', ';', ')']);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+    };
+    let ends = ["; ", ". ", " — "];
+    let mut kept = String::new();
+    let mut rest = said;
+    while !rest.is_empty() {
+        let end = ends.iter().filter_map(|end| Some(rest.find(end)? + end.len())).min().unwrap_or(rest.len());
+        let (clause, after) = rest.split_at(end);
+        if !clause.split_whitespace().any(is_command) {
+            kept.push_str(clause);
+        }
+        rest = after;
+    }
+    let kept = kept.trim_end_matches([' ', ';', '—']);
+    if kept.is_empty() { said.to_owned() } else { kept.to_owned() }
+}
+
+fn told_failure(outcome: &TurnOutcome, text: &str, words: &TextCatalog) -> Option<String> {
+    match outcome {
+        TurnOutcome::Done | TurnOutcome::Stopped | TurnOutcome::Limit => None,
+        TurnOutcome::Interrupted => {
+            Some("The server ended while this ran; it is not run again unasked".to_owned())
+        }
+        TurnOutcome::CutShort { words: why } | TurnOutcome::Unknown { words: why } => {
+            let said = words.say(why);
+            let why = reply::bare(&said);
+            Some(match text.trim().is_empty() {
+                true => format!("There is no answer: {why}"),
+                false => format!("The answer was cut short: {why}"),
+            })
+        }
+        TurnOutcome::Failed { .. } | TurnOutcome::Unavailable { .. } | TurnOutcome::Cancelled { .. } => {
+            Some(reply::finished("", outcome, words).trim().to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::i18n::TextKey;
+
+    #[test]
+    fn a_program_is_not_told_of_commands() {
+        for (said, told) in [
+            ("the model is busy; /retry asks again", "the model is busy"),
+            ("It cannot resume. /retry asks again.", "It cannot resume."),
+            ("It is too long; /new begins another one. Ask less", "It is too long; Ask less"),
+            ("cut short: it broke — /retry runs it again", "cut short: it broke"),
+            ("Check GATEWAY_PROXY_URL; see /v1/models.", "Check GATEWAY_PROXY_URL; see /v1/models."),
+            ("/retry asks again", "/retry asks again"),
+        ] {
+            assert_eq!(without_commands(said), told, "{said}");
+        }
+        let words = TextCatalog::default();
+        for text in [TextKey::BrokeBusy, TextKey::BrokeReported, TextKey::BrokeTooLong, TextKey::CannotResume]
+        {
+            for outcome in [
+                TurnOutcome::CutShort { words: text.into() },
+                TurnOutcome::Failed { words: text.into() },
+                TurnOutcome::Unknown { words: text.into() },
+            ] {
+                let told = failure(&outcome, "", &words).unwrap();
+                assert!(!told.contains("/retry") && !told.contains("/new"), "{told}");
+                assert!(told.len() > 20, "{told}");
+            }
+        }
+    }
+}

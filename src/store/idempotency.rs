@@ -1,0 +1,156 @@
+//! What programs ask over HTTP: who may, and what was asked before.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::sessions::role_from;
+use super::{Result, Tx, unix_now};
+use crate::agent::{SessionMessage, TranscriptRecord};
+use crate::ids::{HTTP, SessionId, TurnId, hash};
+
+/// How long a key is remembered, in seconds.
+pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
+
+/// Bytes of a message in memory. What it calls tools with is there as JSON and as what was read of that.
+pub(super) const MESSAGE_BYTES: &str = "octet_length(content) + 3 * coalesce(octet_length(tools), 0)";
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyLookup {
+    /// Nothing.
+    New,
+    /// The same was asked with it.
+    Same(TurnId),
+    /// Something else was asked with it.
+    Other,
+}
+
+/// A session that a program begins.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct NewSession {
+    pub id: String,
+    pub app: String,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub system_prompt: Option<String>,
+    pub parent: Option<String>,
+    pub ephemeral: bool,
+    /// When it goes, in seconds since 1970; `None`: when its retention is over.
+    pub expires: Option<i64>,
+}
+
+/// A message of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranscriptRow {
+    /// Counts all messages, in the order in which they came.
+    pub id: i64,
+    /// What was said, and which tools it has to do with.
+    pub record: TranscriptRecord,
+    /// When, if that was kept.
+    pub at: Option<i64>,
+}
+
+impl NewSession {
+    /// One that has only an id and belongs to an app.
+    pub fn new(id: &SessionId, app: &str) -> Self {
+        Self { id: id.0.clone(), app: app.to_owned(), ..Self::default() }
+    }
+}
+
+impl Tx<'_> {
+    /// Whether there is such a session.
+    pub fn has_session(&self, id: &SessionId) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")?;
+        Ok(query.query_row([&id.0], |row| row.get(0))?)
+    }
+
+    /// Begins a session that a program asks for.
+    pub fn create_session(&self, new: &NewSession) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO sessions (id, key, account, room, created, used, number, title, model,
+                     system_prompt, parent, passing, forks, expires)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?
+            .execute(params![
+                new.id,
+                hash([HTTP, &new.id]),
+                HTTP,
+                new.app,
+                unix_now(),
+                new.title,
+                new.model,
+                new.system_prompt,
+                new.parent,
+                new.ephemeral,
+                // The upstream of one that was removed may still know a session of this name.
+                self.removed_sessions()?,
+                new.expires,
+            ])?;
+        Ok(())
+    }
+
+    /// Bytes that [`transcript`](Self::transcript) loads.
+    pub fn transcript_bytes(&self, turn: &TurnId) -> Result<usize> {
+        let sql = format!(
+            "SELECT coalesce(sum({MESSAGE_BYTES}), 0) FROM messages WHERE turn = ?1 AND role <> 'user'"
+        );
+        Ok(self.conn.prepare_cached(&sql)?.query_row([&turn.0], |row| row.get(0))?)
+    }
+
+    /// What was said in one turn by the agent and its tools, in order.
+    pub fn transcript(&self, turn: &TurnId) -> Result<Vec<TranscriptRow>> {
+        self.transcribed("turn = ?1 AND role <> 'user' ORDER BY id", [&turn.0])
+    }
+
+    /// The messages that match, as they were told.
+    pub(super) fn transcribed(
+        &self,
+        filter: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<TranscriptRow>> {
+        let mut query = self
+            .conn
+            .prepare_cached(&format!("SELECT id, role, content, tools, at FROM messages WHERE {filter}"))?;
+        let mut rows = query.query(values)?;
+        let mut messages = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (role, tools): (String, Option<String>) = (row.get(1)?, row.get(3)?);
+            let message = SessionMessage { role: role_from(&role), content: row.get(2)? };
+            let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
+            messages.push(TranscriptRow {
+                id: row.get(0)?,
+                record: TranscriptRecord { message, tools },
+                at: row.get(4)?,
+            });
+        }
+        Ok(messages)
+    }
+
+    /// What an app asked before with this key.
+    pub fn asked_before(&self, app: &str, key: &str, digest: &str) -> Result<KeyLookup> {
+        let found = self
+            .conn
+            .prepare_cached("SELECT digest, turn FROM idempotency WHERE app = ?1 AND key = ?2 AND at > ?3")?
+            .query_row(params![app, key, unix_now() - KEPT], |row| {
+                Ok((row.get::<_, String>(0)?, TurnId(row.get(1)?)))
+            })
+            .optional()?;
+        Ok(match found {
+            None => KeyLookup::New,
+            Some((same, turn)) if same == digest => KeyLookup::Same(turn),
+            Some(_) => KeyLookup::Other,
+        })
+    }
+
+    /// Remembers what an app asks with a key, and forgets what is long over.
+    pub fn remember_key(&self, app: &str, key: &str, digest: &str, turn: &TurnId) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM idempotency WHERE at <= ?1")?.execute([unix_now() - KEPT])?;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO idempotency (app, key, digest, turn, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![app, key, digest, turn.0, unix_now()])?;
+        Ok(())
+    }
+}

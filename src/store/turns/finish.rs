@@ -1,0 +1,221 @@
+//! What people could already read of a turn, and its end.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension as _, params};
+use talaria_platform::{MessageBody, OutgoingFile};
+
+use super::{TurnRow, TurnState};
+use crate::agent::{MessageRole, TokenUsage, TranscriptRecord};
+use crate::ids::TurnId;
+use crate::reply::TurnOutcome;
+use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
+
+/// The end of a turn: what is stored in one transaction with the parts the room must show.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct FinishedTurn {
+    /// Shared with the log of the turn: it may be long.
+    pub text: Arc<String>,
+    /// Whether that is another one than what was told while it grew, and not only longer.
+    pub text_replaced: bool,
+    pub outcome: TurnOutcome,
+    pub api_calls: u32,
+    pub tools: Vec<String>,
+    pub history_offset: usize,
+    pub usage: TokenUsage,
+    /// What the person said, if the turn is to be remembered.
+    pub said: Option<String>,
+    /// What was answered, if the agent told its messages; otherwise that is `text`.
+    pub records: Vec<TranscriptRecord>,
+    pub parts: Vec<MessageBody>,
+    /// What comes after the parts, each as a message of its own.
+    pub files: Vec<OutgoingFile>,
+}
+
+impl Tx<'_> {
+    /// Keeps text that people are about to see; `offset` is the length of what was kept before.
+    pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
+        // Behind the end there is nothing to keep, and nobody would take it away again.
+        let mut keep = self.conn.prepare_cached(
+            "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
+             SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
+        )?;
+        let kept = params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text];
+        // Only the first text of a turn finds it in another state, and every edit comes by here.
+        if keep.execute(kept)? == 0 && self.begin_streaming(id)? {
+            keep.execute(kept)?;
+        }
+        Ok(())
+    }
+
+    fn begin_streaming(&self, id: &TurnId) -> Result<bool> {
+        let begins = self
+            .conn
+            .prepare_cached("UPDATE turns SET state = 'streaming' WHERE id = ?1 AND state = 'dispatched'")?
+            .execute([&id.0])?;
+        Ok(begins > 0)
+    }
+
+    /// All text that was kept of a turn.
+    pub fn checkpointed(&self, id: &TurnId) -> Result<String> {
+        let mut query =
+            self.conn.prepare_cached("SELECT text FROM checkpoints WHERE turn = ?1 ORDER BY offset")?;
+        let mut text = String::new();
+        let mut rows = query.query([&id.0])?;
+        while let Some(row) = rows.next()? {
+            text.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        }
+        Ok(text)
+    }
+
+    /// Stores the end of a turn together with everything the room must show of it.
+    pub fn finish(&self, turn: &TurnRow, finish: &FinishedTurn) -> Result<()> {
+        // The question is gone, or another attempt takes the place of this one.
+        let withdrawn = self.is_withdrawn(&turn.id)?;
+        // Without parts (a caller that is no room) nothing is left to wait for.
+        let nothing_to_show = withdrawn || finish.parts.is_empty();
+        let state = if nothing_to_show { TurnState::after(&finish.outcome) } else { TurnState::Finalizing };
+        // Nothing is ever sent again for a turn that is over. Not in a step of its own: each writes the whole row anew.
+        let request = if nothing_to_show && !withdrawn { "NULL" } else { "request" };
+        self.conn
+            .prepare_cached(&format!(
+                "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
+                     history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11,
+                     retold = ?12, request = {request}
+                 WHERE id = ?1"
+            ))?
+            .execute(params![
+                turn.id.0,
+                state.name(),
+                *finish.text,
+                serde_json::to_string(&finish.outcome)?,
+                finish.api_calls,
+                serde_json::to_string(&finish.tools)?,
+                i64::try_from(finish.history_offset).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
+                i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
+                unix_now(),
+                // Pictures and what was said to the system are for the run, and nobody asks for them any more.
+                turn.app_request
+                    .as_ref()
+                    .map(|app_request| serde_json::to_string(&app_request.remains()))
+                    .transpose()?,
+                finish.text_replaced,
+            ])?;
+        self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
+        if withdrawn {
+            return self.forget_words(&turn.id);
+        }
+        if let Some(said) = &finish.said {
+            self.record(&turn.session, &turn.id, MessageRole::User, said)?;
+            match finish.records.as_slice() {
+                [] => self.record(&turn.session, &turn.id, MessageRole::Assistant, finish.text.trim())?,
+                records => {
+                    records.iter().try_for_each(|one| self.add_record(&turn.session, &turn.id, one))?
+                }
+            }
+        }
+        self.settle_ephemeral(turn)?;
+        for (part, body) in finish.parts.iter().enumerate() {
+            self.add_outbox(&OutboxRow {
+                key: turn.id.send_key(part),
+                account: turn.account.clone(),
+                place: turn.place.clone(),
+                turn: Some(turn.id.clone()),
+                kind: OutboxKind::Final,
+                part,
+                body,
+                not_before: 0,
+            })?;
+        }
+        for (index, file) in finish.files.iter().enumerate() {
+            self.add_file(turn, finish.parts.len() + index, file)?;
+        }
+        Ok(())
+    }
+
+    /// The stored end of a turn, without what was said and parts.
+    pub fn finished(&self, id: &TurnId) -> Result<Option<(TurnState, FinishedTurn)>> {
+        self.finish_of(id, true)
+    }
+
+    /// The stored end of a turn with the beginning of its text only, enough to see whether there is any.
+    pub fn finished_in_short(&self, id: &TurnId) -> Result<Option<(TurnState, FinishedTurn)>> {
+        self.finish_of(id, false)
+    }
+
+    fn finish_of(&self, id: &TurnId, whole_text: bool) -> Result<Option<(TurnState, FinishedTurn)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT state, CASE WHEN ?2 THEN text ELSE substr(text, 1, 256) END, outcome, api_calls, tools, history_offset, input_tokens, output_tokens,
+                 retold
+             FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
+        )?;
+        let found = query
+            .query_row(params![id.0, whole_text], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, u32>(3)?,
+                    row.get::<_, String>(4)?,
+                    row.get::<_, i64>(5)?,
+                    TokenUsage { input: row.get(6)?, output: row.get(7)? },
+                    row.get::<_, bool>(8)?,
+                ))
+            })
+            .optional()?;
+        let Some((state, text, outcome, api_calls, tools, history_offset, usage, text_replaced)) = found
+        else {
+            return Ok(None);
+        };
+        let finish = FinishedTurn {
+            text: Arc::new(text),
+            text_replaced,
+            outcome: serde_json::from_str(&outcome)?,
+            api_calls,
+            tools: serde_json::from_str(&tools)?,
+            history_offset: usize::try_from(history_offset).unwrap_or_default(),
+            usage,
+            said: None,
+            records: Vec::new(),
+            parts: Vec::new(),
+            files: Vec::new(),
+        };
+        Ok(Some((TurnState::from_name(&state), finish)))
+    }
+
+    /// How a turn ended, without its text; `None` while it has no end.
+    pub fn ended(&self, id: &TurnId) -> Result<Option<(TurnState, TurnOutcome)>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT state, outcome FROM turns WHERE id = ?1 AND outcome IS NOT NULL")?;
+        let found = query.query_row([&id.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
+        let Some((state, outcome)) = found.optional()? else { return Ok(None) };
+        Ok(Some((TurnState::from_name(&state), serde_json::from_str(&outcome)?)))
+    }
+
+    /// Bytes of the text of a turn that is over; none while it is not.
+    pub fn text_bytes(&self, id: &TurnId) -> Result<usize> {
+        let bytes = self
+            .conn
+            .prepare_cached("SELECT octet_length(text) FROM turns WHERE id = ?1 AND outcome IS NOT NULL")?
+            .query_row([&id.0], |row| row.get::<_, Option<usize>>(0))
+            .optional()?;
+        Ok(bytes.flatten().unwrap_or_default())
+    }
+
+    /// The room shows everything: the turn is where its outcome says.
+    pub(in crate::store) fn settle(&self, id: &TurnId) -> Result<()> {
+        if let Some((TurnState::Finalizing, outcome)) = self.ended(id)? {
+            self.conn
+                .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
+                .execute(params![id.0, TurnState::after(&outcome).name()])?;
+            // Of what was withdrawn the anchor is still needed, to be taken over or taken back.
+            if !self.is_withdrawn(id)? {
+                self.forget_anchor(id)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Keeps a task running: a failure or a panic starts it again after a pause, for as long as it helps.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Pauses before a task starts again: doubled each time, from the first to the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// A task that ran this long was well; the next pause is the first again.
+const WELL: Duration = Duration::from_secs(300);
+
+/// How one run of a task ended.
+pub enum TaskRun {
+    /// There is nothing more to do.
+    Finished,
+    /// Starting it again will not help.
+    Hopeless,
+    /// It may work the next time.
+    Again,
+}
+
+/// How a supervised task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// It had nothing more to do, or was asked to stop.
+    Well,
+    /// It cannot go on.
+    Lost,
+}
+
+/// Runs `task` until it is finished, hopeless or asked to stop.
+pub async fn supervise<F>(name: &str, stop: &CancellationToken, mut task: impl FnMut() -> F) -> TaskEnd
+where
+    F: Future<Output = TaskRun>,
+{
+    let mut pause = PAUSES.0;
+    loop {
+        let began = Instant::now();
+        match AssertUnwindSafe(task()).catch_unwind().await {
+            Ok(TaskRun::Finished) => return TaskEnd::Well,
+            Ok(TaskRun::Hopeless) => return TaskEnd::Lost,
+            Ok(TaskRun::Again) => {}
+            Err(panic) => tracing::error!(task = name, panic = panic_words(&*panic), "a task broke"),
+        }
+        if stop.is_cancelled() {
+            return TaskEnd::Well;
+        }
+        if began.elapsed() >= WELL {
+            pause = PAUSES.0;
+        }
+        tracing::warn!(task = name, ?pause, "a task starts again");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return TaskEnd::Well,
+        }
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+fn panic_words(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_fails_or_panics_runs_again_until_it_finishes() {
+        let runs = Cell::new(0);
+        let ended = supervise("test", &CancellationToken::new(), || async {
+            runs.set(runs.get() + 1);
+            match runs.get() {
+                1 => TaskRun::Again,
+                2 => panic!("once"),
+                _ => TaskRun::Finished,
+            }
+        })
+        .await;
+        assert_eq!((ended, runs.get()), (TaskEnd::Well, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hopeless_task_is_not_tried_again() {
+        let ended = supervise("test", &CancellationToken::new(), || async { TaskRun::Hopeless }).await;
+        assert_eq!(ended, TaskEnd::Lost);
+    }
+}

@@ -1,0 +1,264 @@
+//! The end of a turn: what stays of it, in the store and in the room.
+
+use std::sync::Arc;
+
+use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
+
+use super::authorization::{may_retry, permitted};
+use super::log::{TurnLog, TurnSummary};
+use super::run::PriorProgress;
+use super::{Turns, answer_files, fallback_notices, prompt_text};
+use crate::agent::RewindSupport;
+use crate::delivery::REQUEST;
+use crate::i18n::{TextCatalog, TextKey};
+use crate::media;
+use crate::reply::{self, TurnOutcome};
+use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
+
+/// Answers with more bytes end one after the other: that takes several times what they have.
+const LARGE: usize = 1024 * 1024;
+
+/// How things are at the end of a turn.
+struct EndConditions {
+    /// Whether whoever asked for it may still ask.
+    permitted: bool,
+    /// A message that shows the turn was sent, or may have been.
+    anchored: bool,
+    /// Whoever stands in was asked.
+    stood_in: bool,
+    /// Whether the author of the turn may use `/retry`: where not, it is not offered.
+    may_retry: bool,
+}
+
+impl Turns {
+    /// Stores the end of a turn, and with it what the room must show.
+    pub(super) async fn finish(
+        &self,
+        turn: &Arc<TurnRow>,
+        log: &TurnLog,
+        before: PriorProgress,
+        outcome: TurnOutcome,
+    ) -> store::Result<()> {
+        let _room = match log.size() > LARGE {
+            true => self.long_ends.acquire().await.ok(),
+            false => None,
+        };
+        let TurnSummary { text, differs, tools, files, more_files, attached, usage, records, shown } =
+            log.take_summary();
+        let (edited, history) = (before.edited, before.history);
+        let now = self.now(turn).await?;
+        let text_replaced = differs || !goes_on(&text, &before.already_shown, &outcome);
+        let (text, outcome) = match now.permitted {
+            true => (longer(text, before.already_shown, &outcome), outcome),
+            false => only_seen(text, shown, before, now.anchored),
+        };
+        let whole = is_whole(&outcome);
+        let blank = text.trim().is_empty();
+        let account = self.delivery.account(&turn.account);
+        let max = self.delivery.max_text(&turn.account);
+        // The process before this one may have died with an edit under way, which could still arrive after
+        // the final: then the final is shown once more when that time has passed.
+        let edits =
+            account.as_ref().is_some_and(|account| matches!(account.about().show, ShowMode::Edit { .. }));
+        let again = edited && edits;
+        let kind = if blank && outcome != TurnOutcome::Done { BodyKind::Notice } else { BodyKind::Answer };
+        let rules = self.live.now();
+        let words: &TextCatalog = match now.may_retry {
+            true => &rules.words,
+            false => &rules.words.without_retry_offers(),
+        };
+        // Only a model stands in.
+        let model = now.stood_in || self.agent_of(turn).about().is_model();
+        let shown = || match blank && outcome == TurnOutcome::Done && model {
+            true => words.say(&TextKey::EmptyAnswerModel.into()),
+            false => reply::finished(&text, &outcome, words),
+        };
+        // Whoever may no longer be answered is not sent anything either.
+        let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
+        let takes = account.is_some_and(|account| account.about().media);
+        let (files, notes) = answer_files::sort(files, more, takes, words);
+        let parts = match turn.app_request {
+            None => {
+                let failed = blank || !whole;
+                let shown = shown() + notes.as_str();
+                let remark = remark(&text, &shown);
+                let mut bodies: Vec<_> = reply::into_parts(shown, max)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(part, markdown)| MessageBody {
+                        reply_to: Some(turn.event.clone()),
+                        failed,
+                        // The first part has rung, or the message has whose place it takes.
+                        silent: part > 0,
+                        ..MessageBody::new(kind, markdown)
+                    })
+                    .collect();
+                if let [body] = bodies.as_mut_slice() {
+                    body.remark = remark;
+                }
+                bodies
+            }
+            // Whoever reads it makes of it what it must be.
+            Some(_) => Vec::new(),
+        };
+        // An earlier process may have fetched it, and only the request has the rest.
+        let attached = match &turn.app_request {
+            Some(app_request) => app_request.pictures(),
+            None => attached.unwrap_or_else(|| media::named(&turn.media)),
+        };
+        let said = (!blank).then(|| {
+            let mut said = prompt_text::spoken(turn) + attached.as_str();
+            // In place: it may be large.
+            said.drain(..said.len() - said.trim_start_matches('\n').len());
+            said
+        });
+        let (name, why) = outcome.for_the_log();
+        tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
+        let finish = FinishedTurn {
+            api_calls: u32::from(whole || matches!(outcome, TurnOutcome::Stopped)),
+            tools,
+            history_offset: history,
+            usage,
+            text,
+            text_replaced,
+            outcome,
+            said,
+            records,
+            parts,
+            files,
+        };
+        let mark = (now.permitted && turn.attempt == 0).then(|| mark(&finish.outcome)).flatten();
+        let finish = Arc::new(finish);
+        self.keep_end(turn.clone(), finish.clone(), again).await?;
+        self.surface(turn).ended(&finish.outcome);
+        if let (Some(mark), Some(account)) = (mark, self.delivery.account(&turn.account)) {
+            account.mark(&turn.place, &turn.event, mark);
+        }
+        Ok(())
+    }
+
+    /// How things are now that the answer is there. While the store cannot say, the answer waits here rather
+    /// than being lost.
+    async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<EndConditions> {
+        loop {
+            let (row, live) = (turn.clone(), self.live.clone());
+            let now = self.store.read(move |tx| {
+                let (anchored, stood_in) = (tx.anchor(&row.id)?.is_some(), tx.stood_in(&row.id)?);
+                let rules = live.now();
+                let (permitted, may_retry) = (permitted(tx, &rules, &row)?, may_retry(tx, &rules, &row)?);
+                Ok(EndConditions { permitted, anchored, stood_in, may_retry })
+            });
+            match now.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                now => return now,
+            }
+        }
+    }
+
+    /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
+    /// rather than being lost.
+    async fn keep_end(
+        &self,
+        turn: Arc<TurnRow>,
+        finish: Arc<FinishedTurn>,
+        again: bool,
+    ) -> store::Result<()> {
+        loop {
+            let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
+            // An agent that cannot be told another history, or may not, keeps the one it has; the room is told so.
+            let rewind = self.agent_of(&turn).about().rewind;
+            let stays = finish.said.is_some();
+            let whole = is_whole(&finish.outcome);
+            let max = self.delivery.max_text(&turn.account);
+            let rules = self.live.now();
+            let written = self.store.write(move |tx| {
+                tx.finish(&row, &end)?;
+                match rewind {
+                    _ if !stays => {}
+                    RewindSupport::Possible => tx.fork_if_stood_in(&row.session, &row.id)?,
+                    RewindSupport::Impossible | RewindSupport::Unknown => {
+                        tx.leave_unaware_if_stood_in(&row.session, &row.id)?;
+                    }
+                }
+                // Only now: an agent that was asked again may have failed again.
+                if whole && let Some(was_told) = tx.come_back(&row.session, &row.id)? {
+                    let knows = was_told && rewind != RewindSupport::Impossible;
+                    let notices = fallback_notices::back(&row, max, knows, &rules.words);
+                    notices.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                }
+                match again {
+                    true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),
+                    false => Ok(()),
+                }
+            });
+            match written.await {
+                Err(StoreError::Closed) => return Err(StoreError::Closed),
+                Err(error) if !self.draining.is_cancelled() => {
+                    tracing::error!(%error, "an answer waits for the store");
+                    tokio::time::sleep(super::STORE_PAUSE).await;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+/// Where the gateway's own words begin in what is shown of an answer, and what they are.
+fn remark(text: &str, shown: &str) -> Option<AnswerRemark> {
+    let text = text.trim_end();
+    let behind = shown.strip_prefix(text).filter(|behind| !behind.trim().is_empty())?;
+    // What is before the blank line closes a code block that was left open.
+    let words =
+        if text.is_empty() { behind } else { behind.split_once("\n\n").map_or(behind, |(_, words)| words) };
+    Some(AnswerRemark { after: text.len(), words: words.trim().to_owned() })
+}
+
+/// The mark on a question that has come to its end. Whoever stopped it knows.
+fn mark(outcome: &TurnOutcome) -> Option<&'static str> {
+    match outcome {
+        TurnOutcome::Done | TurnOutcome::Limit => Some("✅"),
+        TurnOutcome::CutShort { .. }
+        | TurnOutcome::Failed { .. }
+        | TurnOutcome::Unavailable { .. }
+        | TurnOutcome::Interrupted
+        | TurnOutcome::Unknown { .. } => Some("❌"),
+        TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => None,
+    }
+}
+
+/// Whether the text that stays begins with what people could already read.
+fn goes_on(text: &str, already_shown: &str, outcome: &TurnOutcome) -> bool {
+    text.starts_with(already_shown) || (!is_whole(outcome) && already_shown.starts_with(text))
+}
+
+fn is_whole(outcome: &TurnOutcome) -> bool {
+    matches!(outcome, TurnOutcome::Done | TurnOutcome::Limit)
+}
+
+/// The text that stays. Only a whole answer may be shorter than what people could already read.
+fn longer(text: Arc<String>, already_shown: String, outcome: &TurnOutcome) -> Arc<String> {
+    if !is_whole(outcome) && text.len() < already_shown.len() { Arc::new(already_shown) } else { text }
+}
+
+/// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and
+/// nothing that they had not seen. Where they had seen nothing at all, they are not told either.
+fn only_seen(
+    text: Arc<String>,
+    shown: usize,
+    before: PriorProgress,
+    anchored: bool,
+) -> (Arc<String>, TurnOutcome) {
+    if !anchored {
+        return (Arc::default(), TurnOutcome::Cancelled { words: "".into() });
+    }
+    // What an earlier process kept it showed too, if it showed anything.
+    let already_shown = if before.anchored { before.already_shown.len() } else { 0 };
+    let mut text = longer(text, before.already_shown, &TurnOutcome::Stopped);
+    let seen = text.floor_char_boundary(shown.max(already_shown));
+    Arc::make_mut(&mut text).truncate(seen);
+    (text, TurnOutcome::Stopped)
+}

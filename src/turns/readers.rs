@@ -1,0 +1,435 @@
+//! Who reads a turn while it runs, and for a while after: the logs by turn, and what it means that a reader leaves.
+
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::app_request::WhenUnread;
+use super::input_slot::InputSlot;
+use super::log::{LogBudget, LogReader, TurnLog};
+use super::{AppRequest, RunningTurn, STORE_PAUSE, Turns};
+use crate::agent::{PriorAsk, SessionMessage};
+use crate::ids::{SessionId, TurnId};
+use crate::metrics::GaugeGuard;
+use crate::store::{self, TurnRow};
+
+/// How long the log of a turn that a program asked for stays after its end. Whoever comes later gets the stored text.
+const KEPT: Duration = Duration::from_secs(10 * 60);
+
+/// Bytes of all the logs that stay after their end; the oldest go first. A small part of what all logs may hold, so
+/// that those that grow find room.
+const KEPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Counted for each of them beside what is in it.
+const KEPT_EACH: usize = 1024;
+
+/// The logs of this process.
+#[derive(Default)]
+pub(super) struct TurnLogs {
+    inner: Mutex<TurnLogsState>,
+    /// What all of them may hold.
+    budget: Arc<LogBudget>,
+}
+
+#[derive(Default)]
+struct TurnLogsState {
+    open: HashMap<TurnId, WatchedTurn>,
+    /// Logs that ended and stay for a while, oldest first.
+    kept: VecDeque<EndedLog>,
+    kept_bytes: usize,
+    /// The process ends: nothing that has not ended will.
+    suspended: bool,
+    /// What earlier processes asked in turns whose logs are not open yet.
+    asked_before: HashMap<TurnId, Vec<PriorAsk>>,
+}
+
+#[derive(Clone)]
+struct EndedLog {
+    id: TurnId,
+    log: Arc<TurnLog>,
+    at: Instant,
+    size: usize,
+}
+
+struct WatchedTurn {
+    log: Arc<TurnLog>,
+    session: SessionId,
+    /// `None` for a turn of a room, which goes on whoever reads.
+    patience: Option<WhenUnread>,
+    readers: usize,
+    /// Counts the readers that came, so that a timer sees whether anybody did since it was set.
+    came: u64,
+    /// It is being stopped because nobody reads it: from now on nobody may.
+    stopping: bool,
+    /// What earlier processes asked in it.
+    asked_before: Arc<[PriorAsk]>,
+    /// Let go at the end.
+    permit: Option<Box<dyn Any + Send>>,
+}
+
+impl WatchedTurn {
+    /// An empty log of the same kind.
+    fn fresh(&self, cap: usize, budget: &Arc<LogBudget>) -> Arc<TurnLog> {
+        new_log(self.patience, cap, self.asked_before.clone(), budget.clone())
+    }
+}
+
+fn new_log(
+    patience: Option<WhenUnread>,
+    cap: usize,
+    asked_before: Arc<[PriorAsk]>,
+    budget: Arc<LogBudget>,
+) -> Arc<TurnLog> {
+    let log = match patience {
+        None => TurnLog::new(cap),
+        // It was started to go on whoever reads.
+        Some(WhenUnread::Endless) => TurnLog::for_readers(cap),
+        Some(WhenUnread::None | WhenUnread::AWhile) => TurnLog::for_readers(cap).waiting_for_readers(),
+    };
+    Arc::new(log.after(asked_before).within(budget))
+}
+
+/// Nobody read the turn for too long, and it is being stopped: whoever comes now comes too late.
+#[derive(Debug)]
+pub struct TooLate;
+
+/// One reader of a turn. Dropping it is leaving.
+pub struct TurnWatch {
+    turns: Arc<Turns>,
+    id: TurnId,
+    /// What it reads.
+    pub log: Arc<TurnLog>,
+    reader: LogReader,
+    _counted: GaugeGuard,
+}
+
+impl TurnWatch {
+    /// It takes the events one after the other, so the turn goes on only as fast as it does.
+    pub fn streams(&mut self) {
+        self.reader.streams();
+    }
+}
+
+impl TurnLogs {
+    /// The log of a turn that is about to run, or already waits to.
+    pub fn open(&self, row: &TurnRow, cap: usize) -> Arc<TurnLog> {
+        let patience = row.app_request.as_deref().map(|app_request: &AppRequest| app_request.patience);
+        let mut inner = self.lock();
+        inner.forget_old();
+        let TurnLogsState { open, asked_before, suspended, .. } = &mut *inner;
+        let watched = open.entry(row.id.clone()).or_insert_with(|| {
+            let asked_before: Arc<[PriorAsk]> = asked_before.remove(&row.id).unwrap_or_default().into();
+            WatchedTurn {
+                log: new_log(patience, cap, asked_before.clone(), self.budget.clone()),
+                session: row.session.clone(),
+                patience,
+                readers: 0,
+                came: 0,
+                stopping: false,
+                asked_before,
+                permit: None,
+            }
+        });
+        // The store failed it, and it is tried again.
+        if watched.log.is_ended() {
+            watched.log = watched.fresh(cap, &self.budget);
+        }
+        if *suspended {
+            watched.log.suspend();
+        }
+        watched.log.clone()
+    }
+
+    /// What earlier processes asked, and how it came out, in order. Called once, before any log is open.
+    pub fn add_prior_asks(&self, asked: HashMap<TurnId, Vec<PriorAsk>>) {
+        self.lock().asked_before = asked;
+    }
+
+    /// The log of a turn, if it is still there.
+    pub fn of(&self, id: &TurnId) -> Option<Arc<TurnLog>> {
+        self.lock().open.get(id).map(|watched| watched.log.clone())
+    }
+
+    /// The turn is over, or goes on in another process. Whoever hears of it on a stream and asks at once must find room,
+    /// so that is made first. Not so whoever sees the end in the store, where it stands a moment before.
+    pub fn end(&self, id: &TurnId, log: &TurnLog) {
+        let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
+        drop(permit);
+        log.end();
+        self.close(id);
+    }
+
+    /// Its log stays for a while if anybody may ask for it.
+    fn close(&self, id: &TurnId) {
+        let mut inner = self.lock();
+        let Some(watched) = inner.open.get_mut(id) else { return };
+        if watched.patience.is_none() || watched.log.is_suspended() {
+            inner.open.remove(id);
+            return;
+        }
+        let (log, size) = (watched.log.clone(), watched.log.size() + KEPT_EACH);
+        inner.kept.push_back(EndedLog { id: id.clone(), log, at: Instant::now(), size });
+        inner.kept_bytes += size;
+        inner.forget_old();
+    }
+
+    /// Decides that a turn is stopped because nobody has come to read it since, and says in which session it is.
+    fn give_up(&self, id: &TurnId, came: u64) -> Option<SessionId> {
+        let mut inner = self.lock();
+        let watched = inner.open.get_mut(id).filter(|watched| watched.came == came)?;
+        watched.stopping = true;
+        Some(watched.session.clone())
+    }
+
+    /// It could not be stopped after all.
+    fn take_up(&self, id: &TurnId) {
+        if let Some(watched) = self.lock().open.get_mut(id) {
+            watched.stopping = false;
+        }
+    }
+
+    /// The process ends: whatever has not ended goes on in the next one.
+    pub fn suspend_all(&self) {
+        let mut inner = self.lock();
+        inner.suspended = true;
+        for watched in inner.open.values_mut().filter(|watched| !watched.log.is_ended()) {
+            watched.log.suspend();
+            watched.permit = None;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TurnLogsState> {
+        // Every change under this lock is complete in itself.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TurnLogsState {
+    /// Lets go of logs whose time is over, and of the oldest if there are too many.
+    fn forget_old(&mut self) {
+        while let Some(oldest) = self.kept.front().cloned()
+            && (oldest.at.elapsed() > KEPT || self.kept_bytes > KEPT_BYTES)
+        {
+            self.kept.pop_front();
+            self.kept_bytes -= oldest.size;
+            let still = |watched: &WatchedTurn| Arc::ptr_eq(&watched.log, &oldest.log);
+            if self.open.get(&oldest.id).is_some_and(still) {
+                self.open.remove(&oldest.id);
+            }
+        }
+    }
+}
+
+impl Turns {
+    /// Announces a turn of a program that is about to be committed: whoever asks for it twice at the same moment must
+    /// find it. `permit` is let go when it ends.
+    pub fn announce(self: &Arc<Self>, row: &TurnRow, permit: impl Any + Send) {
+        self.logs.open(row, self.settings.turn_bytes);
+        if let Some(watched) = self.logs.lock().open.get_mut(&row.id) {
+            watched.permit = Some(Box::new(permit));
+        }
+    }
+
+    /// As much of what was said before as an agent is ever told: nobody would read the rest again.
+    pub fn newest(&self, mut history: Vec<SessionMessage>) -> Vec<SessionMessage> {
+        let (most, mut room) = (self.settings.history_messages, self.settings.history_bytes);
+        let fits = |message: &&SessionMessage| {
+            room.checked_sub(message.content.len()).is_some_and(|left| {
+                room = left;
+                true
+            })
+        };
+        let kept = history.iter().rev().take(most).take_while(fits).count();
+        history.split_off(history.len() - kept)
+    }
+
+    /// It was committed, in this session.
+    pub fn place(&self, id: &TurnId, session: &SessionId) {
+        if let Some(watched) = self.logs.lock().open.get_mut(id) {
+            watched.session = session.clone();
+        }
+    }
+
+    /// It was not committed after all.
+    pub fn retract(&self, id: &TurnId) {
+        let watched = self.logs.lock().open.remove(id);
+        if let Some(watched) = watched {
+            watched.log.end();
+        }
+    }
+
+    /// Reads a turn, if this process knows it: it waits, runs, or ended a short while ago.
+    pub fn watch(self: &Arc<Self>, id: &TurnId) -> Result<Option<TurnWatch>, TooLate> {
+        let mut inner = self.logs.lock();
+        let Some(watched) = inner.open.get_mut(id) else { return Ok(None) };
+        // One that has ended is what it is, for everybody.
+        if watched.stopping && !watched.log.is_ended() {
+            return Err(TooLate);
+        }
+        watched.readers += 1;
+        watched.came += 1;
+        let counted = GaugeGuard::new(&self.metrics.readers);
+        let log = watched.log.clone();
+        let reader = LogReader::new(log.clone());
+        Ok(Some(TurnWatch { turns: self.clone(), id: id.clone(), log, reader, _counted: counted }))
+    }
+
+    /// What happens in a turn, for a look that makes nobody a reader.
+    pub fn log_of(&self, id: &TurnId) -> Option<Arc<TurnLog>> {
+        self.logs.of(id)
+    }
+
+    /// How many turns this process knows that have not ended.
+    pub fn open_logs(&self) -> usize {
+        self.logs.lock().open.values().filter(|watched| !watched.log.is_ended()).count()
+    }
+
+    /// Fires when the process is about to end.
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Asks one turn to end. One that waits does so at once, whatever it waits for.
+    pub async fn stop(self: &Arc<Self>, session: &SessionId, id: &TurnId) -> store::Result<()> {
+        let turn = id.clone();
+        self.store.write(move |tx| tx.ask_to_stop(&turn)).await?;
+        self.stop_turn(session, id);
+        self.end_waiting(session, id);
+        Ok(())
+    }
+
+    /// Ends a turn that waits and is not to run any more, beside whatever its session is doing.
+    fn end_waiting(self: &Arc<Self>, session: &SessionId, id: &TurnId) {
+        let mut lines = self.lines();
+        let Some(line) = lines.get_mut(session) else { return };
+        let Some(at) = line.waiting.iter().position(|waiting| waiting == id) else { return };
+        line.waiting.remove(at);
+        drop(lines);
+        let (turns, session) = (self.clone(), session.clone());
+        // Stopped from the start: it must not wait for room for a question that is not asked any more.
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let running = RunningTurn { id: id.clone(), stop, input: InputSlot::default() };
+        let span = tracing::info_span!("turn", id = id.short(), session = %session);
+        let ending = async move {
+            if let Err(error) = turns.run(&running).await {
+                tracing::error!(%error, "a turn that was not to run waits for the store");
+                turns.enqueue(&session, running.id);
+            }
+        };
+        self.tasks.spawn(ending.instrument(span));
+    }
+
+    /// Stops a turn, unless somebody has come to read it since. That is decided where the stop is stored: whoever comes
+    /// before that keeps the turn, and whoever comes after it is not given what is about to end.
+    async fn stop_unread(self: &Arc<Self>, id: &TurnId, came: u64) -> store::Result<()> {
+        let (logs, turn) = (self.logs.clone(), id.clone());
+        let stopped = self.store.write(move |tx| {
+            let Some(session) = logs.give_up(&turn, came) else { return Ok(None) };
+            tx.ask_to_stop(&turn)?;
+            Ok(Some(session))
+        });
+        match stopped.await {
+            Ok(Some(session)) => {
+                self.stop_turn(&session, id);
+                self.end_waiting(&session, id);
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.logs.take_up(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// A turn that was begun before this process: nobody reads it yet.
+    pub(super) fn taken_up(self: &Arc<Self>, row: &TurnRow) {
+        self.logs.open(row, self.settings.turn_bytes);
+        self.reader_left(&row.id, 0);
+    }
+
+    /// The store failed a turn, which is tried again: whoever reads it from now on reads this try.
+    pub(super) fn reopen(self: &Arc<Self>, id: &TurnId) {
+        let cap = self.settings.turn_bytes;
+        if let Some(watched) = self.logs.lock().open.get_mut(id)
+            && watched.log.is_ended()
+        {
+            watched.log = watched.fresh(cap, &self.logs.budget);
+        }
+        self.reader_left(id, 0);
+    }
+
+    /// So many readers are gone. Without any, the turn goes on for as long as its program has patience.
+    fn reader_left(self: &Arc<Self>, id: &TurnId, readers: usize) {
+        let mut inner = self.logs.lock();
+        let Some(watched) = inner.open.get_mut(id) else { return };
+        watched.readers -= readers.min(watched.readers);
+        let Some(patience) = watched.patience.and_then(WhenUnread::lasts) else { return };
+        if watched.readers > 0 || watched.log.is_ended() {
+            return;
+        }
+        let (turns, id, came, log) = (self.clone(), id.clone(), watched.came, watched.log.clone());
+        drop(inner);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(patience) => {}
+                () = log.ended() => return,
+                () = turns.draining.cancelled() => return,
+            }
+            while let Err(error) = turns.stop_unread(&id, came).await {
+                tracing::error!(%error, turn = id.short(), "a turn that nobody reads could not be stopped");
+                tokio::select! {
+                    () = tokio::time::sleep(STORE_PAUSE) => {}
+                    () = turns.draining.cancelled() => return,
+                }
+            }
+        });
+    }
+}
+
+impl Drop for TurnWatch {
+    fn drop(&mut self) {
+        self.turns.reader_left(&self.id, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes whether the log had ended when it was let go.
+    struct Permit(Arc<TurnLog>, std::sync::mpsc::Sender<bool>);
+
+    impl Drop for Permit {
+        fn drop(&mut self) {
+            let _ = self.1.send(self.0.is_ended());
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_another_turn_before_anybody_hears_of_the_end() {
+        let (logs, id) = (TurnLogs::default(), TurnId("run_1".to_owned()));
+        let (sender, let_go) = std::sync::mpsc::channel();
+        let log = new_log(None, 1000, Arc::default(), Arc::default());
+        let watched = WatchedTurn {
+            log: log.clone(),
+            session: SessionId("s".to_owned()),
+            patience: None,
+            readers: 0,
+            came: 0,
+            stopping: false,
+            asked_before: Arc::default(),
+            permit: Some(Box::new(Permit(log.clone(), sender))),
+        };
+        logs.lock().open.insert(id.clone(), watched);
+        logs.end(&id, &log);
+        assert!(log.is_ended());
+        assert_eq!(let_go.try_iter().collect::<Vec<_>>(), [false]);
+    }
+}

@@ -1,0 +1,266 @@
+//! What the end of one try means for its turn. Pure.
+
+use std::time::Duration;
+
+use super::WhenAway;
+use crate::agent::{AgentError, AgentErrorKind, AttemptKind, TurnEnd};
+use crate::i18n::{LocalizedText, TextKey};
+use crate::reply::TurnOutcome;
+
+/// The shortest and longest pause between two tries, whatever an upstream asks for.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// When a client that does not wait may ask again, if the upstream does not say.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What is known when a try has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttemptFacts {
+    /// The turn has grown beyond its cap.
+    pub full: bool,
+    /// A person asked to stop it.
+    pub stopped: bool,
+    /// The process is about to end.
+    pub draining: bool,
+    /// A request was stored, so it may have been sent.
+    pub prepared: bool,
+    /// That request can be repeated without running twice.
+    pub resumable: bool,
+    /// Whether an earlier try may have run.
+    pub attempt: AttemptKind,
+    /// It was passed on to another agent before.
+    pub elsewhere: bool,
+    /// What the request wants while the agent is away.
+    pub when_away: WhenAway,
+}
+
+/// What to do with the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RetryVerdict {
+    /// It is over.
+    Over(TurnOutcome),
+    /// The process ends first; the next one goes on from the store.
+    Suspend,
+    /// The same, and nothing ran: the next one begins it anew.
+    Later,
+    /// It is tried again, if the budget allows it.
+    Again(NextAttempt),
+    /// It is made ready anew for another agent, at once. With what went wrong.
+    Elsewhere(LocalizedText),
+}
+
+/// Another try.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NextAttempt {
+    /// Whether the next try is the first that could run, or repeats one that may have.
+    pub attempt: AttemptKind,
+    /// What went wrong, for people.
+    pub words: LocalizedText,
+    /// How long the upstream wants us to wait.
+    pub after: Option<Duration>,
+}
+
+impl NextAttempt {
+    /// What the turn comes to when the budget is over.
+    pub fn give_up(self) -> TurnOutcome {
+        match self.attempt {
+            AttemptKind::First => TurnOutcome::Failed { words: self.words },
+            AttemptKind::Resume => TurnOutcome::Unknown { words: self.words },
+        }
+    }
+}
+
+/// Judges a try. What we asked for ourselves comes first: an agent that is asked to end may well answer
+/// with an error.
+pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> RetryVerdict {
+    if facts.full {
+        return RetryVerdict::Over(TurnOutcome::CutShort { words: TextKey::AnswerTooLong.into() });
+    }
+    let error = match end {
+        Ok(TurnEnd::Done) => return RetryVerdict::Over(TurnOutcome::Done),
+        Ok(TurnEnd::Limit) => return RetryVerdict::Over(TurnOutcome::Limit),
+        Ok(TurnEnd::Stopped) | Err(_) if facts.stopped => return RetryVerdict::Over(TurnOutcome::Stopped),
+        Err(AgentError { kind, .. }) if facts.draining && ran_nothing(kind, facts.attempt) => {
+            return RetryVerdict::Later;
+        }
+        // Nothing was sent, or it can be sent again: the next process goes on.
+        Ok(TurnEnd::Stopped) | Err(_) if facts.draining && (facts.resumable || !facts.prepared) => {
+            return RetryVerdict::Suspend;
+        }
+        Ok(TurnEnd::Stopped) | Err(_) if facts.draining => {
+            return RetryVerdict::Over(TurnOutcome::Interrupted);
+        }
+        Ok(TurnEnd::Stopped) => return RetryVerdict::Over(TurnOutcome::Stopped),
+        Err(error) => error,
+    };
+    let AgentError { kind, words } = error;
+    let again = |attempt, after| RetryVerdict::Again(NextAttempt { attempt, words: words.clone(), after });
+    if let Some(rate_limited) = fails_at_once(kind, facts) {
+        let retry_after = kind.retry_after().map_or(RETRY_AFTER, bounded_pause).as_secs();
+        return RetryVerdict::Over(TurnOutcome::Unavailable { words, rate_limited, retry_after });
+    }
+    match kind {
+        // Nothing ran this time, but an earlier try may have.
+        AgentErrorKind::NothingRan { after } | AgentErrorKind::Busy { after, .. } => {
+            again(facts.attempt, after)
+        }
+        AgentErrorKind::Elsewhere if facts.attempt == AttemptKind::First && !facts.elsewhere => {
+            RetryVerdict::Elsewhere(words)
+        }
+        // It is said once and of nothing that may have run; otherwise it is no more than a failed try.
+        AgentErrorKind::Elsewhere => again(facts.attempt, None),
+        AgentErrorKind::Unknown { after } if facts.resumable => again(AttemptKind::Resume, after),
+        AgentErrorKind::Unknown { .. } => RetryVerdict::Over(TurnOutcome::Unknown { words }),
+        AgentErrorKind::Refused | AgentErrorKind::Unfit => RetryVerdict::Over(TurnOutcome::Failed { words }),
+        AgentErrorKind::CutShort => RetryVerdict::Over(TurnOutcome::CutShort { words }),
+    }
+}
+
+/// Whether a turn ends here because nothing ran and its client does not wait; and then, whether the upstream says that
+/// it was asked too often.
+fn fails_at_once(kind: AgentErrorKind, facts: AttemptFacts) -> Option<bool> {
+    let passed_on = kind == AgentErrorKind::Elsewhere && !facts.elsewhere;
+    let ends = facts.when_away == WhenAway::Fail && ran_nothing(kind, facts.attempt) && !passed_on;
+    ends.then_some(matches!(kind, AgentErrorKind::Busy { rate_limited: true, .. }))
+}
+
+/// The pause that an upstream asks for, within bounds.
+pub(super) fn bounded_pause(after: Duration) -> Duration {
+    after.clamp(PAUSES.0, PAUSES.1)
+}
+
+/// Whether it is proven that no try of the turn ran anything.
+fn ran_nothing(kind: AgentErrorKind, attempt: AttemptKind) -> bool {
+    let this_one = match kind {
+        AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => true,
+        AgentErrorKind::Unknown { .. }
+        | AgentErrorKind::Refused
+        | AgentErrorKind::Unfit
+        | AgentErrorKind::CutShort => false,
+    };
+    this_one && attempt == AttemptKind::First
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: AttemptFacts = AttemptFacts {
+        full: false,
+        stopped: false,
+        draining: false,
+        prepared: true,
+        resumable: false,
+        attempt: AttemptKind::First,
+        elsewhere: false,
+        when_away: WhenAway::Wait,
+    };
+    const RESUMABLE: AttemptFacts = AttemptFacts { resumable: true, ..PLAIN };
+
+    fn failed(kind: AgentErrorKind) -> Result<TurnEnd, AgentError> {
+        Err(AgentError::new(kind, "no"))
+    }
+
+    fn busy(after: Option<Duration>) -> AgentErrorKind {
+        AgentErrorKind::Busy { after, rate_limited: true }
+    }
+
+    fn again(attempt: AttemptKind) -> RetryVerdict {
+        RetryVerdict::Again(NextAttempt { attempt, words: "no".into(), after: None })
+    }
+
+    #[test]
+    fn only_what_cannot_run_twice_is_tried_again() {
+        let nothing = || failed(AgentErrorKind::NothingRan { after: None });
+        let unknown = || failed(AgentErrorKind::Unknown { after: None });
+        let told = RetryVerdict::Over(TurnOutcome::Unknown { words: "no".into() });
+        assert_eq!(judge(nothing(), PLAIN), again(AttemptKind::First));
+        assert_eq!(judge(unknown(), PLAIN), told);
+        assert_eq!(judge(unknown(), RESUMABLE), again(AttemptKind::Resume));
+        // Once it may have run, a refused connection does not prove the contrary.
+        let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
+        assert_eq!(judge(nothing(), resumed), again(AttemptKind::Resume));
+    }
+
+    #[test]
+    fn a_turn_is_passed_on_once_and_never_if_it_may_have_run() {
+        let elsewhere = || failed(AgentErrorKind::Elsewhere);
+        assert_eq!(judge(elsewhere(), PLAIN), RetryVerdict::Elsewhere("no".into()));
+        assert_eq!(judge(elsewhere(), AttemptFacts { elsewhere: true, ..PLAIN }), again(AttemptKind::First));
+        let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
+        assert_eq!(judge(elsewhere(), resumed), again(AttemptKind::Resume));
+    }
+
+    #[test]
+    fn a_turn_whose_client_does_not_wait_ends_when_it_is_proven_that_nothing_ran() {
+        let impatient = AttemptFacts { when_away: WhenAway::Fail, ..PLAIN };
+        let ended = |rate_limited, retry_after| {
+            RetryVerdict::Over(TurnOutcome::Unavailable { words: "no".into(), rate_limited, retry_after })
+        };
+        let nothing = |seconds: Option<u64>| {
+            failed(AgentErrorKind::NothingRan { after: seconds.map(Duration::from_secs) })
+        };
+        assert_eq!(judge(nothing(None), impatient), ended(false, 5));
+        assert_eq!(judge(nothing(Some(0)), impatient), ended(false, 1));
+        assert_eq!(judge(nothing(Some(86_400)), impatient), ended(false, 300));
+        assert_eq!(judge(failed(busy(Some(Duration::from_secs(7)))), impatient), ended(true, 7));
+        // Another agent is asked first, and only once.
+        let elsewhere = || failed(AgentErrorKind::Elsewhere);
+        assert_eq!(judge(elsewhere(), impatient), RetryVerdict::Elsewhere("no".into()));
+        assert_eq!(judge(elsewhere(), AttemptFacts { elsewhere: true, ..impatient }), ended(false, 5));
+        // An earlier try may have run: its answer is worth the wait.
+        let resumed = AttemptFacts { attempt: AttemptKind::Resume, resumable: true, ..impatient };
+        assert_eq!(judge(nothing(None), resumed), again(AttemptKind::Resume));
+    }
+
+    #[test]
+    fn at_the_end_of_the_budget_people_are_told_whether_it_may_have_run() {
+        let give_up = |attempt| NextAttempt { attempt, words: "no".into(), after: None }.give_up();
+        assert_eq!(give_up(AttemptKind::First), TurnOutcome::Failed { words: "no".into() });
+        assert_eq!(give_up(AttemptKind::Resume), TurnOutcome::Unknown { words: "no".into() });
+    }
+
+    #[test]
+    fn the_end_of_the_process_loses_nothing_and_runs_nothing_twice() {
+        let ended =
+            |facts: AttemptFacts| judge(Ok(TurnEnd::Stopped), AttemptFacts { draining: true, ..facts });
+        assert_eq!(ended(RESUMABLE), RetryVerdict::Suspend);
+        assert_eq!(ended(AttemptFacts { prepared: false, ..PLAIN }), RetryVerdict::Suspend);
+        assert_eq!(ended(PLAIN), RetryVerdict::Over(TurnOutcome::Interrupted));
+        assert_eq!(
+            ended(AttemptFacts { stopped: true, ..RESUMABLE }),
+            RetryVerdict::Over(TurnOutcome::Stopped)
+        );
+    }
+
+    #[test]
+    fn what_provably_did_not_run_is_begun_anew_by_the_next_process() {
+        let after = None;
+        let nothing = [AgentErrorKind::NothingRan { after }, busy(after), AgentErrorKind::Elsewhere];
+        let ended = |kind, facts: AttemptFacts| judge(failed(kind), AttemptFacts { draining: true, ..facts });
+        for kind in nothing {
+            assert_eq!(ended(kind, PLAIN), RetryVerdict::Later, "{kind:?}");
+            assert_eq!(ended(kind, RESUMABLE), RetryVerdict::Later, "{kind:?}");
+            // An earlier try may have run, and a person who wants it stopped comes first.
+            let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..PLAIN };
+            assert_eq!(ended(kind, resumed), RetryVerdict::Over(TurnOutcome::Interrupted), "{kind:?}");
+            let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
+            assert_eq!(ended(kind, resumed), RetryVerdict::Suspend, "{kind:?}");
+            let stopped = AttemptFacts { stopped: true, ..PLAIN };
+            assert_eq!(ended(kind, stopped), RetryVerdict::Over(TurnOutcome::Stopped), "{kind:?}");
+        }
+        for kind in [AgentErrorKind::Unknown { after }, AgentErrorKind::Refused, AgentErrorKind::CutShort] {
+            assert_eq!(ended(kind, PLAIN), RetryVerdict::Over(TurnOutcome::Interrupted), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_counts_whatever_was_asked_meanwhile() {
+        let late = AttemptFacts { stopped: true, draining: true, ..PLAIN };
+        assert_eq!(judge(Ok(TurnEnd::Done), late), RetryVerdict::Over(TurnOutcome::Done));
+        assert!(matches!(
+            judge(Ok(TurnEnd::Done), AttemptFacts { full: true, ..PLAIN }),
+            RetryVerdict::Over(TurnOutcome::CutShort { .. })
+        ));
+    }
+}
