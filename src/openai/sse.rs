@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # fn main() -> Result<(), talaria::openai::sse::TooLong> {
-//! let mut parser = talaria::openai::sse::Parser::default();
+//! let mut parser = talaria::openai::sse::SseParser::default();
 //! for chunk in [&b"data: hel"[..], b"lo\n\ndata: [DONE]\n\n"] {
 //!     let mut events = parser.feed(chunk);
 //!     while let Some(event) = events.next_event()? {
