@@ -204,7 +204,7 @@ impl AgentInfo {
 pub enum RewindSupport {
     /// It forgets what is taken back.
     Possible,
-    /// It remembers whatever was said: `/undo` is refused, and `/retry` asks once more behind what was said.
+    /// The agent keeps every message: `/undo` is refused, and `/retry` asks the question again as a new turn.
     Impossible,
     /// The agent has not said it since the gateway started. `/undo` and edits are refused for now, `/retry` asks once more
     /// behind what was said, and the agent is not told what another one answered in its place. Only what people delete

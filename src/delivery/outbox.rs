@@ -9,27 +9,24 @@
 //! each like a message, so they go one at a time for the whole account when it has nothing else to say. Those that fail
 //! let the others go first.
 
+mod row_request;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{
-    BodyKind, DeletionProgress, MessageBody, MessageId, Place, PlatformErrorKind, SendKey, ShowMode,
-};
+use talaria_platform::{Place, PlatformErrorKind, SendKey};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::row_request::{RowProgress, change, clean_up, mark, remove, say_unshown, send};
 use super::{DeliveryAccount, REQUEST};
-use crate::i18n::TextKey;
 use crate::pace::RequestClass;
-use crate::store::{LiveMessageRow, OutboxKind, OutboxRow, StoreError, Tx, unix_now};
+use crate::store::{OutboxKind, OutboxRow, StoreError, Tx, unix_now};
 use crate::testing::failpoint;
 
 /// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
-
-/// The longest pause between two requests that clean up. An account that always has something to say gets there too.
-const CLEANUP_EACH: Duration = Duration::from_secs(60);
 
 /// Pauses between two tries of one row, where the network does not name one.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -62,11 +59,11 @@ impl LoadedRows {
 struct HandledRow {
     /// Where the next row may go; `None` if it cleaned up, which keeps no place waiting.
     place: Option<Place>,
-    rest: Option<Rest>,
+    rest: Option<DeferredRow>,
 }
 
 /// A row that comes again when its time has come and others had their turn.
-struct Rest {
+struct DeferredRow {
     row: OutboxRow,
     /// How long it waits if it fails then.
     pause: Duration,
@@ -136,7 +133,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                         Some(place) => busy.retain(|other| *other != place),
                         None => cleaning_up = false,
                     }
-                    if let Some(Rest { row, pause }) = rest {
+                    if let Some(DeferredRow { row, pause }) = rest {
                         loaded.pauses.insert(row.key.clone(), pause);
                         loaded.add(row);
                     }
@@ -213,7 +210,7 @@ async fn deliver(
     mut row: OutboxRow,
     mut tried: bool,
     pause: Duration,
-) -> Result<Option<Rest>, StoreError> {
+) -> Result<Option<DeferredRow>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => RequestClass::Final,
         // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
@@ -263,13 +260,13 @@ async fn deliver(
             Ok(RowProgress::EarlierTexts(message)) => {
                 failpoint("deletion.more");
                 if row.kind == OutboxKind::Cleanup {
-                    return Ok(Some(Rest { row, pause: LATER.0 }));
+                    return Ok(Some(DeferredRow { row, pause: LATER.0 }));
                 }
                 // An edit may have been under way when the message went.
                 let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
                 let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
                 account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
-                return Ok(Some(Rest { row: rest, pause: LATER.0 }));
+                return Ok(Some(DeferredRow { row: rest, pause: LATER.0 }));
             }
             // Nobody waits for it, so nothing else does either.
             Err(PlatformErrorKind::Retry { .. })
@@ -277,7 +274,7 @@ async fn deliver(
             {
                 account.metrics.delivery_retries.inc();
                 row.not_before = unix_now() + pause.as_secs() as i64;
-                return Ok(Some(Rest { row, pause: (pause * 2).min(LATER.1) }));
+                return Ok(Some(DeferredRow { row, pause: (pause * 2).min(LATER.1) }));
             }
             // The rate limiter knows when the next request may go.
             Err(PlatformErrorKind::Retry { after: Some(_) }) => {
@@ -306,215 +303,4 @@ async fn is_wanted(account: &DeliveryAccount, row: &OutboxRow) -> Result<bool, S
         return Ok(true);
     };
     account.store.read(move |tx| Ok(!tx.is_withdrawn(&turn)?)).await
-}
-
-/// How far a request got with its row.
-enum RowProgress {
-    /// There is nothing more to be done.
-    Complete(MessageId),
-    /// This message is gone, but not its earlier texts.
-    EarlierTexts(MessageId),
-}
-
-impl RowProgress {
-    fn after(deletion: DeletionProgress, message: MessageId) -> Self {
-        match deletion {
-            DeletionProgress::Complete => Self::Complete(message),
-            DeletionProgress::More => Self::EarlierTexts(message),
-        }
-    }
-}
-
-/// One try of taking back the message that shows a part of a turn. Where the platform cannot, or we may not, the
-/// message says that it is void.
-async fn remove(
-    account: &DeliveryAccount,
-    row: &OutboxRow,
-    class: RequestClass,
-) -> Result<Result<RowProgress, PlatformErrorKind>, StoreError> {
-    let nothing = || Ok(Ok(RowProgress::Complete(MessageId::new(""))));
-    let Some(turn) = row.turn.clone() else { return nothing() };
-    let part = row.part;
-    let shown = account.store.read(move |tx| match part {
-        0 => tx.anchor(&turn),
-        part => tx.shown_part(&turn, part),
-    });
-    let Some(LiveMessageRow { key, message }) = shown.await? else { return nothing() };
-    let void = MessageBody::new(
-        BodyKind::Notice,
-        account.words(&TextKey::Removed.into()).unwrap_or_else(|| "…".to_owned()),
-    );
-    let message = match message {
-        Some(message) => message,
-        // Something may have been posted under this key: the platform names it, or posts what is taken back at once.
-        None => {
-            let ticket = account.permit(class).await;
-            match account.request(ticket, account.platform.send(&row.place, &key, &void)).await {
-                Ok(message) => message,
-                Err(kind) => return Ok(Err(kind)),
-            }
-        }
-    };
-    let deleted = match account.about.delete {
-        true => {
-            let ticket = account.permit(class).await;
-            account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await
-        }
-        false => Err(PlatformErrorKind::Unsupported),
-    };
-    let outcome = match (deleted, account.about.show) {
-        // A room can forbid to take anything back.
-        (Err(PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported), ShowMode::Edit { .. }) => {
-            let ticket = account.permit(class).await;
-            let edit = account.platform.edit(&row.place, &message, &row.key, &void);
-            account.request(ticket, edit).await.map(|()| DeletionProgress::Complete)
-        }
-        (deleted, _) => deleted,
-    };
-    Ok(match outcome {
-        Ok(deletion) => Ok(RowProgress::after(deletion, message)),
-        // Somebody else took it away, or nobody can: there is nothing more to be done.
-        Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
-            Ok(RowProgress::Complete(message))
-        }
-        Err(kind) => Err(kind),
-    })
-}
-
-/// Takes back the next earlier text of a message that is gone.
-async fn clean_up(
-    account: &DeliveryAccount,
-    row: &OutboxRow,
-    class: RequestClass,
-) -> Result<Result<RowProgress, PlatformErrorKind>, StoreError> {
-    let wanted = row.clone();
-    let Some(message) = account.store.read(move |tx| tx.message_to_clean_up(&wanted)).await? else {
-        return Ok(Ok(RowProgress::Complete(MessageId::new(""))));
-    };
-    let ticket = match tokio::time::timeout(CLEANUP_EACH, account.permit(class)).await {
-        Ok(ticket) => ticket,
-        Err(_) => account.permit(RequestClass::Notice).await,
-    };
-    let deleted = account.request(ticket, account.platform.delete(&row.place, &message, &row.key)).await;
-    Ok(match deleted {
-        Ok(deletion) => Ok(RowProgress::after(deletion, message)),
-        Err(
-            kind @ (PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported),
-        ) => {
-            tracing::warn!(account = %account.id, key = %row.key, ?kind, "earlier texts of a deleted message may still be there");
-            Ok(RowProgress::Complete(message))
-        }
-        Err(kind) => Err(kind),
-    })
-}
-
-/// One try of changing the text of a notice. A notice that is gone stays gone.
-async fn change(
-    account: &DeliveryAccount,
-    row: &OutboxRow,
-    class: RequestClass,
-) -> Result<Result<MessageId, PlatformErrorKind>, StoreError> {
-    let wanted = row.clone();
-    let Some(message) = account.store.read(move |tx| tx.notice_to_change(&wanted)).await? else {
-        return Ok(Ok(MessageId::new("")));
-    };
-    let ticket = account.permit(class).await;
-    account.metrics.edits.inc();
-    let edit = account.platform.edit(&row.place, &message, &row.key, &row.body);
-    Ok(match account.request(ticket, edit).await {
-        Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
-            Ok(MessageId::new(""))
-        }
-        outcome => outcome.map(|()| MessageId::new("")),
-    })
-}
-
-/// One try of putting a mark on a person's message. A message that takes none is left without.
-async fn mark(
-    account: &DeliveryAccount,
-    row: &OutboxRow,
-    class: RequestClass,
-) -> Result<MessageId, PlatformErrorKind> {
-    let nothing = MessageId::new("");
-    let Some(event) = &row.body.reply_to else { return Ok(nothing) };
-    let message = MessageId::new(event.as_str());
-    let ticket = account.permit(class).await;
-    match account.request(ticket, account.platform.react(&row.place, &message, &row.body.markdown)).await {
-        Ok(())
-        | Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
-            Ok(nothing)
-        }
-        Err(kind @ (PlatformErrorKind::Retry { .. } | PlatformErrorKind::Fatal)) => Err(kind),
-    }
-}
-
-/// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
-/// nobody is left to read it.
-async fn say_unshown(account: &DeliveryAccount, row: &OutboxRow) {
-    let (OutboxKind::Final, Some(turn)) = (row.kind, &row.turn) else { return };
-    let Some(words) = account.words(&TextKey::Unshown.with("turn", turn.short())) else { return };
-    let body =
-        MessageBody { reply_to: row.body.reply_to.clone(), ..MessageBody::new(BodyKind::Notice, words) };
-    let key = turn.send_key(format_args!("unshown{}", row.part));
-    let ticket = account.permit(RequestClass::Notice).await;
-    let _ = account.request(ticket, account.platform.send(&row.place, &key, &body)).await;
-}
-
-/// One try. The first part of a turn's end takes the place of the message that showed the turn.
-async fn send(
-    account: &DeliveryAccount,
-    row: &OutboxRow,
-    class: RequestClass,
-) -> Result<Result<MessageId, PlatformErrorKind>, StoreError> {
-    let (anchor, lost) = match &row.turn {
-        Some(turn) if row.part == 0 => {
-            let (id, own) = (turn.clone(), turn.send_key(0));
-            let shown = account.store.read(move |tx| Ok((tx.anchor(&id)?, tx.is_anchor_lost(&id)?)));
-            let (anchor, lost) = shown.await?;
-            (anchor.filter(|anchor| account.takes_over() || anchor.key == own), lost)
-        }
-        _ => (None, false),
-    };
-    let again = row.kind == OutboxKind::Again;
-    let anew = || row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key("anew"));
-    let post = async |key| {
-        let ticket = account.permit(class).await;
-        account.request(ticket, account.platform.send(&row.place, key, &row.body)).await
-    };
-    let edit = async |message: MessageId| {
-        let what = if again { "again" } else { "final" };
-        let key = row.turn.as_ref().map_or_else(|| row.key.clone(), |turn| turn.send_key(what));
-        let ticket = account.permit(class).await;
-        account.metrics.edits.inc();
-        let outcome =
-            account.request(ticket, account.platform.edit(&row.place, &message, &key, &row.body)).await;
-        outcome.map(|()| message)
-    };
-    Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
-        // Whatever was uncertain, no message of ours is there to be shown again.
-        None | Some((_, None)) if again => Ok(MessageId::new("")),
-        // Somebody took our message away before this came: the answer comes anew.
-        None if lost => post(&anew()).await,
-        None => post(&row.key).await,
-        Some((_, Some(message))) if again => edit(message).await,
-        // Something may have been posted under this key: the platform names it, and then it is edited.
-        Some((key, None)) => match post(&key).await {
-            Ok(message) => {
-                let (turn, stored) = (row.turn.clone(), message.clone());
-                account
-                    .store
-                    .write(move |tx| turn.map_or(Ok(()), |turn| tx.set_anchor(&turn, &stored)))
-                    .await?;
-                edit(message).await
-            }
-            Err(kind) => Err(kind),
-        },
-        Some((_, Some(message))) => match edit(message).await {
-            // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
-            Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
-                post(&anew()).await
-            }
-            outcome => outcome,
-        },
-    })
 }

@@ -23,7 +23,7 @@ const USED: &str = "talaria.used";
 /// What else only a folder has in which there has been a database: the owner's key, the keys of Matrix devices.
 const TRACES: [&str; 2] = ["api.key", "matrix"];
 
-/// What people are told where the database is gone.
+/// Warning in the log and in `talaria status` when the database was lost.
 pub const LOST_DATABASE: &str = "the database was empty at the last start although this state folder had been used \
     before: earlier conversations, tokens and pairings are gone";
 

@@ -94,7 +94,7 @@ impl AcceptBatch {
     pub fn invite(&self, tx: &Tx<'_>, invite: &RoomInvite) -> Result<(bool, Option<RefusedPerson>)> {
         let RoomInvite { room, about, author, .. } = invite;
         let place = PlaceKind::from(about.direct);
-        // Whoever invites us is in the room.
+        // A person who invites us is a member of that room.
         let actor = Actor { left: false, ..tx.actor(&self.account, room, author, EntryChannel::Bare)? };
         let rules = self.live.now().account(&self.account);
         let policy = rules.access_in(room);

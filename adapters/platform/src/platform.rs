@@ -94,7 +94,7 @@ pub trait Platform: Send + Sync {
     }
 
     /// The content of an attached file, decrypted and checked. Must stop and fail with
-    /// [`PlatformErrorKind::Rejected`] as soon as more than `limit` bytes have come, whatever was announced.
+    /// [`PlatformErrorKind::Rejected`] as soon as more than `limit` bytes have arrived, even if a smaller size was announced.
     fn fetch<'a>(
         &'a self,
         _media: &'a MediaId,

@@ -40,7 +40,8 @@ enum SearchResult {
     /// The session's messages were read, and the turn has not come to its end there. With the time at which the question
     /// was stored, if the upstream tells it.
     Unfinished { asked_at: Option<UtcMoment> },
-    /// The same, and the process that answers came up after the question: nobody works on it any more.
+    /// The turn has not come to its end there, and the upstream process started after the question was stored, so it
+    /// never will.
     Abandoned,
     /// The session's messages could not be read now.
     NotYet,
@@ -123,7 +124,7 @@ impl ProxyAgent {
             }
         }
         let Some(url) = self.messages_of(session) else { return SearchResult::Never };
-        // Asked before the messages are read: whatever an earlier process has stored is among them.
+        // The start time is read before the messages, so that they include every answer of the process before.
         let listening_since = self.listening_since().await;
         // The time is for the whole answer, however slowly it comes.
         let patience = QUESTION.min(self.config.timeouts.first_byte);

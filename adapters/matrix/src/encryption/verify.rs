@@ -2,7 +2,7 @@
 //!
 //! Who may talk to us is not known here, so nothing is accepted by itself: `requests` wait for the operator. Nothing
 //! runs in between: each call of the operator's goes on from what the SDK knows, and is told what `view` makes of it.
-//! Whoever cannot read us yet is answered in the clear (`plaintext_echo`).
+//! `plaintext_echo` sends our part in the clear to a person who has no keys to read us yet.
 
 mod plaintext_echo;
 mod requests;

@@ -37,7 +37,7 @@ pub(super) struct PendingRequest {
     pub user: OwnedUserId,
     /// What Matrix calls it.
     flow: String,
-    /// Whoever asks cannot read what we write, so our part is said in the clear; see `plaintext_echo`.
+    /// True if the other device has no keys to read us, so `plaintext_echo` sends our part in the clear.
     aloud: bool,
     /// The operator has gone on with it. Before that nothing of it is said in the clear: a second request makes the SDK
     /// break both off by itself, and then anybody could have us say as much as they like.
