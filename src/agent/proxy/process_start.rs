@@ -15,7 +15,8 @@ use super::capabilities::{ANSWER, body};
 use super::{ProxyAgent, REACHABLE};
 use crate::ids::UtcTime;
 
-/// A moment in UTC to the second, such as `2026-11-18T03:48:28`: later ones are greater.
+/// A moment in UTC to the microsecond, such as `2026-11-18T03:48:28.942057`: later ones are greater. A restart can take
+/// less than a second, so whole seconds would not tell it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UtcMoment(String);
 
@@ -39,25 +40,31 @@ fn listening_since(health: &Value) -> Option<UtcMoment> {
 }
 
 impl UtcMoment {
-    /// A moment as Python writes it: `2026-11-18T03:48:28.942057+00:00`.
+    /// A moment as Python writes it: `2026-11-18T03:48:28.942057+00:00`, without the fraction if that is zero.
     fn read(text: &str) -> Option<Self> {
         let zone = text.strip_suffix("+00:00").or_else(|| text.strip_suffix('Z'))?;
-        let seconds = zone.split('.').next()?;
+        let (seconds, fraction) = zone.split_once('.').unwrap_or((zone, "0"));
         let like = |(byte, pattern): (u8, u8)| match pattern {
             b'0' => byte.is_ascii_digit(),
             other => byte == other,
         };
         let pattern = "0000-00-00T00:00:00";
-        (seconds.len() == pattern.len() && seconds.bytes().zip(pattern.bytes()).all(like))
-            .then(|| Self(seconds.to_owned()))
+        let sound = seconds.len() == pattern.len()
+            && seconds.bytes().zip(pattern.bytes()).all(like)
+            && !fraction.is_empty()
+            && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        sound.then(|| Self(format!("{seconds}.{fraction:0<6.6}")))
     }
 
     /// So many seconds after the beginning of 1970.
     pub fn from_unix(seconds: f64) -> Option<Self> {
-        let time = UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
-        let UtcTime { year, month, day, hour, minute, second } = UtcTime::from(time);
-        (year <= 9999)
-            .then(|| Self(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")))
+        let since = Duration::try_from_secs_f64(seconds).ok()?;
+        let UtcTime { year, month, day, hour, minute, second } =
+            UtcTime::from(UNIX_EPOCH.checked_add(since)?);
+        let micros = since.subsec_micros();
+        (year <= 9999).then(|| {
+            Self(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}"))
+        })
     }
 }
 
@@ -73,13 +80,15 @@ mod tests {
 
     #[test]
     fn what_hermes_says_of_itself_is_understood() {
-        let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.942057+00:00"));
-        let start = UtcMoment::from_unix(1_794_973_708.9);
+        let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.937500+00:00"));
+        let start = UtcMoment::from_unix(1_794_973_708.9375);
         assert!(start.is_some());
         assert_eq!(since("connected"), start);
         assert_eq!(since("connecting"), start);
         assert_eq!(since("disconnected"), None);
-        assert_eq!(listening_since(&health("connected", "2026-11-18T03:48:28+00:00")), start);
+        let at = |updated_at| listening_since(&health("connected", updated_at));
+        assert_eq!(at("2026-11-18T03:48:28+00:00"), UtcMoment::from_unix(1_794_973_708.0));
+        assert_eq!(at("2026-11-18T03:48:28.5Z"), UtcMoment::from_unix(1_794_973_708.5));
     }
 
     #[test]
@@ -87,14 +96,21 @@ mod tests {
         let at = |seconds| UtcMoment::from_unix(seconds).unwrap();
         assert!(at(1_794_973_708.0) < at(1_794_973_710.1));
         assert!(at(1_767_225_599.0) < at(1_767_225_600.0), "a new year");
-        assert_eq!(at(1_794_973_708.1), at(1_794_973_708.9), "in the same second neither is later");
+        assert!(at(1_794_973_708.1) < at(1_794_973_708.9), "a restart within one second");
     }
 
     #[test]
     fn whatever_else_is_said_is_no_moment() {
-        for odd in
-            ["", "now", "2026-11-18T03:48:28", "2026-11-18T03:48:28+01:00", "2026-11-18 03:48:28Z", "ü+00:00"]
-        {
+        for odd in [
+            "",
+            "now",
+            "2026-11-18T03:48:28",
+            "2026-11-18T03:48:28+01:00",
+            "2026-11-18 03:48:28Z",
+            "ü+00:00",
+            "2026-11-18T03:48:28.Z",
+            "2026-11-18T03:48:28.üZ",
+        ] {
             assert_eq!(listening_since(&health("connected", odd)), None, "{odd}");
         }
         for odd in
