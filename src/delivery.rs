@@ -8,9 +8,10 @@ mod live_message;
 pub mod outbox;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{
     AccountId, BodyKind, EventId, MessageBody, MessageId, Place, Platform, PlatformCapabilities,
     PlatformError, PlatformErrorKind, RateLimit, SendKey, ShowMode, Signal,
@@ -194,12 +195,12 @@ impl DeliveryAccount {
 
     /// Whether the platform reads. It does not if the account is lost.
     pub fn reading(&self) -> ReadingState {
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.reading.lock()
     }
 
     /// Says whether the platform reads from now on.
     pub fn set_reading(&self, reading: ReadingState) {
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+        *self.reading.lock() = reading;
     }
 
     /// The first beat at `at` or after it.
@@ -348,11 +349,11 @@ impl DeliveryAccount {
     }
 
     fn rate_limiter(&self) -> MutexGuard<'_, RateLimiter> {
-        self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rate_limiter.lock()
     }
 
     fn open(&self) -> MutexGuard<'_, HashSet<TurnId>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// The pause before the next edit of an answer that shows `shown` bytes, for platforms that show

@@ -17,8 +17,9 @@ mod untrusted_notices;
 mod weak_inbox;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use talaria_platform::{
     BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal,
 };
@@ -120,7 +121,7 @@ impl Hub {
                 account.signal(&place, Signal::Read(event));
             }
             for stranger in accepted.strangers {
-                strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
+                strangers.lock().name(&stranger);
             }
             account.wake();
             Ok(())
@@ -145,7 +146,7 @@ impl Inbox for Hub {
             let (follow, stranger) =
                 self.store.write(move |tx| acceptor.invite(tx, &invite)).await.map_err(inbox_error)?;
             if let Some(stranger) = stranger {
-                self.strangers.lock().unwrap_or_else(PoisonError::into_inner).name(&stranger);
+                self.strangers.lock().name(&stranger);
             }
             Ok(follow)
         })

@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::{PoisonError, RwLock};
 
 #[cfg(feature = "matrix")]
 use base64::Engine as _;
+use parking_lot::RwLock;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{AgentChoice, Config, PlatformConfig, Secret};
@@ -49,8 +49,7 @@ pub fn hide(secret: &Secret) {
 }
 
 fn add(secret: String) {
-    // Every change under this lock is complete in itself.
-    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut secrets = SECRETS.write();
     if !secrets.contains(&secret) {
         secrets.push(secret);
         // One may begin with the other: the longer goes first, or its rest would stay.
@@ -113,7 +112,7 @@ struct RedactingWriter;
 
 impl Write for RedactingWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+        let secrets = SECRETS.read();
         io::stderr().lock().write_all(&redact(line, &secrets))?;
         Ok(line.len())
     }

@@ -6,10 +6,11 @@
 //! has called.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use parking_lot::Mutex;
 /// Has `future` polled only when it was woken itself, and not with everything that its task waits for.
 pub fn poll_when_woken<F: Future>(future: F) -> PollWhenWoken<F> {
     let bell = Arc::new(WakeFlag { rung: AtomicBool::new(true), task: Mutex::default() });
@@ -60,7 +61,7 @@ impl<F: Future> Future for PollWhenWoken<F> {
 
 impl WakeFlag {
     fn set(&self, task: Waker) {
-        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.task.lock() = Some(task);
         // A call that came just before went to the task that waited then.
         self.rung.store(true, Ordering::Release);
     }
@@ -73,7 +74,7 @@ impl Wake for WakeFlag {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.rung.store(true, Ordering::Release);
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let task = self.task.lock().clone();
         if let Some(task) = task {
             task.wake();
         }

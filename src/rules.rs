@@ -3,9 +3,10 @@
 //! Everybody asks [`LiveRules`] anew for each thing they decide, so a reload holds from the next event on.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use talaria_platform::{AccountId, RoomId};
 
 use crate::access::{AccessLists, AccessPolicy};
@@ -215,7 +216,7 @@ impl LiveRules {
 
     /// The rules of this moment. Not to be kept beyond one decision.
     pub fn now(&self) -> Arc<Rules> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now.read().clone()
     }
 
     /// These rules, as far as they can hold here: an account with an owner keeps its rules, and no other gets one.
@@ -234,7 +235,7 @@ impl LiveRules {
     /// Makes these hold from now on, as far as they can hold here.
     pub fn replace(&self, rules: Rules) {
         let rules = self.permissible(rules);
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.now.write() = Arc::new(rules);
     }
 }
 

@@ -29,9 +29,10 @@ mod run;
 mod sink;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::PlaceLifetime;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -253,7 +254,7 @@ impl Turns {
     /// known or if the agent did not say it a short while ago.
     pub async fn learn_abilities(&self) {
         let is_known = || self.agent().rewind != RewindSupport::Unknown;
-        let unanswered = || self.abilities_unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let unanswered = || self.abilities_unanswered.lock();
         let was_asked = unanswered().is_some_and(|at| at.elapsed() < ABILITIES_PAUSE);
         if is_known() || was_asked {
             return;
@@ -445,11 +446,10 @@ impl Turns {
     }
 
     fn trouble(&self) -> MutexGuard<'_, AgentFailures> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+        self.trouble.lock()
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, SessionQueue>> {
-        // Every change under this lock is complete in itself.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 }

@@ -6,9 +6,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::breaker::{BreakerRoute, CircuitBreaker};
@@ -116,8 +116,7 @@ impl FallbackAgent {
     }
 
     fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
-        // Every change under this lock is complete in itself.
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.lock()
     }
 }
 

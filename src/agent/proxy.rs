@@ -10,9 +10,9 @@ mod process_start;
 mod recover;
 mod runs;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -61,7 +61,7 @@ impl ProxyAgent {
     }
 
     fn known(&self) -> MutexGuard<'_, KnownCapabilities> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn url(&self, path: &str) -> String {

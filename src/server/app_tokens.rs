@@ -1,9 +1,9 @@
 //! Programs with a token of their own, and the end of what they read when it is revoked.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -98,8 +98,7 @@ impl AppTokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, AppRevocations> {
-        // Every change under this lock is complete in itself.
-        self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.revocations.lock()
     }
 }
 

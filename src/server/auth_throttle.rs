@@ -8,9 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Wrong keys in a minute, with the same first part; one more is not even looked at.
@@ -132,8 +132,7 @@ impl AuthThrottle {
     }
 
     fn lock(&self) -> MutexGuard<'_, ThrottleState> {
-        // Every change under this lock is complete in itself.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -134,8 +135,7 @@ impl ConnectionLimit {
     }
 
     fn lock(&self) -> MutexGuard<'_, TakenConnections> {
-        // Every change under this lock is complete in itself.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 
@@ -166,7 +166,7 @@ impl ConnectionPermit {
     }
 
     fn key(&self) -> MutexGuard<'_, Option<u64>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

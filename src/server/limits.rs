@@ -1,9 +1,10 @@
 //! How much may go on at once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ApiError, Caller};
@@ -59,7 +60,7 @@ impl TurnLimits {
     }
 
     fn app(&self, caller: &Caller) -> AppSlots {
-        let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut apps = self.apps.lock();
         let app = apps.entry(caller.app().to_owned()).or_insert_with(|| AppSlots {
             turns: Arc::new(Semaphore::new(self.each)),
             requests: Arc::new(Semaphore::new(self.each.saturating_mul(READERS).min(Semaphore::MAX_PERMITS))),

@@ -1,8 +1,8 @@
 //! The owner's key. Another may take its place while the server runs; whatever is read with the old one ends then.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +50,7 @@ impl OwnerKey {
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnerDigest> {
-        // Every change under this lock is complete in itself.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

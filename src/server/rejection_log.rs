@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Server;
@@ -43,8 +43,7 @@ pub enum RejectedRequest {
 
 impl RejectionLog {
     fn is_news(&self, from: IpAddr, sent: &RejectedRequest, now: Instant) -> bool {
-        // Every change under this lock is complete in itself.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         told.retain(|_, at| now.duration_since(*at) < AGAIN);
         let about = (network(from), sent.clone());
         if told.len() >= MOST || told.contains_key(&about) {

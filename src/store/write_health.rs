@@ -3,9 +3,10 @@
 //! A transaction that changed nothing proves nothing, because SQLite does not touch the disk for it. After a failure
 //! only a commit that wrote something says that all is well again; while nobody writes, the writer tries by itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{ErrorCode, ffi};
 use tokio::sync::oneshot;
 
@@ -74,7 +75,7 @@ impl WriteHealth {
     }
 
     fn state(&self) -> MutexGuard<'_, CommitState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -8,9 +8,10 @@ mod answer;
 mod lifecycle;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -108,8 +109,7 @@ impl Asks {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<AskId, Arc<Notify>>> {
-        // Every change under this lock is complete in itself.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

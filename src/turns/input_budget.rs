@@ -6,8 +6,9 @@
 //! may overtake a large one that waits for room.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::ids::HTTP;
@@ -144,8 +145,7 @@ impl InputBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, UsedBytes> {
-        // Every change under this lock is complete in itself.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }
 

@@ -6,10 +6,11 @@
 //! try holds nothing of it either.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::input_budget::{BudgetPayer, InputPermit};
 use super::sink::TurnSink;
@@ -41,8 +42,7 @@ impl InputSlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
-        // Every change under this lock is complete in itself.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -13,8 +13,9 @@ mod tests;
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -442,7 +443,7 @@ impl TurnLog {
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
         // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Where an agent's events go: thoughts and files told apart, replays skipped, size bounded.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::histogram::Histogram;
 use talaria_platform::BoxFuture;
 use tokio::time::Instant;
@@ -74,7 +74,7 @@ impl<'a> TurnSink<'a> {
 
     /// Takes what happened.
     pub fn emit(&self, event: TurnEvent<'_>) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         match event {
             TurnEvent::Text(text) => {
                 failpoint("stream.text");
@@ -115,7 +115,7 @@ impl<'a> TurnSink<'a> {
 
     /// The next attempt replays the same run from its start: what came before is not taken again.
     pub fn replay(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         let SinkState { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
         [text, thoughts, records, step_changes].into_iter().for_each(|reached| reached.now = 0);
         *replays = true;
@@ -124,7 +124,7 @@ impl<'a> TurnSink<'a> {
     /// How much has come of the turn in the attempts that got furthest. A replay adds nothing to it before it gets
     /// further than every attempt before.
     pub fn progress(&self) -> usize {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.step_changes.furthest
     }
 
@@ -146,7 +146,7 @@ impl<'a> TurnSink<'a> {
         thoughts.finish(&mut take);
         files.finish(&mut keep);
         // What might still have become a tag, or a file, is in it.
-        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = SinkState::default();
+        *self.inner.lock() = SinkState::default();
         if self.log.settle(whole, enclosed, more).is_err() {
             self.full.cancel();
         }
@@ -172,7 +172,7 @@ impl<'a> TurnSink<'a> {
 
     /// Lets go of what might still have become a tag.
     pub fn finish(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         let SinkState { filter, files, .. } = &mut *inner;
         filter.finish(|part| self.take(part, files));
         files.finish(|piece| self.keep(piece));

@@ -4,10 +4,11 @@
 //! once is noted durably, and from then on nothing is written there in the clear, whatever is said later.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use matrix_sdk::ruma::{OwnedRoomId, RoomId};
 use matrix_sdk::{EncryptionState, Room};
+use parking_lot::Mutex;
 use talaria_platform::{BodyKind, Inbox, InboxError, PlatformError, PlatformErrorKind};
 use tracing::{error, info};
 
@@ -59,7 +60,7 @@ impl EncryptedRooms {
 
     /// Whether a room was ever seen encrypted.
     pub async fn was_encrypted(&self, room: &RoomId) -> Result<bool, InboxError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(room).copied();
+        let known = self.known.lock().get(room).copied();
         match known {
             Some(known) => Ok(known),
             None => {
@@ -105,7 +106,7 @@ impl EncryptedRooms {
     }
 
     fn remember(&self, room: &RoomId, encrypted: bool) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         // Never back to "not": a reader that was slower than a writer must not undo it.
         *known.entry(room.to_owned()).or_insert(encrypted) |= encrypted;
     }
@@ -223,12 +224,12 @@ mod tests {
         }
 
         fn note<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<String>, InboxError>> {
-            Box::pin(async { Ok(self.kept.lock().unwrap().get(key).cloned()) })
+            Box::pin(async { Ok(self.kept.lock().get(key).cloned()) })
         }
 
         fn set_note<'a>(&'a self, key: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), InboxError>> {
             self.writes.fetch_add(1, Ordering::Relaxed);
-            self.kept.lock().unwrap().insert(key.to_owned(), value.to_owned());
+            self.kept.lock().insert(key.to_owned(), value.to_owned());
             Box::pin(async { Ok(()) })
         }
     }

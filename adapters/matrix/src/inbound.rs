@@ -28,11 +28,11 @@ mod wire;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use matrix_sdk::ruma::{OwnedRoomId, RoomId};
 use matrix_sdk::sync::SyncResponse;
+use parking_lot::Mutex;
 use talaria_platform::{CancellationToken, EventBatch, PlatformError, PlatformErrorKind};
 
 use crate::account::MatrixAccount;
@@ -158,7 +158,7 @@ impl WarnedRooms {
 
     /// Whether this is the first time for a room.
     fn first_in(&self, room: &RoomId) -> bool {
-        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.0.lock();
         rooms.len() < Self::MOST && rooms.insert(room.to_owned())
     }
 }

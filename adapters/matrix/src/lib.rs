@@ -20,9 +20,10 @@ mod operator_error;
 mod outbound;
 mod settings;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use talaria_platform::{
     BoxFuture, CancellationToken, DeletionProgress, Inbox, MediaId, MessageBody, MessageId, Place, Platform,
     PlatformCapabilities, PlatformError, PlatformErrorKind, SendKey, ShowMode, Signal,
@@ -78,12 +79,12 @@ impl Matrix {
     }
 
     fn account(&self) -> Result<Arc<MatrixAccount>, PlatformError> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
         open.clone().ok_or_else(|| PlatformErrorKind::Retry { after: None }.into())
     }
 
     fn set_open(&self, account: Option<Arc<MatrixAccount>>) {
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = account;
+        *self.open.write() = account;
     }
 }
 

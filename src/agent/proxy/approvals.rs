@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::Notify;
 
@@ -144,8 +144,7 @@ impl PendingApprovals {
     }
 
     fn inner(&self) -> MutexGuard<'_, PendingState> {
-        // Every change under this lock is complete in itself.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn what_hermes_says_of_itself_is_understood() {
-        let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.937500+00:00"));
-        let start = UtcMoment::from_unix(1_794_973_708.9375);
+        let since = |state| listening_since(&health(state, "2026-11-18T03:48:28.500000+00:00"));
+        let start = UtcMoment::from_unix(1_794_973_708.5);
         assert!(start.is_some());
         assert_eq!(since("connected"), start);
         assert_eq!(since("connecting"), start);

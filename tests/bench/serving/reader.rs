@@ -1,10 +1,11 @@
 //! Opens many streams and looks at what comes: how late, in which order, and whether all of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -52,9 +53,9 @@ pub fn reader(words: &[String]) -> anyhow::Result<()> {
     child::serve("ready", |question| match question {
         "median" => {
             seen.say_what_is_wrong();
-            median(std::mem::take(&mut *lock(&seen.delays))).to_string()
+            median(std::mem::take(&mut *seen.delays.lock())).to_string()
         }
-        "first" => lock(&seen.firsts).iter().copied().fold(0.0, f64::max).to_string(),
+        "first" => seen.firsts.lock().iter().copied().fold(0.0, f64::max).to_string(),
         "ended" => seen.ended.load(Ordering::Relaxed).to_string(),
         "whole" => {
             seen.say_what_is_wrong();
@@ -66,14 +67,14 @@ pub fn reader(words: &[String]) -> anyhow::Result<()> {
 
 impl Seen {
     fn say_what_is_wrong(&self) {
-        let wrong = lock(&self.wrong);
+        let wrong = self.wrong.lock();
         if !wrong.is_empty() {
             crate::say(&format!("streams that ended badly: {wrong:?}"));
         }
     }
 
     fn complain(&self, why: String) {
-        *lock(&self.wrong).entry(why).or_default() += 1;
+        *self.wrong.lock().entry(why).or_default() += 1;
     }
 }
 
@@ -108,7 +109,7 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
         for (sent, end) in sse::stamps(deltas) {
             anyhow::ensure!(sent > last, "a delta came out of order, or twice");
             let late = (now % sse::DAY).saturating_sub(sent) as f64;
-            lock(if count == 0 { &seen.firsts } else { &seen.delays }).push(late);
+            (if count == 0 { &seen.firsts } else { &seen.delays }).lock().push(late);
             (last, used, count) = (sent, end, count + 1);
         }
         if over {
@@ -118,8 +119,4 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
         let keep = (text.len() - used).min(64);
         kept.drain(..kept.len().saturating_sub(keep));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

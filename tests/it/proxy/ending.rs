@@ -1,8 +1,8 @@
 //! Turns that are ended by a person or by the end of the process.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::proxy::ProxyAgent;
@@ -247,7 +247,7 @@ struct Heard {
 impl AgentOutput for Heard {
     fn emit(&self, event: TurnEvent<'_>) {
         if let TurnEvent::Text(text) = event {
-            self.text.lock().unwrap().push_str(text);
+            self.text.lock().push_str(text);
             self.news.notify_one();
         }
     }
@@ -259,7 +259,7 @@ impl AgentOutput for Heard {
 
 impl Heard {
     async fn has(&self, text: &str) {
-        while *self.text.lock().unwrap() != text {
+        while *self.text.lock() != text {
             self.news.notified().await;
         }
     }

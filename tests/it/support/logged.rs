@@ -1,8 +1,9 @@
 //! What the operator reads: the log of one scene.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -25,14 +26,14 @@ impl Logged {
 
     /// Every line so far that has these words.
     pub fn with(&self, words: &str) -> Vec<String> {
-        let text = String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(self.lines.0.lock().clone()).unwrap();
         text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
     }
 }
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -7,9 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria::testing::network::{IncomingEvent, NetworkReply, NetworkRequest};
 use talaria_platform::{
     AuthorTrust, EventAuthor, EventId, IncomingMessage, MessageBody, MessageId, Place, RoomEvent,
@@ -163,7 +164,7 @@ impl Drop for Network {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn changed(&self) {

@@ -9,9 +9,10 @@ pub mod http;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
@@ -96,20 +97,20 @@ impl Upstream {
 
     /// The next prompt that no other answer is meant for is answered like this.
     pub fn answers(&self, answer: Answer) -> &Self {
-        self.shared.script.lock().unwrap().push_back(answer);
+        self.shared.script.lock().push_back(answer);
         self
     }
 
     /// What comes to a path with this end is answered like this, one after the other; the last answer stays.
     pub fn answers_at(&self, path: &str, answers: impl IntoIterator<Item = Answer>) -> &Self {
         let answers = (path.to_owned(), answers.into_iter().collect());
-        self.shared.others.lock().unwrap().insert(0, answers);
+        self.shared.others.lock().insert(0, answers);
         self
     }
 
     /// From now on it says something else of itself.
     pub fn now_says_of_itself(&self, capabilities: Answer) {
-        *self.shared.capabilities.lock().unwrap() = capabilities;
+        *self.shared.capabilities.lock() = capabilities;
     }
 
     /// Every prompt that came.
@@ -238,9 +239,9 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let path = request.path.clone();
         shared.seen.send_modify(|seen| seen.requests.push(request));
         let answer = if path.ends_with("/chat/completions") {
-            shared.script.lock().unwrap().pop_front().unwrap_or_else(|| Answer::says(["ok"]))
+            shared.script.lock().pop_front().unwrap_or_else(|| Answer::says(["ok"]))
         } else if path.ends_with("/v1/capabilities") {
-            shared.capabilities.lock().unwrap().clone()
+            shared.capabilities.lock().clone()
         } else {
             shared.other(&path)
         };
@@ -253,7 +254,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 impl Shared {
     /// The answer to what comes to any other path.
     fn other(&self, path: &str) -> Answer {
-        let mut others = self.others.lock().unwrap();
+        let mut others = self.others.lock();
         match others.iter_mut().find(|(end, _)| path.ends_with(end.as_str())) {
             Some((_, answers)) if answers.len() > 1 => answers.pop_front().unwrap(),
             Some((_, answers)) => answers[0].clone(),

@@ -7,9 +7,10 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -184,7 +185,7 @@ async fn wait(shared: &Shared, prompt: &str) {
 
 async fn call_tool(shared: &Shared, stream: &mut TcpStream) -> std::io::Result<()> {
     let id = {
-        let mut called = shared.tools_called.lock().unwrap();
+        let mut called = shared.tools_called.lock();
         *called += 1;
         format!("call_{called}")
     };

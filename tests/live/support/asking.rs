@@ -1,8 +1,9 @@
 //! A gateway in the test's process whose agent asks for permission: no agent that does is reached by the binary yet.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, Ask, AskChoice, PreparedTurn, RewindSupport,
     TurnEnd, TurnEvent,
@@ -73,7 +74,7 @@ impl Asking {
 
     /// What the agent was told.
     pub fn told(&self) -> Vec<AskChoice> {
-        self.agent.told.lock().unwrap().clone()
+        self.agent.told.lock().clone()
     }
 }
 
@@ -110,7 +111,7 @@ impl Agent for Asker {
                 choice = out.ask(ask) => choice,
                 () = stop.cancelled() => return Ok(TurnEnd::Stopped),
             };
-            self.told.lock().unwrap().push(choice);
+            self.told.lock().push(choice);
             out.emit(TurnEvent::Text(match choice {
                 AskChoice::Allow(_) => "Done.",
                 AskChoice::Deny => "Then not.",

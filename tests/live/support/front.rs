@@ -1,8 +1,9 @@
 //! Something before a homeserver that stumbles over what a test chooses, as one does that has lost a row.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reqwest::Method;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,17 +60,17 @@ impl Front {
     /// From now on it cannot answer requests whose path has all of these in it.
     pub fn stumbles_over(&self, parts: &[&str], how: Stumble) {
         let parts = parts.iter().map(|part| (*part).to_owned()).collect();
-        *self.shared.stumbles.lock().unwrap() = Some((how, parts));
+        *self.shared.stumbles.lock() = Some((how, parts));
     }
 
     /// How many requests were one too many.
     pub fn refused(&self) -> usize {
-        self.shared.refused.lock().unwrap().len()
+        self.shared.refused.lock().len()
     }
 
     /// From now on it can.
     pub fn recovers(&self) {
-        *self.shared.stumbles.lock().unwrap() = None;
+        *self.shared.stumbles.lock() = None;
     }
 }
 
@@ -128,11 +129,10 @@ impl Shared {
     }
 
     fn stumble(&self, path: &str) -> Option<Stumble> {
-        let stumbles = self.stumbles.lock().unwrap();
+        let stumbles = self.stumbles.lock();
         let (how, parts) = stumbles.as_ref()?;
         let how = parts.iter().all(|part| path.contains(part.as_str())).then_some(*how)?;
-        let is_over =
-            matches!(how, Stumble::TooMany) && !self.refused.lock().unwrap().insert(path.to_owned());
+        let is_over = matches!(how, Stumble::TooMany) && !self.refused.lock().insert(path.to_owned());
         (!is_over).then_some(how)
     }
 }

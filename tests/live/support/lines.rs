@@ -2,8 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -50,7 +50,7 @@ impl Lines {
 
     /// Says a line to it.
     pub fn say(&self, line: &str) {
-        let mut input = self.input.lock().unwrap();
+        let mut input = self.input.lock();
         let input = input.as_mut().expect("its input is open");
         writeln!(input, "{line}").unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
@@ -84,8 +84,8 @@ impl Lines {
 impl Drop for Lines {
     /// A Synapse ends in order and says whether its database is as it must be; clients have nothing to lose.
     fn drop(&mut self) {
-        drop(self.input.lock().unwrap().take());
-        let mut child = self.child.lock().unwrap();
+        drop(self.input.lock().take());
+        let mut child = self.child.lock();
         if self.name != "synapse" {
             let _ = child.kill();
         }

@@ -2,9 +2,10 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use talaria_platform::conformance::{ConformanceWorld, MemoryInbox, SendKeySupport};
 use talaria_platform::{
     BoxFuture, CancellationToken, EventId, MessageBody, MessageId, Place, Platform, PlatformError, SendKey,
@@ -77,11 +78,11 @@ impl Scene {
         if self.echoes {
             self.out.clone().write_all(keys.as_bytes()).unwrap();
         }
-        self.keyboard.lock().unwrap().as_ref().unwrap().send(keys.into()).unwrap();
+        self.keyboard.lock().as_ref().unwrap().send(keys.into()).unwrap();
     }
 
     pub fn types_end(&self) {
-        self.keyboard.lock().unwrap().take();
+        self.keyboard.lock().take();
     }
 
     pub fn closes_output(&self) {

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use matrix_sdk::Room;
@@ -18,6 +17,7 @@ use matrix_sdk::ruma::events::AnyTimelineEvent;
 use matrix_sdk::ruma::events::room::history_visibility::HistoryVisibility;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
+use parking_lot::Mutex;
 use serde_json::Value;
 use talaria_platform::{PlatformError, PlatformErrorKind, QuotedMessage};
 use tokio::time::Instant;
@@ -100,7 +100,7 @@ impl EventLookup {
     pub fn renew(&self) {
         self.time.renew();
         self.left.store(ASKED, Ordering::Relaxed);
-        self.stumbles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.stumbles.lock().clear();
     }
 
     /// Remembers a message of ours and the thread it is in.
@@ -170,7 +170,7 @@ impl EventLookup {
 
     /// Whether the keys of a person may be asked for: not again and again.
     pub fn may_ask_for_keys_of(&self, user: &UserId) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         let now = Instant::now();
         asked.retain(|_, at| now - *at < KEYS_AGAIN);
         if asked.contains_key(user) || !self.may_ask() {
@@ -241,12 +241,12 @@ impl EventLookup {
     }
 
     fn stumbles_in(&self, room: &Room) -> u32 {
-        let stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        let stumbles = self.stumbles.lock();
         stumbles.get(room.room_id()).copied().unwrap_or_default()
     }
 
     fn stumbled_in(&self, room: &Room) {
-        let mut stumbles = self.stumbles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stumbles = self.stumbles.lock();
         *stumbles.entry(room.room_id().to_owned()).or_default() += 1;
     }
 }
@@ -316,11 +316,11 @@ fn key(room: &Room, event: &EventId) -> (OwnedRoomId, OwnedEventId) {
 }
 
 fn has<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: &T) -> bool {
-    recent.lock().unwrap_or_else(PoisonError::into_inner).known.contains(value)
+    recent.lock().known.contains(value)
 }
 
 fn insert<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: T) {
-    recent.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+    recent.lock().insert(value);
 }
 
 /// The last `REMEMBERED` values.

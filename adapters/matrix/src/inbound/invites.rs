@@ -3,7 +3,6 @@
 //! Whether we go is the core's decision. This runs beside the reading, so that a flood of invitations delays nobody.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use matrix_sdk::deserialized_responses::RawSyncOrStrippedState;
@@ -14,6 +13,7 @@ use matrix_sdk::ruma::events::direct::DirectEventContent;
 use matrix_sdk::ruma::events::room::tombstone::RoomTombstoneEventContent;
 use matrix_sdk::ruma::{OwnedRoomId, OwnedServerName, OwnedUserId, RoomId, UserId};
 use matrix_sdk::{HttpError, Room, RoomState};
+use parking_lot::Mutex;
 use talaria_platform::{AuthorTrust, EventAuthor, EventId, PlatformError, PlatformErrorKind, RoomInvite};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -58,13 +58,13 @@ pub(super) struct PendingInvites {
 impl PendingInvites {
     /// Invitations came.
     pub fn invited(&self, rooms: impl IntoIterator<Item = OwnedRoomId>) {
-        self.invited.lock().unwrap_or_else(PoisonError::into_inner).extend(rooms);
+        self.invited.lock().extend(rooms);
         self.news.notify_one();
     }
 
     /// A room goes on elsewhere.
     pub fn upgraded(&self, upgrade: RoomUpgrade) {
-        let mut upgraded = self.upgraded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut upgraded = self.upgraded.lock();
         if upgraded.len() < UPGRADES && upgraded.iter().all(|other| other.to != upgrade.to) {
             upgraded.push_back(upgrade);
             self.news.notify_one();
@@ -72,7 +72,7 @@ impl PendingInvites {
     }
 
     fn next_upgrade(&self) -> Option<RoomUpgrade> {
-        self.upgraded.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.upgraded.lock().pop_front()
     }
 }
 
@@ -141,7 +141,7 @@ impl SyncReader<'_> {
     /// Deals with some invitations; `true` if there are more.
     async fn invitations(&self, dealt: &mut HandledInvites) -> Result<bool, PlatformError> {
         let listed = self.account.client.invited_rooms();
-        let anew = std::mem::take(&mut *self.invites.invited.lock().unwrap_or_else(PoisonError::into_inner));
+        let anew = std::mem::take(&mut *self.invites.invited.lock());
         dealt.update(&listed.iter().map(|room| room.room_id().to_owned()).collect(), anew);
         let now = Instant::now();
         let due: Vec<_> = listed.into_iter().filter(|room| dealt.is_due(room.room_id(), now)).collect();

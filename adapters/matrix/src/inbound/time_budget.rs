@@ -3,9 +3,9 @@
 //! Everybody waits meanwhile. So what is looked up for a response has a bound together, however many things that are
 //! and however the homeserver fails. Only the asking counts, not what else is done with the response.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 /// The time that is left.
 pub(super) struct TimeBudget {
     whole: Duration,
@@ -24,16 +24,16 @@ impl TimeBudget {
 
     /// All of it is there again.
     pub fn renew(&self) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = self.whole;
+        *self.left.lock() = self.whole;
     }
 
     pub fn spend(&self, time: Duration) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         *left = left.saturating_sub(time);
     }
 
     /// Whether there is more than this.
     pub fn has(&self, time: Duration) -> bool {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) > time
+        *self.left.lock() > time
     }
 }

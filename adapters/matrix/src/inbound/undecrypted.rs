@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -15,6 +14,7 @@ use matrix_sdk::ruma::events::AnySyncTimelineEvent;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{OwnedRoomId, OwnedUserId};
 use matrix_sdk::{RoomState, encryption};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use talaria_platform::{EventBatch, EventId, PlatformError};
 use tokio::sync::Notify;
@@ -94,7 +94,7 @@ impl UndecryptedQueue {
     /// The row to empty if this event waits: it was taken back.
     pub fn take_out(&self, room: &Room, event: &EventId) -> Option<(String, String)> {
         let key = format!("{} {event}", room.room_id());
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.remove(&key).map(|_| (key, String::new()))
     }
 
@@ -120,7 +120,7 @@ impl UndecryptedQueue {
         else {
             return false;
         };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.contains_key(key) {
             return true;
         }
@@ -137,7 +137,7 @@ impl UndecryptedQueue {
 
     /// What waits for one of these keys, or everything; in the order it came.
     fn choose(&self, keys: Option<&[(OwnedRoomId, String)]>) -> Vec<(String, UndecryptedMessage)> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         let opened = |one: &UndecryptedMessage| match keys {
             Some(keys) => keys.iter().any(|(room, session)| {
                 *room == one.room && one.session.as_ref().is_none_or(|id| id == session)
@@ -154,7 +154,7 @@ impl UndecryptedQueue {
     }
 
     fn forget(&self, keys: &[(String, String)]) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         for (key, _) in keys {
             waiting.remove(key);
         }
@@ -162,7 +162,7 @@ impl UndecryptedQueue {
 
     /// When the first of them is given up; `None` if nothing waits.
     fn first_end(&self) -> Option<Instant> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         waiting.values().map(|waiting| waiting.until).min()
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use matrix_sdk::authentication::matrix::MatrixSession;
 use matrix_sdk::ruma::{OwnedDeviceId, OwnedUserId};
 use matrix_sdk::{SessionMeta, SessionTokens};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use talaria_platform::PlatformError;
 
@@ -107,19 +108,19 @@ impl SessionFile {
 
     /// The session as it is now.
     pub fn now(&self) -> StoredSession {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.session.lock().0.clone()
     }
 
     /// The new device is there: from now on the session counts.
     pub fn confirm(&self, fingerprint: String) -> io::Result<()> {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock();
         session.0.fingerprint = fingerprint;
         session.0.save(&self.folder)
     }
 
     /// The homeserver gave new tokens.
     pub fn renew(&self, tokens: SessionTokens) {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock();
         session.0.access_token = tokens.access_token;
         session.0.refresh_token = tokens.refresh_token;
         session.1 = SaveState::No;
@@ -128,7 +129,7 @@ impl SessionFile {
 
     /// Writes what could not be written before.
     pub fn settle(&self) {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock();
         if session.1 == SaveState::No {
             self.write(&mut session);
         }

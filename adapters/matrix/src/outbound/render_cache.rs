@@ -6,8 +6,8 @@
 //! rendered anew, so there it is a link.)
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use talaria_platform::MessageId;
 
 use super::html::{self, RenderedHtml};
@@ -39,8 +39,8 @@ impl RenderCache {
         html
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<MessageId, RenderedDraft>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> parking_lot::MutexGuard<'_, HashMap<MessageId, RenderedDraft>> {
+        self.open.lock()
     }
 }
 

@@ -4,9 +4,9 @@
 //! on by itself, and when the core sends the same message again it finds what became of it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{PlatformError, PlatformErrorKind, SendKey};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -84,7 +84,7 @@ impl PendingUploads {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<UploadPurpose, UploadState>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

@@ -1,7 +1,6 @@
 //! An inbox in memory that keeps the promises of a real one.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::{BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite};
@@ -75,7 +74,7 @@ impl MemoryInbox {
     }
 
     fn state(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn working(&self) -> Result<MutexGuard<'_, InboxState>, InboxError> {

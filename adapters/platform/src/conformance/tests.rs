@@ -1,10 +1,11 @@
 //! Proof that the suite passes a right adapter and catches wrong ones: a check that cannot fail is
 //! worth nothing. The network is a list in memory; each [`Fault`] is one mistake an adapter could make.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{ConformanceWorld, broken_rules, run_all};
@@ -167,7 +168,7 @@ impl ConformanceWorld for Memory {
     }
 
     fn shown(&self) -> BoxFuture<'_, Vec<String>> {
-        let shown = self.posts.lock().unwrap().iter().filter_map(|post| post.text.clone()).collect();
+        let shown = self.posts.lock().iter().filter_map(|post| post.text.clone()).collect();
         Box::pin(async { shown })
     }
 }
@@ -255,7 +256,7 @@ impl Adapter {
     }
 
     fn post(&self, key: &SendKey, body: &MessageBody) -> MessageId {
-        let mut posts = self.posts.lock().unwrap();
+        let mut posts = self.posts.lock();
         let known = posts.iter().find(|post| {
             let forgotten = self.is(Fault::PostsTwiceAfterARestart) && post.by != self.number;
             post.key == *key && !forgotten && !self.is(Fault::PostsTwice)
@@ -275,7 +276,7 @@ impl Adapter {
     }
 
     fn is_new(&self, key: &SendKey) -> bool {
-        let mut edits = self.edits.lock().unwrap();
+        let mut edits = self.edits.lock();
         let new = !edits.contains(key);
         edits.push(key.clone());
         new
@@ -286,7 +287,7 @@ impl Adapter {
         message: &MessageId,
         to: impl FnOnce(&str) -> Option<String>,
     ) -> Result<(), PlatformError> {
-        let mut posts = self.posts.lock().unwrap();
+        let mut posts = self.posts.lock();
         let post = posts.iter_mut().find(|post| post.id == *message).ok_or(PlatformErrorKind::Gone)?;
         post.text = to(post.text.as_deref().unwrap_or_default());
         Ok(())

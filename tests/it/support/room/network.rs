@@ -2,9 +2,10 @@
 //! How a gateway sees it is in [`platform`](super::platform).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{
     BodyKind, EventId, Inbox, MediaId, MessageBody, MessageId, PlatformCapabilities, PlatformErrorKind,
     RateLimit, RoomEvent, SendKey,
@@ -329,6 +330,6 @@ impl Chat {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

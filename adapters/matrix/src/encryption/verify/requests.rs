@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use matrix_sdk::Client;
@@ -12,6 +11,7 @@ use matrix_sdk::ruma::events::key::verification::request::ToDeviceKeyVerificatio
 use matrix_sdk::ruma::events::room::member::MembershipState;
 use matrix_sdk::ruma::events::room::message::{MessageType, OriginalSyncRoomMessageEvent};
 use matrix_sdk::ruma::{DeviceId, EventId, OwnedUserId, UserId};
+use parking_lot::Mutex;
 use talaria_platform::AuthorTrust;
 use tokio::sync::mpsc;
 
@@ -60,7 +60,7 @@ impl VerificationRequests {
     /// Takes a request down. One for each person, so that nobody takes the place of all others.
     fn note(&self, asked: &IncomingRequest<'_>, now: Instant) -> bool {
         let IncomingRequest { user, flow, own, aloud } = *asked;
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.retain(|one| now.duration_since(one.since) < HOLDS);
         if waiting.iter().any(|one| one.user == user && one.flow == flow) {
             return false;
@@ -95,12 +95,12 @@ impl VerificationRequests {
 
     /// Lets go of one.
     fn forget(&self, id: &str) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
+        self.waiting.lock().retain(|one| one.id != id);
     }
 
     /// The operator goes on with one.
     pub(super) fn answer(&self, id: &str) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.iter_mut().filter(|one| one.id == id).for_each(|one| one.answered = true);
     }
 
@@ -111,13 +111,13 @@ impl VerificationRequests {
 
     /// Whether a part of ours in a verification is to be said in the clear now. That is so once.
     pub(super) fn says_aloud(&self, flow: &EventId, part: &'static str) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let one = waiting.iter_mut().find(|one| one.flow == flow.as_str() && one.since.elapsed() < HOLDS);
         one.is_some_and(|one| one.aloud && one.answered && one.said.insert(part))
     }
 
     pub(super) fn all(&self) -> Vec<PendingRequest> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         waiting.iter().filter(|one| one.since.elapsed() < HOLDS).cloned().collect()
     }
 }
