@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::agent::AgentRegistry;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
@@ -32,11 +33,11 @@ use crate::server::{self, Server};
 use crate::store::{self, Store};
 use crate::supervise::{self, TaskRun, supervise};
 use crate::testing::failpoint;
-use crate::turns::{TurnAgents, TurnSettings, Turns};
+use crate::turns::{TurnSettings, Turns};
 
 pub use bind::BINDING;
 use bind::BoundServer;
-use build::{agent, local, settings};
+use build::{agents, settings};
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
 pub use state_dir::{LOST_DATABASE, StateDir};
@@ -98,7 +99,7 @@ pub struct GatewayParts {
     /// Where everything durable is.
     pub store: Store,
     /// Who answers.
-    pub agents: TurnAgents,
+    pub agents: Arc<AgentRegistry>,
     /// Where people are.
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
     /// About turns.
@@ -129,10 +130,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     let matrix = platforms.matrix;
     let parts = GatewayParts {
         store: store.clone(),
-        agents: TurnAgents {
-            main: agent(&config.agent, &live)?,
-            local: config.room_agent.as_ref().map(local).transpose()?,
-        },
+        agents: AgentRegistry::new(agents(config, &live)?),
         platforms: platforms.accounts,
         settings: settings(config),
         display: DisplaySettings {

@@ -68,7 +68,7 @@ impl Hub {
         AcceptBatch {
             account: self.account.id().clone(),
             live: self.live.clone(),
-            agents: accept::AgentInfos { main: self.turns.agent(), local: self.turns.local_agent() },
+            agents: self.turns.agents().infos(),
             about: *self.account.about(),
         }
     }

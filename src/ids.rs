@@ -76,6 +76,46 @@ impl fmt::Display for TurnId {
     }
 }
 
+/// The name of a configured agent, such as `proxy` or `local`: 1 to 64 letters, digits, `.`, `_` and `-`. It stands in
+/// the configuration, on record and in `model` over HTTP, so it must not change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct AgentName(String);
+
+impl AgentName {
+    /// This text as a name, if it can be one.
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        ((1..=64).contains(&text.len()) && text.bytes().all(fits)).then(|| Self(text.to_owned()))
+    }
+
+    /// The agent behind `GATEWAY_PROXY_URL` and `gateway.proxy_url`.
+    pub fn proxy() -> Self {
+        Self("proxy".to_owned())
+    }
+
+    /// The agent behind `OPENAI_BASE_URL` and `agent.base_url`.
+    pub fn local() -> Self {
+        Self("local".to_owned())
+    }
+
+    /// The agent that answers while nobody configured one: it tells how.
+    pub fn guide() -> Self {
+        Self("guide".to_owned())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// An ask: 128 random bits, never shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskId(pub String);

@@ -16,9 +16,8 @@ use super::value::{TimeOfDay, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
 use crate::access::{AccessLists, AccessPolicy};
 use crate::command::ChatCommand;
-use crate::rules::{
-    AccountRules, AgentName, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules,
-};
+use crate::ids::AgentName;
+use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 
 /// As written.
 #[derive(Default, Deserialize)]
@@ -300,8 +299,8 @@ fn places(
             })
         });
         let agent = agent.map(|agent| match agent {
-            WrittenAgent::Proxy => AgentName::Proxy,
-            WrittenAgent::Local => AgentName::Local,
+            WrittenAgent::Proxy => AgentName::proxy(),
+            WrittenAgent::Local => AgentName::local(),
         });
         let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent };
         if rules != PlaceRules::default() {

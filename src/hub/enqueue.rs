@@ -105,7 +105,7 @@ impl EventContext<'_> {
             direct: event.room.direct,
             prompt: message.text.clone(),
             quote: message.quote.clone(),
-            agent: self.rules.agent_in(room),
+            agent: self.rules.agent_in(room).cloned(),
             media: message.media.clone(),
             attempt: 0,
             key: idempotency_key(account, room, &event.id, 0),

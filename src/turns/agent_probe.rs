@@ -74,7 +74,8 @@ impl Turns {
         {
             return reached.clone();
         }
-        let asked = tokio::time::timeout(PATIENCE, self.agents.main.reachable()).await;
+        let agents = self.agents();
+        let asked = tokio::time::timeout(PATIENCE, agents.default_agent().reachable()).await;
         let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, TextKey::WhyTooSlow));
         let reached = asked.unwrap_or_else(|_| silent());
         *last = Some((Instant::now(), reached.clone()));
