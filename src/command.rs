@@ -5,6 +5,7 @@
 //! outside the store afterwards is returned as [`PostCommit`].
 
 pub mod asks;
+mod chat_command;
 mod sessions;
 
 use std::fmt::Write as _;
@@ -18,65 +19,59 @@ use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
 use crate::reply::one_line;
 use crate::rules::AccountRules;
-use crate::store::{OpenTurn, Result, TurnRow, TurnState, Tx};
+use crate::store::{OpenTurn, Result, SessionRow, TurnRow, TurnState, Tx};
+pub use chat_command::ChatCommand;
 
-/// What a person asks of the gateway itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChatCommand {
-    /// What can be said.
-    Help,
-    /// Begin a new session.
-    New,
-    /// End the running turn.
-    Stop,
-    /// Ask the last question again.
-    Retry,
-    /// Take the last question and its answer back.
-    Undo,
-    /// What is going on.
-    Status,
-    /// The sessions of this place.
-    Sessions,
-    /// Go back to an earlier session.
-    Resume,
-    /// Name this session.
-    Title,
-    /// Who the person is to us.
-    Whoami,
-    /// What was used.
-    Usage,
-    /// Allow what an agent asks for.
-    Approve,
-    /// Refuse what an agent asks for.
-    Deny,
+/// How a command is carried out.
+#[derive(Clone, Copy)]
+enum CommandRun {
+    /// In the transaction that takes its message.
+    InTransaction(fn(&CommandCall<'_>) -> Result<CommandOutcome>),
 }
 
-/// Every command with its name and what it is for, as `/help` shows it.
-const COMMANDS: [(ChatCommand, &str, TextKey); 13] = [
-    (ChatCommand::Help, "help", TextKey::HelpHelp),
-    (ChatCommand::New, "new", TextKey::HelpNew),
-    (ChatCommand::Stop, "stop", TextKey::HelpStop),
-    (ChatCommand::Retry, "retry", TextKey::HelpRetry),
-    (ChatCommand::Undo, "undo", TextKey::HelpUndo),
-    (ChatCommand::Status, "status", TextKey::HelpStatus),
-    (ChatCommand::Sessions, "sessions", TextKey::HelpSessions),
-    (ChatCommand::Resume, "resume", TextKey::HelpResume),
-    (ChatCommand::Title, "title", TextKey::HelpTitle),
-    (ChatCommand::Whoami, "whoami", TextKey::HelpWhoami),
-    (ChatCommand::Usage, "usage", TextKey::HelpUsage),
-    (ChatCommand::Approve, "approve", TextKey::HelpApprove),
-    (ChatCommand::Deny, "deny", TextKey::HelpDeny),
-];
+/// A command with what most of them look at first.
+struct CommandCall<'a> {
+    context: &'a CommandContext<'a>,
+    key: SessionKey,
+    /// The session that is talked about here.
+    session: SessionRow,
+    /// The turns of that session that run or wait.
+    open: Vec<OpenTurn>,
+    /// The words behind the command.
+    behind: &'a str,
+}
 
 impl ChatCommand {
-    /// Every command.
-    pub fn all() -> impl Iterator<Item = Self> {
-        COMMANDS.iter().map(|(command, ..)| *command)
-    }
-
-    /// As people write it, without the slash.
-    pub fn name(self) -> &'static str {
-        COMMANDS.iter().find(|(command, ..)| *command == self).map_or("help", |(_, name, _)| name)
+    /// The table of commands: the line of `/help` about each, and how it is carried out.
+    fn entry(self) -> (Option<TextKey>, CommandRun) {
+        use CommandRun::InTransaction;
+        let (help, run) = match self {
+            Self::Help => (TextKey::HelpHelp, InTransaction(help)),
+            Self::New => (TextKey::HelpNew, InTransaction(new)),
+            Self::Stop => (TextKey::HelpStop, InTransaction(stop)),
+            Self::Retry => (TextKey::HelpRetry, InTransaction(retry)),
+            Self::Undo => (TextKey::HelpUndo, InTransaction(undo)),
+            Self::Status => (TextKey::HelpStatus, InTransaction(status)),
+            Self::Sessions => {
+                (TextKey::HelpSessions, InTransaction(|call| sessions::list(call.context, &call.key)))
+            }
+            Self::Resume => (TextKey::HelpResume, InTransaction(resume)),
+            Self::Title => (
+                TextKey::HelpTitle,
+                InTransaction(|call| sessions::title(call.context, &call.key, &call.session, call.behind)),
+            ),
+            Self::Whoami => {
+                (TextKey::HelpWhoami, InTransaction(|call| sessions::whoami(call.context, &call.session)))
+            }
+            Self::Usage => {
+                (TextKey::HelpUsage, InTransaction(|call| sessions::usage(call.context, &call.session)))
+            }
+            Self::Approve => {
+                (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
+            }
+            Self::Deny => (TextKey::HelpDeny, InTransaction(|call| asks::deny(call.context, call.behind))),
+        };
+        (Some(help), run)
     }
 
     /// What a person does who sends it with these words behind it.
@@ -144,21 +139,21 @@ impl CommandContext<'_> {
 /// What a command comes to: what to do after the commit, and what to answer, if anything.
 pub type CommandOutcome = (Vec<PostCommit>, Option<LocalizedText>);
 
-/// Tells commands from prompts. Only `/` and letters, at the very start, can be a command: a path or a
+/// Tells commands from prompts. Only `/` and a word that can be a name, at the very start, is a command: a path or a
 /// date is a prompt.
 pub fn parse(text: &str) -> ParsedMessage {
     let Some(rest) = text.strip_prefix('/') else { return ParsedMessage::Prompt };
     let word = rest.split_whitespace().next().unwrap_or_default();
-    if word.is_empty() || !rest.starts_with(word) || !word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if word.is_empty() || !rest.starts_with(word) || !ChatCommand::can_be_named(word) {
         return ParsedMessage::Prompt;
     }
     let word = word.to_ascii_lowercase();
-    if let Some((command, ..)) = COMMANDS.iter().find(|(_, name, _)| *name == word) {
+    if let Some(command) = ChatCommand::named(&word) {
         let behind = rest.get(word.len()..).unwrap_or_default().trim();
-        return ParsedMessage::Command(*command, behind.to_owned());
+        return ParsedMessage::Command(command, behind.to_owned());
     }
     let word = one_line(&word, 32);
-    let near = COMMANDS.iter().map(|(_, name, _)| *name).find(|name| strsim::osa_distance(name, &word) <= 2);
+    let near = ChatCommand::all().map(ChatCommand::name).find(|name| strsim::osa_distance(name, &word) <= 2);
     ParsedMessage::Unknown(match near {
         Some(name) => TextKey::UnknownCommandNear.with("word", word).with("near", name),
         None => TextKey::UnknownCommand.with("word", word),
@@ -167,60 +162,96 @@ pub fn parse(text: &str) -> ParsedMessage {
 
 /// Carries a command out.
 pub fn apply(context: &CommandContext<'_>, command: ChatCommand, behind: &str) -> Result<CommandOutcome> {
-    let tx = context.tx;
-    let key = context.key();
-    let session = tx.session_for(&key)?;
-    let open = tx.open_turns(&session.id)?;
-    match command {
-        ChatCommand::Help => say(LocalizedText::Said(help(context)?)),
-        ChatCommand::Status => say(status(context, &session.id, &open)?),
-        // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
-        ChatCommand::Retry | ChatCommand::Undo if !behind.is_empty() => say(TextKey::NoWordsAfter),
-        ChatCommand::Stop if open.is_empty() => say(TextKey::NothingRunning),
-        // The stopped answers say so themselves.
-        ChatCommand::Stop => Ok((stop_all(tx, &session.id, &open)?, None)),
-        ChatCommand::New => {
-            let after = stop_all(tx, &session.id, &open)?;
-            // One in which nothing was said is as good as new.
-            if session.title.is_some() || tx.is_used(&session.id)? {
-                tx.begin_session(&key)?;
-            }
-            // The hub asks what stands behind it; the answer to that is answer enough.
-            Ok((after, behind.is_empty().then(|| TextKey::NewSession.into())))
+    let (_, run) = command.entry();
+    match run {
+        CommandRun::InTransaction(run) => {
+            let key = context.key();
+            let session = context.tx.session_for(&key)?;
+            let open = context.tx.open_turns(&session.id)?;
+            run(&CommandCall { context, key, session, open, behind })
         }
-        ChatCommand::Retry | ChatCommand::Undo if !open.is_empty() => say(TextKey::StillRunning),
-        ChatCommand::Undo if context.agent.rewind == RewindSupport::Impossible => say(TextKey::CannotRewind),
-        ChatCommand::Undo if context.agent.rewind == RewindSupport::Unknown => say(TextKey::CannotRewindNow),
-        ChatCommand::Undo => match tx.last_turn_of_people(&session.id)? {
-            None => say(TextKey::NothingToUndo),
-            Some(last) => {
+    }
+}
+
+/// `/stop`
+fn stop(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    match call.open.is_empty() {
+        true => say(TextKey::NothingRunning),
+        // The stopped answers say so themselves.
+        false => Ok((stop_all(call.context.tx, &call.session.id, &call.open)?, None)),
+    }
+}
+
+/// `/new`
+fn new(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    let CommandCall { context, session, .. } = call;
+    let after = stop_all(context.tx, &session.id, &call.open)?;
+    // One in which nothing was said is as good as new.
+    if session.title.is_some() || context.tx.is_used(&session.id)? {
+        context.tx.begin_session(&call.key)?;
+    }
+    // The hub asks what stands behind it; the answer to that is answer enough.
+    Ok((after, call.behind.is_empty().then(|| TextKey::NewSession.into())))
+}
+
+/// `/undo`
+fn undo(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    if let Some(words) = not_now(call) {
+        return say(words);
+    }
+    let tx = call.context.tx;
+    match call.context.agent.rewind {
+        RewindSupport::Impossible => return say(TextKey::CannotRewind),
+        RewindSupport::Unknown => return say(TextKey::CannotRewindNow),
+        RewindSupport::Possible => {}
+    }
+    match tx.last_turn_of_people(&call.session.id)? {
+        None => say(TextKey::NothingToUndo),
+        Some(last) => {
+            tx.take_back(&last)?;
+            say(TextKey::Undone)
+        }
+    }
+}
+
+/// `/retry`
+fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    if let Some(words) = not_now(call) {
+        return say(words);
+    }
+    let context = call.context;
+    let tx = context.tx;
+    match tx.last_turn_of_people(&call.session.id)? {
+        None => say(TextKey::NothingToRetry),
+        // Decided before anything is taken back: the answer there is would be lost for none.
+        Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
+        Some(last) => {
+            // An agent that may not forget the first try is asked the same once more, in the same session.
+            if context.agent.rewind == RewindSupport::Possible {
                 tx.take_back(&last)?;
-                say(TextKey::Undone)
             }
-        },
-        ChatCommand::Retry => match tx.last_turn_of_people(&session.id)? {
-            None => say(TextKey::NothingToRetry),
-            // Decided before anything is taken back: the answer there is would be lost for none.
-            Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
-            Some(last) => {
-                // An agent that may not forget the first try is asked the same once more, in the same session.
-                if context.agent.rewind == RewindSupport::Possible {
-                    tx.take_back(&last)?;
-                }
-                tx.use_session(&session.id)?;
-                let turn = again(last, &context.event.id, context.event);
-                tx.add_turn(&turn)?;
-                Ok((vec![PostCommit::Run(turn.session, turn.id)], None))
-            }
-        },
-        ChatCommand::Sessions => sessions::list(context, &key),
-        ChatCommand::Resume if !open.is_empty() => say(TextKey::StillRunning),
-        ChatCommand::Resume => sessions::resume(context, &key, behind),
-        ChatCommand::Title => sessions::title(context, &key, &session, behind),
-        ChatCommand::Whoami => sessions::whoami(context, &session),
-        ChatCommand::Usage => sessions::usage(context, &session),
-        ChatCommand::Approve => asks::approve(context, behind),
-        ChatCommand::Deny => asks::deny(context, behind),
+            tx.use_session(&call.session.id)?;
+            let turn = again(last, &context.event.id, context.event);
+            tx.add_turn(&turn)?;
+            Ok((vec![PostCommit::Run(turn.session, turn.id)], None))
+        }
+    }
+}
+
+/// Why the last turn cannot be taken back or asked again as things are, if it cannot.
+fn not_now(call: &CommandCall<'_>) -> Option<TextKey> {
+    // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
+    if !call.behind.is_empty() {
+        return Some(TextKey::NoWordsAfter);
+    }
+    (!call.open.is_empty()).then_some(TextKey::StillRunning)
+}
+
+/// `/resume`
+fn resume(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    match call.open.is_empty() {
+        true => sessions::resume(call.context, &call.key, call.behind),
+        false => say(TextKey::StillRunning),
     }
 }
 
@@ -278,16 +309,19 @@ pub fn stop_all(tx: &Tx<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<V
     Ok(after)
 }
 
-/// The commands that this person may use here.
-fn help(context: &CommandContext<'_>) -> Result<String> {
+/// `/help`: the commands that this person may use here.
+fn help(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    let context = call.context;
     let mut text = context.words.say(&TextKey::Help.into());
     text.push('\n');
-    for (command, name, meaning) in COMMANDS {
-        if may(context, command)? {
-            let _ = write!(text, "\n- `/{name}` {}", context.words.say(&meaning.into()));
+    for command in ChatCommand::all() {
+        if let (Some(meaning), _) = command.entry()
+            && may(context, command)?
+        {
+            let _ = write!(text, "\n- `/{}` {}", command.name(), context.words.say(&meaning.into()));
         }
     }
-    Ok(text)
+    say(LocalizedText::Said(text))
 }
 
 /// Whether the person who sent it may use a command here.
@@ -302,8 +336,9 @@ fn may_do(context: &CommandContext<'_>, action: AccessAction) -> Result<bool> {
     Ok(context.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action).allowed)
 }
 
-fn status(context: &CommandContext<'_>, session: &SessionId, open: &[OpenTurn]) -> Result<LocalizedText> {
-    let running = match open {
+/// `/status`
+fn status(call: &CommandCall<'_>) -> Result<CommandOutcome> {
+    let running = match &call.open[..] {
         [] => TextKey::StatusIdle.into(),
         [one] => TextKey::StatusRunning.with("turn", one.id.short()),
         [first, _] => TextKey::StatusRunningOne.with("turn", first.id.short()),
@@ -311,19 +346,21 @@ fn status(context: &CommandContext<'_>, session: &SessionId, open: &[OpenTurn]) 
             TextKey::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
         }
     };
-    Ok(TextKey::Status
+    say(TextKey::Status
         .with("running", running)
-        .with("agent", context.agent.answering())
-        .with("session", session.0.as_str())
-        .with("messages", context.tx.message_count(session)?))
+        .with("agent", call.context.agent.answering())
+        .with("session", call.session.id.0.as_str())
+        .with("messages", call.context.tx.message_count(&call.session.id)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn only_a_slash_and_letters_can_be_a_command() {
+    fn only_a_slash_and_a_name_can_be_a_command() {
         for (text, parsed) in [
             ("/stop", ParsedMessage::Command(ChatCommand::Stop, String::new())),
             ("/STOP please", ParsedMessage::Command(ChatCommand::Stop, "please".to_owned())),
@@ -335,6 +372,12 @@ mod tests {
             ("/ stop", ParsedMessage::Prompt),
             ("/etc/hosts is what?", ParsedMessage::Prompt),
             ("/1/2 of it", ParsedMessage::Prompt),
+            ("/-", ParsedMessage::Prompt),
+            ("/-stop", ParsedMessage::Prompt),
+            ("/stop-", ParsedMessage::Prompt),
+            ("/st--op", ParsedMessage::Prompt),
+            ("/2026-11-18 was it?", ParsedMessage::Prompt),
+            ("/well-known/x", ParsedMessage::Prompt),
             ("", ParsedMessage::Prompt),
         ] {
             assert_eq!(parse(text), parsed, "{text:?}");
@@ -348,7 +391,24 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(words("/stpo"), "There is no command /stpo. Did you mean /stop?");
+        assert_eq!(words("/sta-tus"), "There is no command /sta-tus. Did you mean /status?");
         assert!(words("/dance").contains("/help"));
+        assert!(words("/Tango-Argentino now").contains("/tango-argentino;"));
+    }
+
+    proptest! {
+        /// A slash and a name are never sent to the agent, and nothing else is taken from it.
+        #[test]
+        fn a_message_is_a_command_if_and_only_if_it_begins_with_a_name(
+            word in "[a-zA-Z-]{0,12}[a-z0-9./_-]{0,3}",
+            behind in "( [^/]{0,9})?",
+        ) {
+            let letters = word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+            let dashes = word.starts_with('-') || word.ends_with('-') || word.contains("--");
+            let is_name = letters && !dashes && !word.is_empty();
+            let prompt = parse(&format!("/{word}{behind}")) == ParsedMessage::Prompt;
+            prop_assert_eq!(!prompt, is_name, "/{}{}", word, behind);
+        }
     }
 
     #[test]

@@ -221,8 +221,7 @@ fn commands(
     name: &str,
     written: Vec<String>,
 ) -> Result<BTreeSet<ChatCommand>, ConfigError> {
-    let known =
-        |word: &str| ChatCommand::all().find(|command| command.name() == word.trim_start_matches('/'));
+    let known = |word: &str| ChatCommand::named(word.trim_start_matches('/'));
     let mut commands = BTreeSet::new();
     for word in written {
         let Some(command) = known(&word) else {

@@ -315,7 +315,7 @@ fn failure(outcome: &TurnOutcome, text: &str, words: &TextCatalog) -> Option<Str
 fn without_commands(said: &str) -> String {
     let is_command = |word: &str| {
         let name = word.strip_prefix('/').unwrap_or_default().trim_end_matches(['.', ',', ';', ')']);
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+        name.split('-').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase()))
     };
     let ends = ["; ", ". ", " — "];
     let mut kept = String::new();
