@@ -2,15 +2,20 @@
 //!
 //! A command's effect and the row that says it was seen are one transaction, and its answer is a row of
 //! the outbox in the same transaction: a crash repeats nothing and loses nothing. What must happen
-//! outside the store afterwards is returned as [`PostCommit`].
+//! outside the store afterwards is returned as [`PostCommit`]. A command whose effect needs I/O is only stored in that
+//! transaction, and [`CommandRunner`] carries it out.
 
+mod after_commit;
 pub mod asks;
 mod chat_command;
+#[cfg(feature = "testing")]
+mod self_check;
 mod sessions;
+mod status;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, EventAuthor, EventId, Place, RoomEvent, UserId};
+use talaria_platform::{AccountId, EventAuthor, EventId, Place, RoomEvent, SendKey, UserId};
 
 use crate::access::{AccessAction, AccessDecision, EntryChannel, PlaceKind};
 use crate::agent::{AgentInfo, RewindSupport};
@@ -20,6 +25,8 @@ use crate::ids::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
 use crate::reply::one_line;
 use crate::rules::AccountRules;
 use crate::store::{OpenTurn, Result, SessionRow, TurnRow, TurnState, Tx};
+use after_commit::{AfterCommit, RestartPolicy};
+pub use after_commit::{COMMAND_DEADLINE, COMMANDS_AT_ONCE, COMMANDS_WAITING, CommandRunner};
 pub use chat_command::ChatCommand;
 
 /// How a command is carried out.
@@ -27,6 +34,9 @@ pub use chat_command::ChatCommand;
 enum CommandRun {
     /// In the transaction that takes its message.
     InTransaction(fn(&CommandCall<'_>) -> Result<CommandOutcome>),
+    /// After that transaction, because its effect needs I/O. It is always answered, so it must not be a command that
+    /// is heard beyond the limits.
+    AfterCommit(AfterCommit),
 }
 
 /// A command with what most of them look at first.
@@ -45,13 +55,14 @@ impl ChatCommand {
     /// The table of commands: the line of `/help` about each, and how it is carried out.
     fn entry(self) -> (Option<TextKey>, CommandRun) {
         use CommandRun::InTransaction;
+        let after_commit = |run, restart| CommandRun::AfterCommit(AfterCommit { run, restart });
         let (help, run) = match self {
             Self::Help => (TextKey::HelpHelp, InTransaction(help)),
             Self::New => (TextKey::HelpNew, InTransaction(new)),
             Self::Stop => (TextKey::HelpStop, InTransaction(stop)),
             Self::Retry => (TextKey::HelpRetry, InTransaction(retry)),
             Self::Undo => (TextKey::HelpUndo, InTransaction(undo)),
-            Self::Status => (TextKey::HelpStatus, InTransaction(status)),
+            Self::Status => (TextKey::HelpStatus, after_commit(status::run, RestartPolicy::Repeat)),
             Self::Sessions => {
                 (TextKey::HelpSessions, InTransaction(|call| sessions::list(call.context, &call.key)))
             }
@@ -70,6 +81,8 @@ impl ChatCommand {
                 (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
             }
             Self::Deny => (TextKey::HelpDeny, InTransaction(|call| asks::deny(call.context, call.behind))),
+            #[cfg(feature = "testing")]
+            Self::SelfCheck => return (None, after_commit(self_check::run, RestartPolicy::Refuse)),
         };
         (Some(help), run)
     }
@@ -104,6 +117,8 @@ pub enum PostCommit {
     StopTurn(SessionId, TurnId),
     /// The message that the transaction was about was taken up.
     Read(Place, EventId),
+    /// A command waits in the line of this place; the key of its answer names it.
+    RunCommand(Place, SendKey),
     /// This question was answered.
     Answered(AskId),
     /// A stranger is to be given a code, which is kept nowhere else.
@@ -170,6 +185,7 @@ pub fn apply(context: &CommandContext<'_>, command: ChatCommand, behind: &str) -
             let open = context.tx.open_turns(&session.id)?;
             run(&CommandCall { context, key, session, open, behind })
         }
+        CommandRun::AfterCommit(_) => after_commit::store(context, command, behind),
     }
 }
 
@@ -334,23 +350,6 @@ fn may_do(context: &CommandContext<'_>, action: AccessAction) -> Result<bool> {
     let RoomEvent { author, place, room, .. } = context.event;
     let actor = context.tx.actor(context.account, &place.room, author, EntryChannel::of(context.event))?;
     Ok(context.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action).allowed)
-}
-
-/// `/status`
-fn status(call: &CommandCall<'_>) -> Result<CommandOutcome> {
-    let running = match &call.open[..] {
-        [] => TextKey::StatusIdle.into(),
-        [one] => TextKey::StatusRunning.with("turn", one.id.short()),
-        [first, _] => TextKey::StatusRunningOne.with("turn", first.id.short()),
-        [first, rest @ ..] => {
-            TextKey::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
-        }
-    };
-    say(TextKey::Status
-        .with("running", running)
-        .with("agent", call.context.agent.answering())
-        .with("session", call.session.id.0.as_str())
-        .with("messages", call.context.tx.message_count(&call.session.id)?))
 }
 
 #[cfg(test)]

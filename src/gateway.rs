@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
+use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
@@ -76,6 +77,7 @@ impl<E: Into<anyhow::Error>> From<E> for StartError {
 /// A gateway that runs. Also what tests of the whole core start.
 pub struct Gateway {
     turns: Arc<Turns>,
+    commands: Arc<CommandRunner>,
     accounts: Vec<Arc<DeliveryAccount>>,
     /// What platforms bring things to. Kept to the last: a platform that sends may have to make a note.
     hubs: Vec<Arc<Hub>>,
@@ -222,16 +224,19 @@ impl Gateway {
                 .await?;
             accounts.push(account);
         }
+        let delivery = Arc::new(delivery);
         let turns = Turns::new(
             parts.store.clone(),
             parts.agents,
-            Arc::new(delivery),
+            delivery.clone(),
             parts.settings,
             parts.live.clone(),
             metrics,
         );
+        let commands = CommandRunner::new(parts.store.clone(), turns.clone(), delivery, parts.live.clone());
         let mut gateway = Self {
             turns,
+            commands,
             accounts,
             hubs: Vec::new(),
             stop_reading: CancellationToken::new(),
@@ -248,6 +253,10 @@ impl Gateway {
         let recovered = gateway.turns.recover().await?;
         if recovered > 0 {
             tracing::info!(turns = recovered, "turns of the last run are taken up again");
+        }
+        let recovered = gateway.commands.recover().await?;
+        if recovered > 0 {
+            tracing::info!(commands = recovered, "commands of the last run are taken up again");
         }
         failpoint("gateway.recovered");
         gateway.start_platforms(&parts.store, &parts.live);
@@ -312,7 +321,8 @@ impl Gateway {
 
     fn start_platforms(&mut self, store: &Store, live: &Arc<LiveRules>) {
         for account in &self.accounts {
-            let hub = Hub::new(account.clone(), store.clone(), self.turns.clone(), live.clone());
+            let (turns, commands) = (self.turns.clone(), self.commands.clone());
+            let hub = Hub::new(account.clone(), store.clone(), turns, commands, live.clone());
             let inbox = hub.inbox();
             self.hubs.push(hub);
             let (account, stop) = (account.clone(), self.stop_reading.clone());
@@ -366,6 +376,7 @@ impl Gateway {
         if lost == self.accounts.len() {
             return Ok(ExitReason::NoPlatformLeft);
         }
+        self.commands.idle().await;
         self.turns.idle().await;
         for account in &self.accounts {
             account.flushed().await?;
@@ -384,7 +395,7 @@ impl Gateway {
             if tokio::time::timeout(STOP_READING, read).await.is_err() {
                 tracing::warn!("a platform does not stop reading");
             }
-            self.turns.drain().await;
+            tokio::join!(self.turns.drain(), self.commands.drain());
             if let Some(serving) = &self.serving {
                 serving.close_connections();
             }

@@ -25,7 +25,7 @@ use talaria_platform::{
 };
 
 use crate::agent::RewindSupport;
-use crate::command::{self, ChatCommand, ParsedMessage, PostCommit};
+use crate::command::{self, ChatCommand, CommandRunner, ParsedMessage, PostCommit};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
 use crate::store::{Result, Store, StoreError};
@@ -42,6 +42,7 @@ pub struct Hub {
     account: Arc<DeliveryAccount>,
     store: Store,
     turns: Arc<Turns>,
+    commands: Arc<CommandRunner>,
     live: Arc<LiveRules>,
     /// Strangers whom the log has named.
     strangers: Arc<Mutex<RefusalLog>>,
@@ -53,9 +54,10 @@ impl Hub {
         account: Arc<DeliveryAccount>,
         store: Store,
         turns: Arc<Turns>,
+        commands: Arc<CommandRunner>,
         live: Arc<LiveRules>,
     ) -> Arc<Self> {
-        Arc::new(Self { account, store, turns, live, strangers: Arc::default() })
+        Arc::new(Self { account, store, turns, commands, live, strangers: Arc::default() })
     }
 
     /// The inbox that a platform is given: good for as long as the hub is there.
@@ -93,7 +95,7 @@ impl Hub {
         self.learn_abilities(&batch).await?;
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, acceptor) = (self.strangers.clone(), self.acceptor());
-        let live = self.live.clone();
+        let (commands, live) = (self.commands.clone(), self.live.clone());
         let accepted = tokio::spawn(async move {
             failpoint("accept.received");
             // The same moment, when something would be lost: an adapter's own store is ahead of ours.
@@ -109,6 +111,9 @@ impl Hub {
                     PostCommit::Read(place, event) => drop(read.insert(place, event)),
                     PostCommit::Run(session, turn) => turns.enqueue(&session, turn),
                     PostCommit::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
+                    PostCommit::RunCommand(place, key) => {
+                        commands.enqueue(account.id().clone(), place, key);
+                    }
                     PostCommit::Answered(ask) => turns.answered(&ask),
                     PostCommit::GiveCode(code_message) => {
                         let delivery =

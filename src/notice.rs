@@ -6,8 +6,15 @@
 use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, SendKey};
 
 use crate::i18n::{LocalizedText, TextCatalog};
+use crate::ids::hash;
 use crate::reply;
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+
+/// The key of a notice that is said once for each of what `about` names.
+pub fn notice_key(what: &str, about: &[&str]) -> SendKey {
+    let digest = hash(about.iter().copied());
+    SendKey::new(format!("{what}.{}", digest.get(..32).unwrap_or(&digest)))
+}
 
 /// Where something is said, and how often.
 pub struct Notice<'a> {

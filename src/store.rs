@@ -9,6 +9,7 @@
 mod actors;
 mod asks;
 mod audit;
+mod commands;
 mod ephemeral;
 mod grants;
 mod http_sessions;
@@ -51,6 +52,7 @@ pub use asks::{AskRow, AskState, OpenAsk};
 pub use audit::{
     AuditFilter, AuditRow, GATEWAY, LimitCount, OPERATOR, OperatorAction, RefusedRow, room_hash,
 };
+pub use commands::CommandRow;
 pub use ephemeral::ephemeral_expiry;
 pub use grants::{GRANT_DAYS, GrantRow};
 pub use http_sessions::{SeenSession, SessionChange, SessionOwner, SessionPage, TranscriptPage};

@@ -47,6 +47,9 @@ chat_commands! {
     Approve "approve",
     /// Refuses an action that an agent asks for.
     Deny "deny",
+    #[cfg(feature = "testing")]
+    /// Ends as a test wants it to.
+    SelfCheck "self-check",
 }
 
 impl ChatCommand {

@@ -14,8 +14,7 @@ use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChanne
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::command::{self, ChatCommand, CommandContext, ParsedMessage, PostCommit};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::hash;
-use crate::notice::Notice;
+use crate::notice::{Notice, notice_key};
 use crate::rules::{AccountRules, LiveRules};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 
@@ -339,12 +338,12 @@ impl EventContext<'_> {
         message: &EventId,
         phrase: &LocalizedText,
     ) -> Result<()> {
-        self.notice_as(digest_key(what, about), message).tell(self.tx, self.words, phrase)
+        self.notice_as(notice_key(what, about), message).tell(self.tx, self.words, phrase)
     }
 
     /// The key of what [`notice_on`](Self::notice_on) says.
     pub(super) fn notice_key(&self, what: &str, message: &EventId) -> SendKey {
-        digest_key(what, &[self.account().as_str(), self.event.place.room.as_str(), message.as_str()])
+        notice_key(what, &[self.account().as_str(), self.event.place.room.as_str(), message.as_str()])
     }
 
     /// Changes the text of an earlier notice, not before this time. Only the latest change is shown.
@@ -383,11 +382,6 @@ impl EventContext<'_> {
         let (account, place) = (self.account(), &self.event.place);
         Notice { key, account, place, reply_to: Some(reply_to), max_text: self.all.about.max_text }
     }
-}
-
-fn digest_key(what: &str, about: &[&str]) -> SendKey {
-    let digest = hash(about.iter().copied());
-    SendKey::new(format!("{what}.{}", digest.get(..32).unwrap_or(&digest)))
 }
 
 /// Asks every turn to stop that somebody started.

@@ -109,6 +109,15 @@ texts! {
     StatusRunningMany "status_running_many" Part ["turn", "count"]
     Status "status" Part ["running", "agent", "session", "messages"]
     StatusStandIn "status_stand_in" Part ["agent", "away"]
+    StatusAnswers "status_answers" Part ["agent"]
+    StatusAway "status_away" Part ["agent", "why"]
+    StatusAwayStandIn "status_away_stand_in" Part ["agent", "other"]
+    StatusRefused "status_refused" Part ["agent", "why"]
+    StatusFailing "status_failing" Part ["agent", "times", "why"]
+    CommandsFull "commands_full" Part ["command", "limit"]
+    CommandTooSlow "command_too_slow" Part ["command", "seconds"]
+    CommandBroken "command_broken" Part ["command"]
+    CommandInterrupted "command_interrupted" Part ["command"]
 
     // Sessions and people.
     Sessions "sessions" Part ["list"]

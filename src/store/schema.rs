@@ -276,4 +276,17 @@ DELETE FROM messages WHERE turn = '' AND session IN (
 -- Whether an app may send system messages and instructions.
 ALTER TABLE tokens ADD COLUMN instructions INTEGER NOT NULL DEFAULT 1;
 ",
+    r"
+-- Commands that run after the transaction that took them, until they are answered.
+CREATE TABLE commands (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- the order within a place
+    key TEXT NOT NULL UNIQUE,              -- of the answer in the outbox
+    account TEXT NOT NULL, room TEXT NOT NULL, thread TEXT, event TEXT NOT NULL,
+    author TEXT NOT NULL, direct INTEGER NOT NULL,
+    name TEXT NOT NULL, behind TEXT NOT NULL, -- the command, and the words behind it
+    started INTEGER NOT NULL DEFAULT 0,    -- 1: it may have had an effect, and must not run again
+    at INTEGER NOT NULL
+);
+CREATE INDEX commands_place ON commands (account, room);
+",
 ];

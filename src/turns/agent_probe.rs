@@ -7,8 +7,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, AnsweringAgent};
-use crate::i18n::TextKey;
+use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, SharedAgent};
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::AgentName;
 use crate::reply;
 
 /// How long an answer counts. Several who watch ask the agent once.
@@ -43,7 +44,31 @@ pub enum AgentHealth {
     },
 }
 
+/// An agent that was asked whether it would answer, for the people of a room.
+#[derive(Clone, Debug)]
+pub struct AgentCheck {
+    /// What the agent says of itself.
+    pub about: AgentInfo,
+    /// Who would answer, or why nobody would.
+    pub reached: Result<AnsweringAgent, AgentError>,
+    /// How often in a row turns failed although the agent is there, and why the last one did. Known of the default
+    /// agent only.
+    pub failing: Option<(usize, LocalizedText)>,
+}
+
 impl Turns {
+    /// Asks the agent with this name whether it would answer; the default one without a name, or if nobody has it.
+    /// Takes at most a few seconds.
+    pub async fn check_agent(&self, name: Option<&AgentName>) -> AgentCheck {
+        let agents = self.agents();
+        let other = name.filter(|name| *name != agents.default_name()).and_then(|name| agents.get(name));
+        let (reached, failing) = match other {
+            Some(agent) => (reach(agent).await, None),
+            None => (self.reach_agent().await, self.failing().filter(|_| !self.trouble().was_away())),
+        };
+        AgentCheck { about: other.unwrap_or(agents.default_agent()).about(), reached, failing }
+    }
+
     /// Finds out whether the agent would answer. Takes at most a few seconds.
     pub async fn agent_health(&self) -> AgentHealth {
         let why = |words: &str| reply::one_line(reply::bare(words), 200);
@@ -74,11 +99,14 @@ impl Turns {
         {
             return reached.clone();
         }
-        let agents = self.agents();
-        let asked = tokio::time::timeout(PATIENCE, agents.default_agent().reachable()).await;
-        let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, TextKey::WhyTooSlow));
-        let reached = asked.unwrap_or_else(|_| silent());
+        let reached = reach(self.agents().default_agent()).await;
         *last = Some((Instant::now(), reached.clone()));
         reached
     }
+}
+
+async fn reach(agent: &SharedAgent) -> Result<AnsweringAgent, AgentError> {
+    let asked = tokio::time::timeout(PATIENCE, agent.reachable()).await;
+    let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, TextKey::WhyTooSlow));
+    asked.unwrap_or_else(|_| silent())
 }

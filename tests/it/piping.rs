@@ -47,7 +47,9 @@ async fn every_way_of_not_answering_is_seen_by_a_script() {
 
     let upstream = Upstream::plain().await;
     Talaria::to(&upstream).reads("/nonsense\n").await.failed_with("").said("There is no command /nonsense");
-    Talaria::to(&upstream).reads("/status\n").await.showed("").said("Nothing is running.");
+    let ended = Talaria::to(&upstream).reads("/status\n").await;
+    ended.showed("").said("Nothing is running.").said("Asked just now: remote agent server answers.");
+    Talaria::to(&upstream).reads("/self-check fails\n").await.failed_with("").said("failed");
 
     let nobody = Nobody::new();
     let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &nobody.url());

@@ -1,6 +1,7 @@
 //! Scenes: a person, a room, an agent, and the whole core between them. One file per behaviour.
 
 mod access;
+mod after_commit;
 mod asking;
 mod asks;
 mod busy;

@@ -120,6 +120,17 @@ fn every_key_about_people_arrives() {
     assert_eq!(rules.busy_in(&"!own".into()), BusyPolicy::Interrupt);
 }
 
+/// The command exists in tests only; a name with a dash is written like any other.
+#[cfg(feature = "testing")]
+#[test]
+fn a_command_with_a_dash_in_its_name_can_be_for_admins() {
+    for written in ["self-check", "/self-check"] {
+        let rules = rules(&format!("access: {{people: [], admin_commands: [{written}]}}"));
+        let AccessPolicy::Listed(lists) = &rules.access else { panic!("{rules:?}") };
+        assert_eq!(lists.admin_commands, [ChatCommand::SelfCheck].into(), "{written}");
+    }
+}
+
 #[test]
 fn what_is_not_written_has_its_default() {
     let rules = rules("access: {people: []}");

@@ -38,6 +38,9 @@ pub const POINTS: &[Point] = &[
     Point { name: "gateway.recovered", reached: 30, after: Some("stream.text") },
 ];
 
+/// Points that only a command comes by that runs after its commit.
+pub const COMMAND_POINTS: [&str; 3] = ["command.begun", "command.ran", "command.answered"];
+
 /// Points that no prompt comes by. The live tests die there.
 #[cfg(test)]
 const LIVE: [&str; 1] = ["deletion.more"];
@@ -72,6 +75,7 @@ fn the_table_has_every_failpoint_of_the_source() {
     }
     let mut known: Vec<_> = POINTS.iter().map(|point| point.name.to_owned()).collect();
     known.extend(LIVE.map(str::to_owned));
+    known.extend(COMMAND_POINTS.map(str::to_owned));
     found.sort();
     known.sort();
     assert_eq!(found, known);

@@ -51,12 +51,14 @@ async fn status_says_what_runs_and_what_waits() {
     @ann  /status
     note  Nothing is running.
           Agent: scripted. Session SESSION, 2 messages.
+          Asked just now: scripted answers.
     @ann  one
     @ann  two
     note  Noted; one is before it. /stop ends all of them.
     @ann  /status
     note  One answer is running (turn 0eeacd), one message waits.
           Agent: scripted. Session SESSION, 2 messages.
+          Asked just now: scripted answers.
     ");
 }
 
@@ -68,12 +70,16 @@ async fn an_unknown_command_is_explained_and_not_sent_to_the_agent() {
     room.says("@ann", "/stpo").await;
     room.settled().await;
     room.says("@ann", "/dance now").await;
+    room.settled().await;
+    room.says("@ann", "/tango-argentino").await;
 
     assert_snapshot!(room.settled().await, @r"
     @ann  /stpo
     note  There is no command /stpo. Did you mean /stop?
     @ann  /dance now
     note  There is no command /dance; /help lists what there is. To send it to the agent, put a space before it.
+    @ann  /tango-argentino
+    note  There is no command /tango-argentino; /help lists what there is. To send it to the agent, put a space before it.
     ");
     assert!(gateway.agent_itself().heard().is_empty());
 }

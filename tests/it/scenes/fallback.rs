@@ -356,20 +356,28 @@ async fn status_says_who_answers_now() {
         room.says("@ann", "/status").await;
         room.settled().await;
         let last = room.ours().pop().unwrap_or_default();
-        last.lines().last().unwrap_or_default().split(". Session").next().unwrap_or_default().to_owned()
+        let mut lines = last.lines().skip(1).map(str::to_owned);
+        let agent = lines.next().unwrap_or_default();
+        let agent = agent.split(". Session").next().unwrap_or_default().to_owned();
+        (agent, lines.next().unwrap_or_default())
     };
-    assert_eq!(status().await, "Agent: scripted");
+    let is = |agent: &str, now: &str| (agent.to_owned(), format!("Asked just now: {now}."));
+    let as_ever = is("Agent: scripted", "scripted answers");
+    assert_eq!(status().await, as_ever);
     gateway.agent_itself().goes_away();
     for text in ["one", "two"] {
         room.says("@ann", text).await;
         room.shows(&format!("@ann  {text}")).await;
         gateway.chat().is_quiet(Duration::from_secs(5)).await;
     }
-    assert_eq!(status().await, "Agent: model small (standing in, because the usual one is away: scripted)");
+    let stands_in = "Agent: model small (standing in, because the usual one is away: scripted)";
+    let away = "scripted is away, and model small answers in its place";
+    assert_eq!(status().await, is(stands_in, away));
     gateway.agent_itself().comes_back();
+    assert_eq!(status().await, is(stands_in, "scripted answers"));
     room.says("@ann", "three").await;
     room.settled().await;
-    assert_eq!(status().await, "Agent: scripted");
+    assert_eq!(status().await, as_ever);
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,10 @@ struct State {
     away: bool,
     /// How often it was asked that.
     questions: usize,
+    /// The answer to that comes once this is open.
+    hesitates: Option<Gate>,
+    /// The answer to that while it lets nobody in.
+    refuses: Option<AgentError>,
     /// Which life of the gateway this is; one that was killed does nothing any more.
     life: u64,
     asked: Vec<Asked>,
@@ -179,6 +183,16 @@ impl Scripted {
     /// It answers again.
     pub fn comes_back(&self) {
         self.state().away = false;
+    }
+
+    /// From now on it answers only that it lets nobody in.
+    pub fn refuses(&self, error: AgentError) {
+        self.state().refuses = Some(error);
+    }
+
+    /// From now on it does not say whether it is there until the gate is opened.
+    pub fn hesitates(&self) -> Gate {
+        self.state().hesitates.insert(Gate::default()).clone()
     }
 
     /// How often it was asked whether it is there.
@@ -497,9 +511,15 @@ impl Agent for Scripted {
         state.questions += 1;
         let reached = match state.away {
             true => Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, "nobody is there")),
-            false => Ok(AnsweringAgent::Agent),
+            false => state.refuses.clone().map_or(Ok(AnsweringAgent::Agent), Err),
         };
-        Box::pin(async move { reached })
+        let gate = state.hesitates.clone();
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.opened().await;
+            }
+            reached
+        })
     }
 }
 

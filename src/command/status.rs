@@ -1,0 +1,76 @@
+//! `/status`: what runs, what waits, and whether the agent answers now. The agent is asked after the commit.
+
+use talaria_platform::BoxFuture;
+
+use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
+use crate::agent::{AgentErrorKind, AgentInfo, AnsweringAgent};
+use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use crate::ids::{SessionId, SessionKey};
+use crate::reply;
+use crate::rules::Rules;
+use crate::store::{self, CommandRow, OpenTurn, Tx};
+use crate::turns::AgentCheck;
+
+/// Characters of the reason that an agent is away.
+const REASON: usize = 200;
+
+/// Asks the agent of the place, and says how things are when it has answered.
+pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
+    Box::pin(async move {
+        let CommandTask { row, turns, live } = task;
+        let name = live.now().account(&row.account).agent_in(&row.place.room).cloned();
+        let check = turns.check_agent(name.as_ref()).await;
+        let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &check));
+        Ok(answer)
+    })
+}
+
+fn status(tx: &Tx<'_>, rules: &Rules, row: &CommandRow, check: &AgentCheck) -> store::Result<LocalizedText> {
+    let of_session = rules.account(&row.account).session;
+    let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, of_session);
+    let session = tx.session_for(&key)?.id;
+    let open = tx.open_turns(&session)?;
+    let status = going_on(tx, &check.about, &session, &open)?;
+    let words = &rules.words;
+    Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers(words, check)))))
+}
+
+fn going_on(
+    tx: &Tx<'_>,
+    agent: &AgentInfo,
+    session: &SessionId,
+    open: &[OpenTurn],
+) -> store::Result<LocalizedText> {
+    let running = match open {
+        [] => TextKey::StatusIdle.into(),
+        [one] => TextKey::StatusRunning.with("turn", one.id.short()),
+        [first, _] => TextKey::StatusRunningOne.with("turn", first.id.short()),
+        [first, rest @ ..] => {
+            TextKey::StatusRunningMany.with("turn", first.id.short()).with("count", rest.len())
+        }
+    };
+    Ok(TextKey::Status
+        .with("running", running)
+        .with("agent", agent.answering())
+        .with("session", session.0.as_str())
+        .with("messages", tx.message_count(session)?))
+}
+
+/// Whether the agent answers, as it was found out a moment ago.
+fn answers(words: &TextCatalog, check: &AgentCheck) -> LocalizedText {
+    let why = |phrase: &LocalizedText| reply::one_line(reply::bare(&words.say(phrase)), REASON);
+    let about = |text: TextKey| text.with("agent", check.about.name.clone());
+    match (&check.reached, &check.failing, &check.about.stand_in) {
+        (Err(error), ..) if error.kind == AgentErrorKind::Refused => {
+            about(TextKey::StatusRefused).with("why", why(&error.words))
+        }
+        (Err(error), ..) => about(TextKey::StatusAway).with("why", why(&error.words)),
+        (Ok(AnsweringAgent::StandIn), _, Some(other)) => {
+            about(TextKey::StatusAwayStandIn).with("other", other.name.clone())
+        }
+        (Ok(_), Some((times, words)), _) => {
+            about(TextKey::StatusFailing).with("times", *times).with("why", why(words))
+        }
+        (Ok(_), None, _) => about(TextKey::StatusAnswers),
+    }
+}
