@@ -44,7 +44,6 @@ use crate::turns::Turns;
 
 pub use actions::KEY;
 pub use command_error::{CommandError, ErrorDetail};
-pub use health::agent_trouble;
 pub use routes::{refused_list, router};
 
 /// The socket's name in the state folder.

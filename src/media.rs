@@ -3,15 +3,12 @@
 //! A file is judged by its content, never by its name or by what the sender says. Nothing is written
 //! to disk, and no path ever reaches an agent.
 
-pub mod kind;
-
 use std::time::Duration;
 
 use talaria_platform::{MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
 
-use self::kind::FileKind;
 use crate::agent::{Attachment, PromptImage};
-use crate::reply::{fenced, one_line};
+use crate::util::{FileKind, fenced, one_line};
 
 /// Pictures and files of one message that are forwarded, in bytes together.
 const FORWARDED: u64 = 6_000_000;

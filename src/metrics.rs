@@ -195,11 +195,6 @@ fn waits() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }
 
-/// Durations of what waits for a disk: from 50 microseconds to 13 seconds.
-pub fn disk_waits() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_05, 4.0, 10))
-}
-
 /// Bytes of memory, as the kernel says in its own way.
 fn resident() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;

@@ -155,7 +155,7 @@ async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<Revo
         Ok(stopped) => stopped,
         Err(true) => return Err(CommandError::missing("the token of this app was revoked before", hint)),
         Err(false) => {
-            let app = crate::reply::one_line(&app, 80);
+            let app = crate::util::one_line(&app, 80);
             return Err(CommandError::missing(format!("no app is called `{app}`"), hint));
         }
     };

@@ -14,10 +14,10 @@ use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChanne
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::command::{self, ChatCommand, CommandContext, ParsedMessage, PostCommit};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::hash;
 use crate::notice::Notice;
 use crate::rules::{AccountRules, LiveRules};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+use crate::util::hash;
 
 /// What a transaction needs to know.
 pub(super) struct AcceptBatch {

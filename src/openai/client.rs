@@ -60,7 +60,7 @@ pub fn bearer(key: &Secret) -> Option<HeaderValue> {
 /// A label as a header: control characters are left out, and what still does not fit is not sent.
 pub fn label(headers: &mut HeaderMap, name: &'static str, text: Option<&str>) {
     let Some(text) = text else { return };
-    if let Ok(value) = HeaderValue::from_bytes(crate::reply::one_line(text, 200).as_bytes()) {
+    if let Ok(value) = HeaderValue::from_bytes(crate::util::one_line(text, 200).as_bytes()) {
         headers.insert(HeaderName::from_static(name), value);
     }
 }

@@ -15,9 +15,10 @@ use super::headers::TurnHeaders;
 use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
-use crate::ids::{HTTP, SessionId, TurnId, hash, hex, random_hex};
+use crate::ids::{HTTP, SessionId, TurnId};
 use crate::store::{TurnRow, TurnState, unix_now};
 use crate::turns::{AppRequest, InputPermit, WhenAway, WhenUnread};
+use crate::util::{hash, hex, random_hex};
 
 /// The session that is meant.
 pub enum SessionSelector {

@@ -13,9 +13,9 @@ use super::sink::TurnSink;
 use super::{RunningTurn, Turns, WhenAway, prompt_text};
 use crate::agent::{AgentTurn, AttemptKind, PreparedTurn, TurnEvent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::UtcTime;
 use crate::reply::TurnOutcome;
 use crate::store::{self, TurnRow};
+use crate::util::UtcTime;
 
 /// The pause after the first failed try; each further one is twice as long, up to `LONGEST_BACKOFF`.
 const BACKOFF: Duration = Duration::from_millis(500);
