@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use talaria_platform::{MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
+use talaria_platform::{Backoff, MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
 
 use crate::agent::{Attachment, PromptImage};
 use crate::util::{FileKind, fenced, one_line};
@@ -31,7 +31,7 @@ const FETCH: Duration = Duration::from_secs(60);
 
 /// The pause after a try that may go better the next time, where the network names none; each further one is twice
 /// as long.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), FETCH);
 
 /// What became of the files of one message.
 #[derive(Debug, Default)]
@@ -127,15 +127,15 @@ async fn one(
 
 /// Tries until there is a content, or never will be. Whoever calls it ends it.
 async fn insist(platform: &dyn Platform, file: &MediaInfo, limit: u64) -> Result<Vec<u8>, PlatformError> {
-    let mut pause = PAUSE;
+    let mut backoff = PAUSES;
     loop {
         let error = match platform.fetch(&file.id, limit).await {
             Ok(content) => return Ok(content),
             Err(error) => error,
         };
         let PlatformErrorKind::Retry { after } = error.kind() else { return Err(error) };
+        let pause = backoff.advance();
         tokio::time::sleep(after.unwrap_or(pause)).await;
-        pause *= 2;
     }
 }
 

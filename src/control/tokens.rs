@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use talaria_platform::RoomId;
+use talaria_platform::{RoomId, spawn_task};
 
 use super::ControlState;
 use super::command_error::CommandError;
@@ -129,7 +129,7 @@ async fn revoke(State(control): State<Arc<ControlState>>, asked: RawRequest) -> 
 async fn whole<T: Send + 'static>(
     act: impl Future<Output = HandlerResult<T>> + Send + 'static,
 ) -> HandlerResult<T> {
-    let done = tokio::spawn(act).await;
+    let done = spawn_task("change tokens", act).await;
     done.unwrap_or_else(|error| Err(CommandError::store(&error)))
 }
 

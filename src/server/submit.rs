@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
-use talaria_platform::{AccountId, EventId, Place};
+use talaria_platform::{AccountId, EventId, Place, spawn_task};
 
 use self::transaction::{SubmitResult, SubmitTransaction};
 use super::body::CountedBody;
@@ -116,7 +116,8 @@ pub async fn submit_response(
 ) -> Result<SubmittedTurn, ApiError> {
     let (server, caller) = (server.clone(), caller.clone());
     let submitted =
-        tokio::spawn(async move { submit_here(&server, &caller, turn_request, keep).await }).await;
+        spawn_task("submit a turn", async move { submit_here(&server, &caller, turn_request, keep).await })
+            .await;
     submitted.unwrap_or_else(|error| Err(ApiError::mistake(error)))
 }
 
