@@ -7,7 +7,6 @@
 mod bind;
 mod build;
 mod signals;
-mod state_dir;
 
 use std::io;
 use std::sync::Arc;
@@ -31,6 +30,7 @@ use crate::platforms::Platforms;
 use crate::rules::{AccountRules, LiveRules};
 use crate::server::listen::ListeningServer;
 use crate::server::{self, Server};
+use crate::state_dir::{StartError, StateDir, told_of_lost_database};
 use crate::store::{self, Store};
 use crate::supervise::{self, TaskRun, supervise};
 use crate::testing::failpoint;
@@ -41,7 +41,6 @@ use bind::BoundServer;
 use build::{agents, settings};
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
-pub use state_dir::{LOST_DATABASE, StateDir};
 
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
@@ -58,20 +57,6 @@ pub enum ExitReason {
     NoPlatformLeft,
     /// Prompts were piped in, and not all of them were answered to their end.
     Unanswered,
-}
-
-/// A failure to start, with what to do about it.
-pub struct StartError {
-    /// What happened.
-    pub error: anyhow::Error,
-    /// What to do.
-    pub hint: Option<&'static str>,
-}
-
-impl<E: Into<anyhow::Error>> From<E> for StartError {
-    fn from(error: E) -> Self {
-        Self { error: error.into(), hint: None }
-    }
 }
 
 /// A gateway that runs. Also what tests of the whole core start.
@@ -190,26 +175,6 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         Some(pipe) if pipe.is_unanswered() => ended.map(|_| ExitReason::Unanswered),
         _ => ended,
     }
-}
-
-/// The setting that a command leaves which found the database empty while no gateway ran.
-const LOST_SETTING: &str = "database.lost";
-
-/// Keeps a note for the next start that the database was lost.
-pub async fn note_lost_database(store: &Store) -> store::Result<()> {
-    store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
-}
-
-/// Says in the log that the database was lost, now or before a command found that out; whether it was.
-async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
-    let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
-    if !now && !noted {
-        return Ok(false);
-    }
-    tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
-    // Said once: the next start finds a database that is in use.
-    store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
-    Ok(true)
 }
 
 impl Gateway {

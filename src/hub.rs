@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use talaria_platform::{
-    BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal,
+    BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal, spawn_task,
 };
 
 use crate::agent::RewindSupport;
@@ -96,7 +96,7 @@ impl Hub {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, acceptor) = (self.strangers.clone(), self.acceptor());
         let (commands, live) = (self.commands.clone(), self.live.clone());
-        let accepted = tokio::spawn(async move {
+        let accepted = spawn_task("accept a batch", async move {
             failpoint("accept.received");
             // The same moment, when something would be lost: an adapter's own store is ahead of ours.
             if !batch.events.is_empty() {
@@ -118,7 +118,7 @@ impl Hub {
                     PostCommit::GiveCode(code_message) => {
                         let delivery =
                             pairing::deliver(account.clone(), store.clone(), live.now(), *code_message);
-                        tokio::spawn(delivery);
+                        spawn_task("send a pairing code", delivery);
                     }
                 }
             }

@@ -6,9 +6,9 @@
 use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, SendKey};
 
 use crate::i18n::{LocalizedText, TextCatalog};
-use crate::ids::hash;
 use crate::reply;
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+use crate::util::hash;
 
 /// The key of a notice that is said once for each of what `about` names.
 pub fn notice_key(what: &str, about: &[&str]) -> SendKey {

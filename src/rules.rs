@@ -2,6 +2,8 @@
 //!
 //! Everybody asks [`LiveRules`] anew for each thing they decide, so a reload holds from the next event on.
 
+mod session_key;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use talaria_platform::{AccountId, RoomId};
 use crate::access::{AccessLists, AccessPolicy};
 use crate::i18n::TextCatalog;
 use crate::ids::AgentName;
+pub use session_key::SessionKey;
 
 /// The rules of this moment.
 #[derive(Clone, Debug, Default, PartialEq)]

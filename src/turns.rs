@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::PlaceLifetime;
+use talaria_platform::{PlaceLifetime, spawn_task};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -362,7 +362,7 @@ impl Turns {
             let id = running.id.clone();
             // A panic in an agent must not take the session's other turns with it.
             let turns = self.clone();
-            let ended = tokio::spawn(async move { turns.run(&running).await }.instrument(span)).await;
+            let ended = spawn_task("turn", async move { turns.run(&running).await }.instrument(span)).await;
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(StoreError::Closed)) => {

@@ -5,11 +5,12 @@ use talaria_platform::BoxFuture;
 use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
 use crate::agent::{AgentErrorKind, AgentInfo, AnsweringAgent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::{SessionId, SessionKey};
+use crate::ids::SessionId;
 use crate::reply;
-use crate::rules::Rules;
+use crate::rules::{Rules, SessionKey};
 use crate::store::{self, CommandRow, OpenTurn, Tx};
 use crate::turns::AgentCheck;
+use crate::util::one_line;
 
 /// Characters of the reason that an agent is away.
 const REASON: usize = 200;
@@ -58,7 +59,7 @@ fn going_on(
 
 /// Whether the agent answers, as it was found out a moment ago.
 fn answers(words: &TextCatalog, check: &AgentCheck) -> LocalizedText {
-    let why = |phrase: &LocalizedText| reply::one_line(reply::bare(&words.say(phrase)), REASON);
+    let why = |phrase: &LocalizedText| one_line(reply::bare(&words.say(phrase)), REASON);
     let about = |text: TextKey| text.with("agent", check.about.name.clone());
     match (&check.reached, &check.failing, &check.about.stand_in) {
         (Err(error), ..) if error.kind == AgentErrorKind::Refused => {

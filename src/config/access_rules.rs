@@ -171,7 +171,7 @@ fn access(
     let name_of_variable = variable.as_ref().map(|(name, _)| *name);
     if let Some((variable, Some(people))) = variable {
         if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
-            let wrong = crate::reply::one_line(wrong, 60);
+            let wrong = crate::util::one_line(wrong, 60);
             return Err(ConfigError::new(format!("`{variable}` holds `{wrong}`, which is not a full id"))
                 .hint(
                     "write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`",
@@ -263,7 +263,7 @@ fn ids(
         return Ok(list.into_iter().map(UserId::new).collect());
     };
     let (key, place) = (path.join("."), document.place(path));
-    let wrong = crate::reply::one_line(wrong, 60);
+    let wrong = crate::util::one_line(wrong, 60);
     Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}"))
         .hint("write the whole id such as `@ann:example.org`; names and patterns can belong to anybody"))
 }

@@ -56,6 +56,18 @@ pub struct AgentCheck {
     pub failing: Option<(usize, LocalizedText)>,
 }
 
+impl AgentHealth {
+    /// What is wrong with the agent, for people and behind its name.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Ready | Self::StandIn => None,
+            Self::Away(why) => Some(format!("is away: {why}")),
+            Self::Refused(why) => Some(format!("refuses requests: {why}")),
+            Self::Failing { times, why } => Some(format!("failed the last {times} times: {why}")),
+        }
+    }
+}
+
 impl Turns {
     /// Asks the agent with this name whether it would answer; the default one without a name, or if nobody has it.
     /// Takes at most a few seconds.
@@ -71,7 +83,7 @@ impl Turns {
 
     /// Finds out whether the agent would answer. Takes at most a few seconds.
     pub async fn agent_health(&self) -> AgentHealth {
-        let why = |words: &str| reply::one_line(reply::bare(words), 200);
+        let why = |words: &str| crate::util::one_line(reply::bare(words), 200);
         let reached = self.reach_agent().await;
         match &reached {
             Err(error) if error.kind == AgentErrorKind::Refused => {
