@@ -1,4 +1,4 @@
-//! When a request to a chat network may be made.
+//! Decides when a request to a chat network may be made.
 //!
 //! Pure: nothing here waits, sends or reads a clock; the caller passes the time in. Two questions,
 //! two types:
@@ -49,7 +49,7 @@ pub enum NextRequest {
     Now,
     /// Not before this time.
     At(Instant),
-    /// Not as things stand. Only said of partial edits; a final always has its time.
+    /// Not in the current state. Only for partial edits; a final always gets a time.
     Never,
 }
 
@@ -58,7 +58,7 @@ impl NextRequest {
         if due <= now { Self::Now } else { Self::At(due) }
     }
 
-    /// Both must agree.
+    /// The later of two answers.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,
