@@ -1,4 +1,4 @@
-//! Keeps a task running: a failure or a panic starts it again after a pause, for as long as it helps.
+//! Keeps a task running: restarts it after a failure or a panic, with growing pauses, while that can help.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,19 +8,19 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Pauses before a task starts again: doubled each time, from the first to the longest.
+/// First and longest pause before a restart. The pause doubles each time.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// A task that ran this long was well; the next pause is the first again.
+/// After a run of this length the next pause is the first again.
 const WELL: Duration = Duration::from_secs(300);
 
-/// How one run of a task ended.
+/// Result of one run of a task.
 pub enum TaskRun {
     /// There is nothing more to do.
     Finished,
-    /// Starting it again will not help.
+    /// A restart will not help.
     Hopeless,
-    /// It may work the next time.
+    /// A restart may help.
     Again,
 }
 
@@ -29,7 +29,7 @@ pub enum TaskRun {
 pub enum TaskEnd {
     /// It had nothing more to do, or was asked to stop.
     Well,
-    /// It cannot go on.
+    /// It cannot continue.
     Lost,
 }
 
