@@ -1,4 +1,4 @@
-//! The operator's commands: their arguments, and what they ask. How the answers look is in `render`.
+//! The operator's commands: their arguments and requests. `render` prints the answers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::control::api::{
 use crate::control::client::{CommandNeed, ControlClient, slow};
 use crate::control::{CommandError, ErrorDetail};
 
-/// How long a health check waits. Docker gives it thirty seconds, and then would not say why.
+/// How long a health check waits. Docker gives it thirty seconds, and then would not say why it failed.
 const HEALTH: Duration = Duration::from_secs(10);
 
-/// What the operator does.
+/// Commands of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum OperatorCommand {
-    /// Say what the running talaria does: agent, platforms, what runs and what waits
+    /// Show what the running talaria does: agent, platforms, running and waiting turns
     #[command(after_help = "Examples:\n  talaria status\n  talaria status --json | jq .platforms")]
     Status(OutputFormat),
     /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
@@ -42,7 +42,7 @@ pub enum OperatorCommand {
     /// List the conversations of all rooms, the last used first
     #[command(after_help = "Examples:\n  talaria sessions\n  talaria sessions --limit 500 --json")]
     Sessions {
-        /// At most so many
+        /// At most this many
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
         /// How it is printed
@@ -58,25 +58,25 @@ pub enum OperatorCommand {
         /// The turn, by the beginning of its id, from talaria status
         #[arg(required_unless_present = "all")]
         id: Option<String>,
-        /// All of them
+        /// All turns
         #[arg(long, conflicts_with = "id")]
         all: bool,
         /// How it is printed
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Have the configuration read again; if it is wrong, the old one stays
+    /// Reload the configuration; if it is wrong, the old one stays
     #[command(
         after_help = "Access, sessions, busy, places, limits and words hold from the next message on, and so does another key\nof the agent server; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
     )]
     Reload(OutputFormat),
-    /// Let strangers in who asked in a direct chat, or take that back
+    /// Let in strangers who asked in a direct chat, or revoke that
     #[command(subcommand)]
     Pairing(PairingCommand),
     /// Let other programs talk to the agent server, each with a token of its own
     #[command(subcommand)]
     Token(TokenCommand),
-    /// List what agents need not ask again, or have them ask again
+    /// List approvals that last, or revoke one so that the agent asks again
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
         /// What to do with them [default: list them]
@@ -86,14 +86,14 @@ pub enum OperatorCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Show who did what and whether they might: every decision, never a word of what was said
+    /// Show who did what and whether it was allowed: every decision, never the text of a message
     #[command(
         after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
     )]
     Audit(AuditArgs),
 }
 
-/// How the answer is printed.
+/// Output format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct OutputFormat {
     /// Print the answer as JSON
@@ -101,13 +101,13 @@ pub struct OutputFormat {
     json: bool,
 }
 
-/// About pairing.
+/// Commands about pairing.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum PairingCommand {
     /// List who waits and who was let in
     #[command(after_help = "Examples:\n  talaria pairing list")]
     List(OutputFormat),
-    /// Let in whoever was given this code; they may then talk in direct chats
+    /// Let in the person who was given this code; they may then talk in direct chats
     #[command(
         after_help = "Examples:\n  talaria pairing approve ABCD-2345\n  talaria pairing approve abcd 2345"
     )]
@@ -119,7 +119,7 @@ pub enum PairingCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Take it back, at once; what they asked and what has not ended is stopped
+    /// Revoke access at once; running and waiting turns of the person are stopped
     #[command(
         after_help = "Examples:\n  talaria pairing revoke @bob:example.org\n  talaria pairing revoke @bob:example.org --account matrix"
     )]
@@ -136,7 +136,7 @@ pub enum PairingCommand {
     },
 }
 
-/// About approvals that last.
+/// Commands about approvals that last.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ApprovalsCommand {
     /// List them
@@ -148,7 +148,7 @@ pub enum ApprovalsCommand {
     },
 }
 
-/// Carries out a command of the operator's.
+/// Runs a command of the operator.
 pub fn run(command: &OperatorCommand, sources: &ConfigSources) -> ExitCode {
     let home = match crate::config::home(&env::process) {
         Ok(home) => home,
@@ -179,7 +179,7 @@ pub fn run(command: &OperatorCommand, sources: &ConfigSources) -> ExitCode {
     }
 }
 
-/// What is printed, and whether that is good news.
+/// Output of a command, and whether it reports success.
 struct CommandOutput {
     text: String,
     well: bool,
@@ -191,13 +191,13 @@ impl From<String> for CommandOutput {
     }
 }
 
-/// A file that would be ignored is refused, or people would believe that it counts.
+/// Refuses a file that would be ignored: people would believe that it counts.
 fn no_file(why: &str) -> CommandError {
     CommandError::wrong(why, "leave `--config` out; TALARIA_HOME says which talaria is meant")
 }
 
 impl OperatorCommand {
-    /// Whether the configuration counts when nothing runs: who may pair is written there.
+    /// Whether the command uses the configuration when nothing runs: it says who may pair.
     fn reads_configuration(&self) -> bool {
         matches!(self, Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }))
     }
@@ -295,7 +295,7 @@ fn json(answer: &impl Serialize) -> Result<String, CommandError> {
         .map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"))
 }
 
-/// A configuration that is wrong must not leave anybody in doubt about what holds.
+/// Adds to a configuration error that the old configuration stays in use.
 fn unchanged(mut problem: CommandError) -> CommandError {
     if problem.is_configuration() {
         problem.complaints.push(ErrorDetail {
