@@ -60,7 +60,7 @@ pub enum ExitReason {
 
 /// A failure to start, with a hint.
 pub struct StartError {
-    /// What happened.
+    /// The failure.
     pub error: anyhow::Error,
     /// The next step.
     pub hint: Option<&'static str>,

@@ -5,7 +5,7 @@
 //!
 //! - [`RateLimiter`], one per account: may the account make another request? It believes in a token
 //!   bucket, obeys what the network says, learns from it, and keeps tokens back for finished answers.
-//! - [`EditPace`], one per growing message: is this a good moment for the next edit? It spreads what
+//! - [`EditPace`], one per growing message: is this a good moment for the next edit? It spreads the tokens that
 //!   the rate limiter can spare over the expected rest of the message, and a bounded number of edits over
 //!   hours.
 //!
@@ -26,7 +26,7 @@ pub use budget::EDITS;
 pub use edits::{EditPace, UnshownText};
 pub use rate_limiter::{RateLimiter, RequestTicket, StreamShare};
 
-/// What a request is for; decides how deep it may reach into the bucket.
+/// Purpose of a request; decides how many tokens it must leave in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestClass {
     /// A finished answer. May take the last token.
@@ -37,7 +37,7 @@ pub enum RequestClass {
     Anchor,
     /// An edit of a growing answer. The next one makes it superfluous, so it is the first to wait.
     Partial,
-    /// Something that nobody sees. Only takes the token that a full bucket would lose.
+    /// A deletion that people do not see. Only takes the token that a full bucket would lose.
     Cleanup,
 }
 

@@ -79,7 +79,7 @@ pub enum OperatorCommand {
     /// List approvals that last, or revoke one so that the agent asks again
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
-        /// What to do with them [default: list them]
+        /// The command [default: list]
         #[command(subcommand)]
         command: Option<ApprovalsCommand>,
         /// How it is printed

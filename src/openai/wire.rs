@@ -261,7 +261,7 @@ impl From<ChunkUsage> for agent::TokenUsage {
 /// Error object of a server. For the log and for classifying the error; never for a room.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct ErrorBody<'a> {
-    /// What happened, in the server's words.
+    /// Description of the error, in the server's words.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub message: Option<Cow<'a, str>>,
     /// The class of the error, such as `rate_limit_error`.

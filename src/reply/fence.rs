@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(open_after("1. do\n   ```sh\n   ls\n   ```"), None);
     }
 
-    /// The same rules, applied line by line to the whole text.
+    /// Applies the rules of this module naively, line by line to the whole text.
     fn reference(text: &str) -> Option<String> {
         let mut open: Option<(char, usize, String)> = None;
         for line in text.split('\n') {

@@ -23,12 +23,12 @@ pub enum TurnOutcome {
     },
     /// The turn failed.
     Failed {
-        /// What happened and what to do, as one calm sentence.
+        /// The failure and the next step, as one calm sentence.
         words: LocalizedText,
     },
     /// Nothing ran, because the agent is away or busy, and the caller does not wait for it.
     Unavailable {
-        /// What happened and what to do, as one calm sentence.
+        /// The failure and the next step, as one calm sentence.
         words: LocalizedText,
         /// Whether the upstream refused it for too many requests.
         rate_limited: bool,
@@ -39,7 +39,7 @@ pub enum TurnOutcome {
     Interrupted,
     /// The connection was lost while the turn may have run, and it cannot be repeated safely.
     Unknown {
-        /// What happened, as part of a sentence or as one.
+        /// The failure, as part of a sentence or as one.
         words: LocalizedText,
     },
     /// The turn was removed from the queue before it began.

@@ -4,7 +4,7 @@
 //! sentence, at a space, and else between two characters. A cut inside a code fence closes the fence
 //! and opens it again in the next part, so that every part can be read by itself.
 //!
-//! # What is kept
+//! # Guarantees
 //!
 //! Without the fence lines that were inserted, the parts joined are the text, except for white space
 //! at the cuts and at both ends of the text. Precisely: in prose a cut drops the white space before
@@ -12,7 +12,7 @@
 //! fence it drops the one line end it stands at; and a part that would be white space only is left
 //! out. A text that fits is not touched at all.
 //!
-//! # What it costs
+//! # Cost
 //!
 //! A cut looks at no more than `max` bytes and the white space it drops, and takes at least an eighth
 //! of `max` with it, so the work is linear in the text. That is why a good place to cut is only taken

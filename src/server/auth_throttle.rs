@@ -54,7 +54,7 @@ struct ThrottleState {
     known: HashSet<(IpAddr, u64)>,
 }
 
-/// What a count of one address is about.
+/// Subject of a count of one address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum ThrottleKey {
     /// Repeats of one key, by its hash.

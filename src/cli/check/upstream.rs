@@ -33,9 +33,9 @@ pub(super) enum UpstreamFinding {
     Trouble(String),
     /// The server is there and refuses us; a retry will not help.
     Refused {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do.
+        /// The next step.
         hint: String,
     },
 }

@@ -181,7 +181,7 @@ fn only_an_event_with_a_file_may_be_longer() {
     }
 }
 
-/// Holds whatever part of the event has arrived, and however it was cut.
+/// Independent of how much of the event has arrived, and of how it was cut.
 #[test]
 fn a_limit_may_be_raised_for_one_event_when_it_is_reached() {
     let long = "x".repeat(900);

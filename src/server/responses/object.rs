@@ -37,7 +37,7 @@ pub struct ResponseObject<'a> {
     /// `in_progress`, `completed`, `incomplete`, `failed` or `cancelled`.
     #[schemars(extend("enum" = ["in_progress", "completed", "incomplete", "failed", "cancelled"]))]
     status: &'static str,
-    /// What was asked for; there is one agent.
+    /// Model name of the request; there is one agent.
     model: &'a str,
     /// The message. In a stream, also the reasoning and steps before it.
     #[schemars(with = "Vec<Map<String, Value>>")]
