@@ -75,7 +75,7 @@ pub struct DeliveryAccount {
 /// Whether a platform receives messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadingState {
-    /// Not yet.
+    /// It has not begun to read.
     #[default]
     Starting,
     /// As far as we know, it does.

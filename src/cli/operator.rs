@@ -35,7 +35,7 @@ pub enum OperatorCommand {
         /// Only ask whether the process answers: for supervisors that restart it
         #[arg(long)]
         live: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -45,7 +45,7 @@ pub enum OperatorCommand {
         /// At most this many
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -61,7 +61,7 @@ pub enum OperatorCommand {
         /// All turns
         #[arg(long, conflicts_with = "id")]
         all: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -82,7 +82,7 @@ pub enum OperatorCommand {
         /// The command [default: list]
         #[command(subcommand)]
         command: Option<ApprovalsCommand>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -115,7 +115,7 @@ pub enum PairingCommand {
         /// The code as the stranger was shown it
         #[arg(required = true, num_args = 1.., value_name = "CODE")]
         code: Vec<String>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -130,7 +130,7 @@ pub enum PairingCommand {
         /// On this account only
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -139,7 +139,7 @@ pub enum PairingCommand {
 /// Commands about approvals that last.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ApprovalsCommand {
-    /// List them
+    /// List the approvals that last
     List(OutputFormat),
     /// Have the agent ask again from now on
     Revoke {

@@ -28,7 +28,7 @@ pub enum TokenCommand {
         /// Allow system messages and instructions again
         #[arg(long, conflicts_with = "no_instructions")]
         instructions: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -41,7 +41,7 @@ pub enum TokenCommand {
         /// The name of the app
         #[arg(value_name = "NAME")]
         app: String,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },

@@ -61,7 +61,7 @@ pub struct PlatformStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlatformState {
-    /// Not yet.
+    /// It has not begun to read.
     Starting,
     /// As far as we know, it does.
     Reads,

@@ -45,7 +45,7 @@ pub struct TurnReader {
     server: Arc<Server>,
     /// The turn that is read.
     pub run: TurnId,
-    /// `None` if the turn ended so long ago that only the store knows it, or waits for its room.
+    /// `None` if the turn ended so long ago that only the store has it, or waits in the queue of its room.
     watch: Option<TurnWatch>,
     position: LogPosition,
     /// The reader has the opening events already (it named a position or [`START`] in `Last-Event-ID`).
