@@ -21,8 +21,8 @@ use crate::config::{AgentChoice, Config, ConfigSources};
 use crate::control::api::{GatewayStatus, RefusedList};
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::{CommandError, refused_list};
-use crate::gateway::StateDir;
 use crate::platforms::{self, RunMode};
+use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
 /// Prints what would run. Starts and changes nothing: a running gateway is asked, a stopped one's database is

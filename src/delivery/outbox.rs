@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Place, PlatformErrorKind, SendKey};
+use talaria_platform::{Backoff, Place, PlatformErrorKind, SendKey};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +29,11 @@ use crate::testing::failpoint;
 const LOAD: usize = 256;
 
 /// First and longest pause between two tries of one row, if the network does not name one.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
 
 /// First and longest pause of a row that lets others go first. The longest bounds the cost of a row that always
 /// fails.
-const LATER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const LATER: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(60));
 
 /// Loaded rows that wait to be sent.
 #[derive(Default)]
@@ -42,7 +42,7 @@ struct LoadedRows {
     /// Cleanup rows of all places, taken in turns.
     cleanups: VecDeque<OutboxRow>,
     /// Next pause of each deferred row if it fails again; from [`LATER`].
-    pauses: HashMap<SendKey, Duration>,
+    pauses: HashMap<SendKey, Backoff>,
     /// Sequence number of the last row that was loaded.
     last: i64,
 }
@@ -67,7 +67,7 @@ struct HandledRow {
 struct DeferredRow {
     row: OutboxRow,
     /// Pause after the next failure.
-    pause: Duration,
+    pause: Backoff,
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
@@ -94,7 +94,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                 ReadyRow::Row(row) => {
                     cleaning_up = true;
                     let account = account.clone();
-                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER);
                     sending.spawn(async move {
                         let rest = deliver(&account, *row, true, pause).await?;
                         Ok(HandledRow { place: None, rest })
@@ -113,7 +113,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                     busy.push(place.clone());
                     let account = account.clone();
                     let first = served.insert(place.clone());
-                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER);
                     sending.spawn(async move {
                         let place = Some(row.place.clone());
                         let rest = deliver(&account, *row, first, pause).await?;
@@ -211,7 +211,7 @@ async fn deliver(
     account: &DeliveryAccount,
     mut row: OutboxRow,
     mut tried: bool,
-    pause: Duration,
+    mut pause: Backoff,
 ) -> Result<Option<DeferredRow>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => RequestClass::Final,
@@ -227,7 +227,7 @@ async fn deliver(
         let key = row.key.clone();
         file.content = account.store.read(move |tx| tx.file(&key)).await?;
     }
-    let mut backoff = BACKOFF.0;
+    let mut backoff = BACKOFF;
     loop {
         failpoint("outbox.taken");
         if !is_wanted(account, &row).await? {
@@ -262,21 +262,21 @@ async fn deliver(
             Ok(RowProgress::EarlierTexts(message)) => {
                 failpoint("deletion.more");
                 if row.kind == OutboxKind::Cleanup {
-                    return Ok(Some(DeferredRow { row, pause: LATER.0 }));
+                    return Ok(Some(DeferredRow { row, pause: LATER }));
                 }
                 // An edit may have been under way when the message was deleted.
                 let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
                 let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
                 account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
-                return Ok(Some(DeferredRow { row: rest, pause: LATER.0 }));
+                return Ok(Some(DeferredRow { row: rest, pause: LATER }));
             }
             // Not urgent, so it must not delay other rows.
             Err(PlatformErrorKind::Retry { .. })
                 if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) =>
             {
                 account.metrics.delivery_retries.inc();
-                row.not_before = unix_now() + pause.as_secs() as i64;
-                return Ok(Some(DeferredRow { row, pause: (pause * 2).min(LATER.1) }));
+                row.not_before = unix_now() + pause.advance().as_secs() as i64;
+                return Ok(Some(DeferredRow { row, pause }));
             }
             // The rate limiter knows when the next request may go.
             Err(PlatformErrorKind::Retry { after: Some(_) }) => {
@@ -285,8 +285,7 @@ async fn deliver(
             Err(PlatformErrorKind::Retry { after: None }) => {
                 account.metrics.delivery_retries.inc();
                 tried = true;
-                tokio::time::sleep(backoff).await;
-                backoff = (backoff * 2).min(BACKOFF.1);
+                tokio::time::sleep(backoff.advance()).await;
             }
             Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
                 tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");

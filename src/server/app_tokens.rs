@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use subtle::ConstantTimeEq as _;
+use talaria_platform::spawn_task;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -106,7 +107,7 @@ impl AppTokens {
 /// Records that a token was used, in a task of its own: the request does not wait for it, and the task ends
 /// with the store.
 fn note(store: Store, id: String) {
-    tokio::spawn(async move {
+    spawn_task("note the use of a token", async move {
         if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
             tracing::warn!(%error, "the use of a token could not be written down");
         }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use talaria_platform::Backoff;
 use tokio::time::Instant;
 
 /// Wrong keys per minute with the same first bytes; after that, keys are refused unchecked.
@@ -24,7 +25,7 @@ const GUESSES_OF_ADDRESS: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// First and longest pause in which keys are refused unchecked. The pause doubles each time.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15 * 60));
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(60), Duration::from_secs(15 * 60));
 
 /// After this long without a wrong key, a count starts anew.
 const FORGOTTEN: Duration = Duration::from_secs(60 * 60);
@@ -72,7 +73,7 @@ struct FailureCount {
     /// Keys are refused unchecked before this time.
     until: Option<Instant>,
     /// Pauses so far.
-    pauses: u32,
+    pauses: Backoff,
 }
 
 impl AuthThrottle {
@@ -143,7 +144,7 @@ impl ThrottleState {
         if self.counts.len() >= COUNTED && !self.counts.contains_key(&(from, what)) {
             self.make_room(now);
         }
-        let fresh = || FailureCount { wrong: 0, since: now, last: now, until: None, pauses: 0 };
+        let fresh = || FailureCount { wrong: 0, since: now, last: now, until: None, pauses: PAUSES };
         let count = self.counts.entry((from, what)).or_insert_with(fresh);
         if now.duration_since(count.last) > FORGOTTEN {
             *count = fresh();
@@ -172,9 +173,7 @@ impl FailureCount {
         self.last = now;
         let first = self.wrong == 1;
         if self.wrong >= most {
-            let pause = PAUSES.0.saturating_mul(1 << self.pauses.min(10)).min(PAUSES.1);
-            self.until = Some(now + pause);
-            self.pauses += 1;
+            self.until = Some(now + self.pauses.advance());
             // A new window begins.
             (self.wrong, self.since) = (0, now);
         }
@@ -229,7 +228,7 @@ mod tests {
         for number in 0..10 {
             assert_eq!(guess(number, now), Ok(()));
         }
-        assert_eq!(guess(99, now), Err(PAUSES.0), "all was forgotten");
+        assert_eq!(guess(99, now), Err(PAUSES.pause()), "all was forgotten");
     }
 
     #[test]
@@ -257,7 +256,7 @@ mod tests {
             assert_eq!(wrong.permit(HERE, key.as_bytes(), now), Ok(()));
             wrong.wrong(HERE, key.as_bytes(), now);
         }
-        assert_eq!(wrong.permit(HERE, b"yet another", now), Err(PAUSES.0));
+        assert_eq!(wrong.permit(HERE, b"yet another", now), Err(PAUSES.pause()));
         assert_eq!(wrong.permit(HERE, b"the owner's own key", now), Ok(()));
         assert_eq!(wrong.permit(THERE, b"yet another", now), Ok(()));
     }

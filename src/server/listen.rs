@@ -22,6 +22,7 @@ use super::connection::{ConnectionProgress, TimedConnection, TrackedBody};
 use super::connection_limit::{CLOSE_IDLE_EVERY, ConnectionLimit, ConnectionPermit};
 use super::host::EntryAddress;
 use super::{Server, raw_errors, router};
+use crate::os;
 use crate::poll_when_woken::poll_when_woken;
 
 /// Most bytes of a request's head, and of one read.
@@ -33,7 +34,6 @@ const LOST: Duration = Duration::from_secs(60);
 
 /// Bytes of an answer that the kernel buffers unsent. By default it buffers megabytes for a peer that does not
 /// read, and a turn must only run as fast as its answer is read.
-#[cfg(target_os = "linux")]
 const UNSENT: u32 = 128 * 1024;
 
 /// Pause after a failed accept, as when the process has no file descriptors left.
@@ -233,9 +233,5 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(LOST / 2).with_interval(LOST / 6).with_retries(3),
     )?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(LOST))?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_notsent_lowat(UNSENT)?;
-    Ok(())
+    os::bound_unsent_bytes(&socket, LOST, UNSENT)
 }

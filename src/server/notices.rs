@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::i18n::LocalizedText;
-use crate::reply::one_line;
 use crate::rules::LiveRules;
+use crate::util::one_line;
 
 /// Event type of a notice, on surfaces whose clients ignore unknown events.
 pub const NOTICE: &str = "run.notice";

@@ -5,6 +5,7 @@
 //! `tests/sdk/parts` installs them; those in `full` only for `tests/run full`. What a client must see is asserted by the client itself, in `clients/`; what the
 //! model must have been asked is asserted here.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 #[path = "../it/support"]
 #[allow(dead_code, unused_imports, reason = "the other tests use the rest")]

@@ -1,7 +1,7 @@
 //! Names the files that are taken out of an answer.
 
-use crate::media::kind::FileKind;
-use crate::reply::one_line;
+use crate::util::FileKind;
+use crate::util::one_line;
 
 /// Most characters of a file's name.
 const NAME: usize = 60;

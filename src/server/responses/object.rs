@@ -42,7 +42,7 @@ pub struct ResponseObject<'a> {
     /// The message. In a stream, also the reasoning and steps before it.
     #[schemars(with = "Vec<Map<String, Value>>")]
     output: Vec<Value>,
-    /// Why it failed.
+    /// Why the turn failed.
     error: Option<ResponseError>,
     /// Why it is incomplete.
     incomplete_details: Option<IncompleteDetails>,

@@ -16,7 +16,7 @@ use matrix_sdk::ruma::{OwnedRoomId, OwnedUserId};
 use matrix_sdk::{RoomState, encryption};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use talaria_platform::{EventBatch, EventId, PlatformError};
+use talaria_platform::{Backoff, EventBatch, EventId, PlatformError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -30,9 +30,8 @@ use super::{SyncReader, now_ms, store_failed};
 const MOST: usize = 1_000;
 /// Of one person: nobody shall push the others out. All of a gap may be of one, after a store was lost.
 const MOST_OF_ONE: usize = 500;
-/// After this they are tried again the first time, then after twice as long, and so on.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses between tries of all that wait.
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
 /// What is found waiting at the start is tried at least so long: a clock that jumped must not end it at once.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -184,7 +183,7 @@ impl SyncReader<'_> {
             None => futures_util::stream::pending().right_stream(),
         };
         let mut keys = pin!(keys);
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = PAUSES;
         let mut next = Instant::now();
         loop {
             let wanted = self.parked.first_end().map(|end| end.min(next));
@@ -205,14 +204,13 @@ impl SyncReader<'_> {
                 () = self.parked.added.notified() => {
                     // A stream of them must not have all of them tried all the time.
                     if wanted.is_none() {
-                        pause = FIRST_PAUSE;
-                        next = Instant::now() + pause;
+                        backoff.reset();
+                        next = Instant::now() + backoff.pause();
                     }
                 }
                 () = due => {
                     self.try_again(None).await?;
-                    next = Instant::now() + pause;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    next = Instant::now() + backoff.advance();
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
-use super::StartError;
+use crate::store::{self, Store};
 
 /// Name of the lock file.
 const LOCK: &str = "talaria.lock";
@@ -199,6 +199,40 @@ fn is_state_folder(path: &Path) -> io::Result<bool> {
     let others = fs::read_dir(path)?
         .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != "lost+found"));
     Ok(others.count() == 0)
+}
+
+/// A failure to start, with a hint.
+pub struct StartError {
+    /// The failure.
+    pub error: anyhow::Error,
+    /// The next step.
+    pub hint: Option<&'static str>,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for StartError {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), hint: None }
+    }
+}
+
+/// Setting that a command writes if it finds the database empty while no gateway runs.
+const LOST_SETTING: &str = "database.lost";
+
+/// Leaves a note for the next start that the database was lost.
+pub async fn note_lost_database(store: &Store) -> store::Result<()> {
+    store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
+}
+
+/// Logs that the database was lost, at this start or noted by a command before. Returns whether it was.
+pub async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
+    let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
+    if !now && !noted {
+        return Ok(false);
+    }
+    tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
+    // Logged once: the next start finds a database that is in use.
+    store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
+    Ok(true)
 }
 
 #[cfg(test)]
