@@ -195,7 +195,7 @@ async fn serve(listener: UnixListener, router: Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a control connection could not be taken");
+                tracing::warn!(%error, "a control connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

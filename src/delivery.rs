@@ -337,7 +337,7 @@ impl DeliveryAccount {
             let text = rate_text(rate, self.about.rate);
             spawn_task("keep a learned rate", async move {
                 if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
-                    tracing::warn!(%error, "a learned rate could not be kept");
+                    tracing::warn!(%error, "a learned rate could not be stored");
                 }
             });
         }

@@ -45,7 +45,7 @@ where
             Ok(TaskRun::Finished) => return TaskEnd::Well,
             Ok(TaskRun::Hopeless) => return TaskEnd::Lost,
             Ok(TaskRun::Again) => {}
-            Err(panic) => tracing::error!(task = name, panic = panic_words(&*panic), "a task broke"),
+            Err(panic) => tracing::error!(task = name, panic = panic_words(&*panic), "a task panicked"),
         }
         if stop.is_cancelled() {
             return TaskEnd::Well;
@@ -54,7 +54,7 @@ where
             backoff.reset();
         }
         let pause = backoff.advance();
-        tracing::warn!(task = name, ?pause, "a task starts again");
+        tracing::warn!(task = name, ?pause, "a task failed and starts again after a pause");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return TaskEnd::Well,

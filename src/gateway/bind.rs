@@ -35,7 +35,7 @@ pub(super) async fn bind(
         Ok(bound) => Ok(Some(bound)),
         Err((message, hint)) if serve.needed => Err(StartError { error: anyhow!(message), hint: Some(hint) }),
         Err((message, hint)) => {
-            tracing::warn!(hint, "the agent server is not served: {message}");
+            tracing::warn!(hint, "the agent server does not run: {message}");
             Ok(None)
         }
     }

@@ -178,7 +178,7 @@ impl StreamReader<'_> {
                 let may = self.numbered && !progress.long && is_last(&events.beginning(FIRST));
                 progress.long |= may;
                 if !(may && events.raise(LAST)) {
-                    tracing::warn!(%error, "the stream is not to be trusted");
+                    tracing::warn!(%error, "the stream has an event that is too long; reading ends");
                     return Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeLongLine));
                 }
             }
@@ -257,7 +257,7 @@ impl StreamReader<'_> {
         }
         // The stream may have had gaps; the text at its end is the one that the server keeps.
         if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
-            tracing::info!("the answer at the end of the stream is not the one that came in pieces");
+            tracing::info!("the text at the end of the stream differs from its deltas");
             out.replace_text(whole);
         }
         if let Some(usage) = chunk.usage {

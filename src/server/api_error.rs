@@ -181,7 +181,7 @@ impl ApiError {
 
     /// A bug or a broken task of ours; the error goes to the log, not to the client.
     pub fn mistake(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "answering a request broke");
+        tracing::error!(%error, "a request handler failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake")
     }
 

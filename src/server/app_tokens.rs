@@ -109,7 +109,7 @@ impl AppTokens {
 fn note(store: Store, id: String) {
     spawn_task("note the use of a token", async move {
         if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
-            tracing::warn!(%error, "the use of a token could not be written down");
+            tracing::warn!(%error, "the use of a token could not be recorded");
         }
     });
 }

@@ -82,7 +82,7 @@ impl ConnectionLimit {
         let wanted = 2 * ALL + OTHER_FILES;
         let all = (open_files(wanted).saturating_sub(OTHER_FILES) / 2).clamp(FEWEST, ALL);
         if all < ALL {
-            tracing::debug!(all, "the limit of open files is low, and so are fewer connections taken");
+            tracing::debug!(all, "the limit of open files is low, so fewer connections are accepted");
         }
         Self::new(all, EACH.min(all))
     }

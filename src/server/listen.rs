@@ -135,7 +135,7 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
             Ok(accepted) => accepted,
             Err(error) => {
                 if may_say() {
-                    tracing::warn!(%error, "connections cannot be taken; trying again");
+                    tracing::warn!(%error, "connections cannot be accepted; trying again");
                 }
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -222,7 +222,7 @@ async fn unasked(progress: &ConnectionProgress, last: Duration) {
 fn turn_away(stream: TcpStream) {
     let said = stream.into_std().and_then(|mut stream| stream.write_all(&raw_errors::too_many()));
     if let Err(error) = said {
-        tracing::debug!(%error, "a connection was turned away without a word");
+        tracing::debug!(%error, "a connection was turned away without an answer");
     }
 }
 

@@ -120,7 +120,7 @@ impl ResponseInfo {
     pub fn kept(kept: StoredResponse) -> Self {
         let StoredResponse { id, request, created, .. } = kept;
         let echo = serde_json::from_str(&request).unwrap_or_else(|error| {
-            tracing::error!(%error, "what of a question is repeated could not be read");
+            tracing::error!(%error, "the stored request of a response could not be read");
             RequestEcho::default()
         });
         Self { id, created, store: true, echo }

@@ -220,7 +220,7 @@ impl RequestEcho {
     /// JSON to store; see [`ResponseInfo::kept`](super::object::ResponseInfo::kept).
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| {
-            tracing::error!(%error, "what of a question is repeated could not be written");
+            tracing::error!(%error, "the request of a response could not be written");
             "{}".to_owned()
         })
     }
