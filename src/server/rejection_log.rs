@@ -2,7 +2,8 @@
 //! web page: a line in the log and a row in the audit.
 //!
 //! Any client can cause these, so there is one per minute for each address and token, and a limit on all of
-//! them together. Nothing of the request is recorded but the id of its token, which is no secret.
+//! them together. Recorded are the address and the reason, and for a revoked token the name of its app; nothing
+//! else of the request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
