@@ -1,4 +1,4 @@
-//! The command line, and how it speaks to people.
+//! The command line: arguments, output and errors.
 #![expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 
 mod audit;
@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use crate::control::CommandError;
 use crate::i18n::TextCatalog;
 
-/// What `sysexits.h` calls a configuration error.
+/// Exit code of a configuration error in `sysexits.h`.
 pub const EX_CONFIG: u8 = 78;
 
 /// Talk to your AI agent from the chat rooms you already live in.
@@ -35,7 +35,7 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// What to do [default: run]
+    /// The command [default: run]
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 }
@@ -53,7 +53,7 @@ Examples:
   talaria token add phone                     a token for one of them
   talaria audit --denied --since 24h          who was refused today";
 
-/// What to do.
+/// Commands of `talaria`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum CliCommand {
     /// Run the gateway (this is the default)
@@ -70,7 +70,7 @@ pub enum CliCommand {
         after_help = "Exit code 0 if it would run, if only with warnings; 1 if it could not start, or would leave every message\nunanswered; 78 if the configuration is wrong.\n\nExamples:\n  talaria check\n  talaria check --serve && talaria serve"
     )]
     Check {
-        /// What talaria serve would run
+        /// Check what `talaria serve` would run
         #[arg(long)]
         serve: bool,
     },
@@ -78,20 +78,21 @@ pub enum CliCommand {
     Env,
     /// List every text that Talaria writes into rooms, ready to be changed under `words:` in the configuration
     Words {
-        /// The language of the texts [default: as configured, with what was reworded]
+        /// The language of the texts [default: as configured, with your own wordings]
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
     /// Look after Matrix accounts: log in and out, verify people, find out what is wrong
     #[cfg(feature = "matrix")]
     Matrix(matrix::MatrixArgs),
-    /// What the operator does.
+    /// Commands of the operator.
     #[command(flatten)]
     Operate(operator::OperatorCommand),
 }
 
 impl Cli {
-    /// What was typed. What is not understood ends the process, and a question is answered with how to ask it.
+    /// Parses the command line. An error ends the process; a whole question in place of a command gets a hint
+    /// how to ask it.
     pub fn parse_or_explain() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
             let is_question =
@@ -109,7 +110,7 @@ impl Cli {
     }
 }
 
-/// Prints the answer of a command. A reader who has seen enough (`| head`) is no failure.
+/// Prints the answer of a command. A reader who has seen enough (`| head`) is not a failure.
 pub fn print(text: &str) -> ExitCode {
     match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -118,7 +119,7 @@ pub fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Prints what went wrong and what to do about it.
+/// Prints an error and its hint.
 pub fn complain(message: &str, hint: Option<&str>) {
     eprintln!("error: {message}");
     if let Some(hint) = hint {
@@ -126,14 +127,14 @@ pub fn complain(message: &str, hint: Option<&str>) {
     }
 }
 
-/// Says that a chat was asked for where nobody can type.
+/// Prints the error of a chat without an input.
 pub fn nobody_to_chat_with() -> ExitCode {
     let hint = "run it in a terminal, or pipe prompts into it";
     complain("standard input is closed, so there is nobody to chat with", Some(hint));
     ExitCode::FAILURE
 }
 
-/// Prints what is wrong, each with what to do about it, and room between them.
+/// Prints errors with their hints, separated by blank lines.
 pub fn complain_of<'a>(all: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) {
     for (index, (message, hint)) in all.into_iter().enumerate() {
         if index > 0 {
@@ -143,7 +144,7 @@ pub fn complain_of<'a>(all: impl IntoIterator<Item = (&'a str, Option<&'a str>)>
     }
 }
 
-/// Prints why a command was not carried out.
+/// Prints why a command was not carried out; returns the exit code.
 fn complain_about(problem: &CommandError) -> ExitCode {
     complain_of(problem.complaints.iter().map(|one| (one.message.as_str(), one.hint.as_deref())));
     match problem.is_configuration() {

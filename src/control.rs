@@ -1,9 +1,9 @@
-//! The control socket: how commands of a second process act on the running one.
+//! The control socket: lets commands of a second process act on the running one.
 //!
-//! `control.sock` in the state folder belongs to us alone, and whoever connects must be the same user: that is the
-//! owner's right, and there is no other key. What can be asked is one [`router`], so every command has one
-//! implementation: the running process serves it on the socket, and when nothing runs the command line
-//! ([`client`]) calls the same router in its own process. Without a socket a gateway runs all the same.
+//! `control.sock` in the state folder is private (0600), and a client must be the same user: that is the
+//! owner's right, and there is no other key. All commands are one [`router`], so each has one implementation:
+//! the running process serves it on the socket, and when nothing runs the command line ([`client`]) calls the
+//! same router in its own process. A gateway whose socket cannot be opened runs all the same.
 
 mod actions;
 pub mod api;
@@ -46,74 +46,75 @@ pub use actions::KEY;
 pub use command_error::{CommandError, ErrorDetail};
 pub use routes::{refused_list, router};
 
-/// The socket's name in the state folder.
+/// Name of the socket in the state folder.
 const NAME: &str = "control.sock";
 
-/// What it is called until it is closed to others. Not longer than its name: a path may just fit.
+/// Temporary name until its permissions are set. Not longer than [`NAME`]: a path may just fit.
 const NEW: &str = "control.new";
 
 /// Connections at a time. One person types commands, and a health check comes now and then.
 const CONNECTIONS: usize = 16;
 
-/// How long a caller may take to say what they want.
+/// How long a client may take to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// How long a connection may last. Longer than [`routes::WORK`], which says what is wrong.
+/// Longest connection. Longer than [`routes::WORK`], whose timeout explains what is wrong.
 const CONNECTION: Duration = Duration::from_secs(60);
 
-/// The pause after a connection could not be taken, such as when no file can be opened any more.
+/// Pause after a failed accept, as when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the owner may look at and change.
+/// State that the owner's commands read and change.
 pub struct ControlState {
     /// The state folder.
     pub home: PathBuf,
-    /// Where everything durable is.
+    /// The database.
     pub store: Store,
-    /// Who may do what, and the words.
+    /// Access rules and texts.
     pub rules: ControlRules,
-    /// `None` when no gateway runs, and the command line looks after the store by itself.
+    /// The running gateway; `None` when none runs and the command line opens the store by itself.
     pub running: Option<RunningGateway>,
 }
 
-/// The rules that commands go by.
+/// Source of the rules that commands apply.
 pub enum ControlRules {
-    /// Those that hold in the running process.
+    /// The current rules of the running process.
     Live(Arc<LiveRules>),
-    /// Those that would hold if something ran; or what is wrong with the configuration.
+    /// The rules of the configuration file, while nothing runs; or the errors in it.
     Written(Box<Result<Config, Vec<ConfigError>>>),
 }
 
-/// A gateway that runs, as the owner sees it.
+/// The running gateway, as commands see it.
 pub struct RunningGateway {
-    /// What answers.
+    /// The engine that runs turns.
     pub turns: Arc<Turns>,
-    /// Where people are.
+    /// Accounts on chat networks.
     pub accounts: Vec<Arc<DeliveryAccount>>,
-    /// Since when.
+    /// Start time.
     pub started: Instant,
-    /// What it was started with. What a reload changes is in the rules.
+    /// Configuration at the start. Values that a reload can change are in the rules.
     pub config: Config,
-    /// Where that came from, to be read again.
+    /// Sources of the configuration, for a reload.
     pub sources: ConfigSources,
-    /// Held by a reload from reading the file until its rules hold, so that of two the newer file holds in the end.
+    /// Held by a reload from reading the file until its rules are in use, so that of two reloads the newer file
+    /// wins.
     pub reloading: Mutex<()>,
-    /// The agent server, if it serves.
+    /// The agent server, if it runs.
     pub served: Option<ServerHandle>,
-    /// Accounts that have nothing to read: consoles without an input.
+    /// Accounts without an input: consoles whose standard input is closed.
     pub without_input: Vec<AccountId>,
     /// The database was empty at the start although the state folder had been used before.
     pub lost_database: bool,
-    /// The Matrix accounts among them.
+    /// The Matrix accounts in `accounts`.
     #[cfg(feature = "matrix")]
     pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
-/// The agent server, as the owner sees it.
+/// The running agent server, as commands see it.
 pub struct ServerHandle {
-    /// The server itself: it has to know when a token no longer counts.
+    /// The server; it must be told when a token is revoked.
     pub server: Arc<Server>,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
 }
 
@@ -123,17 +124,18 @@ pub struct ControlSocket {
     serving: JoinHandle<()>,
 }
 
-/// Where the socket of a state folder is.
+/// Path of the socket of a state folder.
 pub fn path(home: &Path) -> PathBuf {
     home.join(NAME)
 }
 
-/// Whether a socket can be made there: the system gives its path little room.
+/// Whether a socket can be created there: the system limits the length of its path.
 pub fn fits(home: &Path) -> bool {
     SocketPath::from_pathname(path(home)).is_ok()
 }
 
-/// Opens the socket. The caller holds the lock of the state folder, so one that is there is a dead process'.
+/// Opens the socket. The caller holds the lock of the state folder, so an existing socket belongs to a dead
+/// process.
 pub fn open(control: Arc<ControlState>) -> Option<ControlSocket> {
     let home = control.home.clone();
     match listen(&home) {
@@ -152,9 +154,9 @@ pub fn open(control: Arc<ControlState>) -> Option<ControlSocket> {
     }
 }
 
-/// Has the configuration read again as `talaria reload` does, for somebody who reads the log.
+/// Reloads the configuration like `talaria reload`, with errors in the log. Called on SIGHUP.
 pub async fn read_again(control: Arc<ControlState>) {
-    // What went well is logged where it is done.
+    // Success is logged by the reload itself.
     if let Err(problem) = actions::reload(State(control)).await {
         for ErrorDetail { message, hint } in problem.complaints {
             tracing::error!(hint, "nothing was changed: {message}");
@@ -169,8 +171,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Makes the socket under another name first: it is closed to others before anybody can find it, and takes the
-/// place of a dead one in one step.
+/// Creates the socket under a temporary name first: its permissions are set before another process can find it,
+/// and it replaces a dead one in one step.
 fn listen(home: &Path) -> io::Result<UnixListener> {
     let new = home.join(NEW);
     match fs::remove_file(&new) {
@@ -193,12 +195,12 @@ async fn serve(listener: UnixListener, router: Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a control connection could not be taken");
+                tracing::warn!(%error, "a control connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        // The file's rights say the same; this also holds where a file system knows no rights.
+        // The file's permissions say the same; this check also holds on file systems without permissions.
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == us => {}
             peer => {

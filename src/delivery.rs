@@ -1,8 +1,8 @@
 //! Makes platforms show the latest reply, as often as they permit.
 //!
-//! One [`DeliveryAccount`] per platform entry holds what its streams share: the rate limiter and the outbox.
-//! A growing answer ([`LiveMessage`]) is best effort: latest wins, one request under way, shed when the
-//! network is busy. What must arrive lies in the outbox until it has ([`outbox`]).
+//! One [`DeliveryAccount`] per platform entry holds the state that its streams share: the rate limiter and the
+//! outbox. A growing answer ([`LiveMessage`]) is best effort: the latest text wins, one request at a time,
+//! dropped when the network is busy. Messages that must arrive stay in the outbox until they have ([`outbox`]).
 
 mod live_message;
 pub mod outbox;
@@ -32,11 +32,11 @@ pub use live_message::{LiveMessage, TextCheckpoint};
 /// How long one request to a platform may take. Afterwards its outcome is unknown.
 pub const REQUEST: Duration = Duration::from_secs(30);
 
-/// How long a passing signal may take before it is forgotten.
+/// How long a transient signal (typing) may take before it is given up.
 const SIGNAL: Duration = Duration::from_secs(5);
 
-/// Later edits of an account's growing answers are looked for on one beat, so that they share wake-ups and
-/// commits. Short beside the pause between two edits, and long beside a commit.
+/// Later edits of an account's growing answers are checked on a common beat, so that they share wake-ups and
+/// commits. Short compared with the pause between two edits, and long compared with a commit.
 const BEAT: Duration = Duration::from_millis(50);
 
 /// All accounts.
@@ -51,38 +51,38 @@ pub struct DeliveryAccount {
     platform: Arc<dyn Platform>,
     about: PlatformCapabilities,
     store: Store,
-    /// What an operator set about how answers are shown.
+    /// The operator's settings for how answers are shown.
     display: DisplaySettings,
-    /// In whose words the room is told something.
+    /// Current rules, with the texts for rooms.
     live: Arc<LiveRules>,
     rate_limiter: Mutex<RateLimiter>,
-    /// Where [`DeliveryAccount::beat`] counts from.
+    /// Time from which [`DeliveryAccount::beat`] counts.
     began: Instant,
-    /// Turns whose answer grows right now. Their rows in the outbox wait until the last edit is done.
+    /// Turns whose answer is growing now. Their rows in the outbox wait until the last edit is done.
     open: Mutex<HashSet<TurnId>>,
-    /// Tells the outbox that rows came or were let go.
+    /// Wakes the outbox: rows were added, or may be sent now.
     work: Notify,
-    /// Tells [`DeliveryAccount::flushed`] that a row is done.
+    /// Wakes [`DeliveryAccount::flushed`]: a row is done.
     done: Notify,
     /// Fired when the account can no longer be used.
     lost: CancellationToken,
-    /// Set by whoever runs the platform, for the operator.
+    /// Set by the task that runs the platform, read for the operator.
     reading: Mutex<ReadingState>,
     /// Counts edits and retries.
     metrics: Arc<Metrics>,
 }
 
-/// Whether a platform reads what people write.
+/// Whether a platform receives messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadingState {
-    /// Not yet.
+    /// It has not begun to read.
     #[default]
     Starting,
-    /// It does, as far as we know.
+    /// As far as we know, it does.
     Reads,
-    /// It failed, and is tried again after a pause.
+    /// It failed and is retried after a pause.
     Pausing,
-    /// There is nothing more to read.
+    /// The platform has nothing more to read.
     Ended,
 }
 
@@ -91,19 +91,19 @@ pub enum ReadingState {
 pub struct DisplaySettings {
     /// Whether tool calls are shown while they run.
     pub steps: bool,
-    /// The most edits of one growing answer, the final not counted.
+    /// Most edits of one growing answer, not counting the final.
     pub edits: u32,
-    /// Whether a mark on each question says how it goes.
+    /// Whether reactions on a prompt show its progress.
     pub reactions: bool,
 }
 
 impl Delivery {
-    /// No account yet.
+    /// Delivery without accounts.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { accounts: HashMap::new(), metrics }
     }
 
-    /// Adds an account, with what its rate limiter learned in earlier runs.
+    /// Adds an account, with the rate that its rate limiter learned in earlier runs.
     pub async fn add(
         &mut self,
         id: AccountId,
@@ -136,34 +136,34 @@ impl Delivery {
         Ok(account)
     }
 
-    /// An account by its name.
+    /// An account by its id.
     pub fn account(&self, id: &AccountId) -> Option<Arc<DeliveryAccount>> {
         self.accounts.get(id).cloned()
     }
 
-    /// The longest message that an account takes, in bytes; no bound for one that is not there to take any.
+    /// Longest message of an account, in bytes; unlimited for an unknown account.
     pub fn max_text(&self, id: &AccountId) -> usize {
         self.accounts.get(id).map_or(usize::MAX, |account| account.about().max_text)
     }
 
-    /// Every account.
+    /// All accounts.
     pub fn accounts(&self) -> impl Iterator<Item = &Arc<DeliveryAccount>> {
         self.accounts.values()
     }
 }
 
 impl DeliveryAccount {
-    /// The account's name.
+    /// Id of the account.
     pub fn id(&self) -> &AccountId {
         &self.id
     }
 
-    /// The platform behind it.
+    /// The account's platform.
     pub fn platform(&self) -> &dyn Platform {
         &*self.platform
     }
 
-    /// What the platform can do.
+    /// Capabilities of the platform.
     pub fn about(&self) -> &PlatformCapabilities {
         &self.about
     }
@@ -173,17 +173,17 @@ impl DeliveryAccount {
         self.display
     }
 
-    /// A phrase in the words that hold now; `None` if the operator silenced it.
+    /// A text in the current wording; `None` if the operator silenced it.
     pub fn words(&self, phrase: &LocalizedText) -> Option<String> {
         Some(self.live.now().words.say(phrase)).filter(|words| !words.trim().is_empty())
     }
 
-    /// Whether an answer can take the place of an earlier one in the same message.
+    /// Whether an answer can replace an earlier one in the same message.
     fn takes_over(&self) -> bool {
         matches!(self.about.show, ShowMode::Edit { .. })
     }
 
-    /// Where everything durable is.
+    /// The database.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -193,12 +193,12 @@ impl DeliveryAccount {
         &self.lost
     }
 
-    /// Whether the platform reads. It does not if the account is lost.
+    /// Whether the platform receives messages. Not meaningful once the account is lost.
     pub fn reading(&self) -> ReadingState {
         *self.reading.lock()
     }
 
-    /// Says whether the platform reads from now on.
+    /// Sets whether the platform receives messages.
     pub fn set_reading(&self, reading: ReadingState) {
         *self.reading.lock() = reading;
     }
@@ -211,12 +211,12 @@ impl DeliveryAccount {
         if rest.is_zero() { at } else { at + (BEAT - rest) }
     }
 
-    /// Says that the outbox may have something to do.
+    /// Wakes the outbox, which may have something to do.
     pub fn wake(&self) {
         self.work.notify_one();
     }
 
-    /// Shows something for a moment, without waiting for it.
+    /// Sends a transient signal without waiting for it.
     pub fn signal(self: &Arc<Self>, place: &Place, signal: Signal) {
         let (account, place) = (self.clone(), place.clone());
         spawn_task("signal", async move {
@@ -224,22 +224,22 @@ impl DeliveryAccount {
         });
     }
 
-    /// Puts a mark on a person's message, if the operator wants marks. Tried once, within the rate: networks count a mark
-    /// as a message.
+    /// Adds a reaction to a person's message, if the operator wants reactions. Tried once, within the rate
+    /// limit: networks count a reaction as a message.
     pub fn mark(self: &Arc<Self>, place: &Place, event: &EventId, mark: &'static str) {
         if !self.display.reactions || !self.about.react {
             return;
         }
         let (account, place, message) = (self.clone(), place.clone(), MessageId::new(event.as_str()));
         spawn_task("reaction", async move {
-            // Whoever must wait so long is no longer asked for a mark.
+            // A reaction that would come later than this is no longer worth it.
             if let Ok(ticket) = tokio::time::timeout(REQUEST, account.permit(RequestClass::Notice)).await {
                 let _ = account.request(ticket, account.platform.react(&place, &message, mark)).await;
             }
         });
     }
 
-    /// Says something once, without waiting for it and without trying again.
+    /// Sends a notice once, without waiting for it and without retrying.
     pub fn say(self: &Arc<Self>, place: &Place, key: SendKey, words: String) {
         let (account, place) = (self.clone(), place.clone());
         spawn_task("say once", async move {
@@ -249,7 +249,7 @@ impl DeliveryAccount {
         });
     }
 
-    /// Says something once, and whether it arrived.
+    /// Sends a message once; returns whether it arrived.
     pub async fn tell(
         &self,
         place: &Place,
@@ -260,7 +260,7 @@ impl DeliveryAccount {
         self.request(ticket, self.platform.send(place, key, body)).await.map(|_| ())
     }
 
-    /// Waits until everything that could go out has arrived, or the account is lost.
+    /// Waits until everything that may be sent has arrived, or the account is lost.
     pub async fn flushed(&self) -> store::Result<()> {
         loop {
             let done = self.done.notified();
@@ -286,7 +286,7 @@ impl DeliveryAccount {
                 match rate_limiter.next(now(), class, open) {
                     NextRequest::Now => return rate_limiter.started(now()),
                     NextRequest::At(at) => at,
-                    // Only partial edits hear this, and they ask through their own pace.
+                    // Only partial edits get this answer, and they ask through their own pace.
                     NextRequest::Never => now() + REQUEST,
                 }
             };
@@ -294,7 +294,7 @@ impl DeliveryAccount {
         }
     }
 
-    /// Bounds a request in time and tells the rate limiter how it went.
+    /// Limits a request in time and reports its outcome to the rate limiter.
     async fn request<T>(
         &self,
         ticket: RequestTicket,
@@ -324,7 +324,7 @@ impl DeliveryAccount {
         }
     }
 
-    /// The network said that there were too many requests; what that teaches survives a restart.
+    /// Learns from a refusal for too many requests; the learned rate survives a restart.
     fn learn(&self, ticket: RequestTicket, after: Duration) {
         let learned = {
             let mut rate_limiter = self.rate_limiter();
@@ -337,13 +337,13 @@ impl DeliveryAccount {
             let text = rate_text(rate, self.about.rate);
             spawn_task("keep a learned rate", async move {
                 if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
-                    tracing::warn!(%error, "a learned rate could not be kept");
+                    tracing::warn!(%error, "a learned rate could not be stored");
                 }
             });
         }
     }
 
-    /// What the network's refusals have taught about its limits; `None` while there were none.
+    /// Rate limit learned from the network's refusals; `None` if there were none.
     pub fn learned(&self) -> Option<RateLimit> {
         self.rate_limiter().learned()
     }
@@ -356,13 +356,13 @@ impl DeliveryAccount {
         self.open.lock()
     }
 
-    /// The pause before the next edit of an answer that shows `shown` bytes, for platforms that show
-    /// growing answers.
+    /// Pause before the next edit of an answer that shows `shown` bytes; `None` for platforms that only show
+    /// finished answers.
     fn pause(&self, shown: usize) -> Option<Duration> {
-        /// A terminal needs no rest, but a frame each 30 ms looks as smooth as every single delta.
+        /// A terminal needs no pause, but a frame every 30 ms looks as smooth as every single delta.
         const FRAME: Duration = Duration::from_millis(30);
-        /// Each frame hands over the whole text. The pause grows with it, by one frame for so many
-        /// bytes, so that the work of a second does not: a long answer costs linear work.
+        /// Each frame prints the whole text. The pause grows by one frame per this many bytes, so that the work
+        /// per second does not grow: a long answer costs linear work.
         const FRAME_TEXT: usize = 8 * 1024;
         match self.about.show {
             ShowMode::Edit { pause } => Some(pause),
@@ -374,7 +374,7 @@ impl DeliveryAccount {
     }
 }
 
-/// The time for pure code, from the clock that tests can pause.
+/// Current time for pure code, from the clock that tests can pause.
 pub(crate) fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
@@ -383,14 +383,14 @@ fn rate_key(account: &AccountId) -> String {
     format!("rate.{account}")
 }
 
-/// A rate that was learned, and what was believed before.
+/// Text to store: the learned rate, and the configured one.
 fn rate_text(learned: RateLimit, prior: Option<RateLimit>) -> String {
     let numbers = |rate: RateLimit| format!("{} {}", rate.per_second, rate.burst);
     format!("{};{}", numbers(learned), prior.map(numbers).unwrap_or_default())
 }
 
-/// What was learned; nothing once the operator believes something else. Nothing probes upwards, so that is how they
-/// say that a limit was lifted.
+/// Parses a learned rate. Discarded when the configured rate has changed, because we never probe upwards:
+/// changing it is how an operator lifts a limit.
 fn parse_rate(text: &str, prior: Option<RateLimit>) -> Option<RateLimit> {
     let (per_second, burst) = text.split(';').next()?.split_once(' ')?;
     let learned = RateLimit { per_second: per_second.parse().ok()?, burst: burst.parse().ok()? };

@@ -1,8 +1,8 @@
-//! Builds everything, runs it until there is a reason to end, and ends it in order.
+//! Builds the gateway, runs it until there is a reason to end, and ends it in order.
 //!
-//! Start: lock → store → port → accounts → turns and outbox taken up again → platforms read, programs are served.
-//! End: platforms stop reading → turns end or are left for the next start → last messages go out → the
-//! store closes. Eight seconds for all of it; a second signal ends at once.
+//! Start: lock → store → port → accounts → recovery of turns and outbox → platforms read, HTTP is served. End:
+//! platforms stop reading → turns end or are left for the next start → last messages are sent → the store
+//! closes. All of it takes at most eight seconds; a second signal ends the process at once.
 
 mod bind;
 mod build;
@@ -42,10 +42,10 @@ use build::{agents, settings};
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
 
-/// Everything that ends must have ended by then.
+/// Longest time for an orderly end.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// How long platforms may take to stop reading, so that a stuck one does not eat the others' time.
+/// How long platforms may take to stop reading, so that a stuck one does not use up the time of the others.
 const STOP_READING: Duration = Duration::from_secs(2);
 
 /// Why the process ends without an error.
@@ -59,41 +59,41 @@ pub enum ExitReason {
     Unanswered,
 }
 
-/// A gateway that runs. Also what tests of the whole core start.
+/// A running gateway. Tests of the whole core start it too.
 pub struct Gateway {
     turns: Arc<Turns>,
     commands: Arc<CommandRunner>,
     accounts: Vec<Arc<DeliveryAccount>>,
-    /// What platforms bring things to. Kept to the last: a platform that sends may have to make a note.
+    /// Hubs that platforms deliver to. Dropped last: a platform that sends may still write notes.
     hubs: Vec<Arc<Hub>>,
     /// Fired to make platforms stop reading.
     stop_reading: CancellationToken,
-    /// Fired to make the outboxes end, last of all.
+    /// Fired last, to end the outboxes.
     stop_sending: CancellationToken,
-    /// One task per platform; each says how it ended.
+    /// One task per platform; each returns how it ended.
     reading: JoinSet<supervise::TaskEnd>,
     sending: JoinSet<supervise::TaskEnd>,
     store: Store,
     live: Arc<LiveRules>,
-    /// The agent server, if it serves.
+    /// The agent server, if it runs.
     serving: Option<ListeningServer>,
-    /// It goes on when there is nothing more to read.
+    /// Whether the process continues when platforms have nothing more to read.
     stays: bool,
 }
 
-/// What a gateway is made of.
+/// Components of a gateway.
 pub struct GatewayParts {
-    /// Where everything durable is.
+    /// The database.
     pub store: Store,
-    /// Who answers.
+    /// The agents that answer.
     pub agents: Arc<AgentRegistry>,
-    /// Where people are.
+    /// Accounts on chat networks.
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
-    /// About turns.
+    /// Settings of the turn engine.
     pub settings: TurnSettings,
-    /// About how answers are shown.
+    /// How answers are shown.
     pub display: DisplaySettings,
-    /// Who may do what, and the words.
+    /// Access rules and texts, replaced by a reload.
     pub live: Arc<LiveRules>,
 }
 
@@ -107,8 +107,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     home.mark_used();
     let mut rules = config.rules.clone();
     for account in &platforms.owned {
-        // No file says so, but that these terminals were opened; also where nobody configured one, as in a chat that
-        // was asked for on the command line.
+        // The person at one of these terminals is the owner. No file says so; also for a chat that was started
+        // on the command line without any configuration.
         rules.accounts.insert(account.clone(), Arc::new(AccountRules::owner()));
     }
     let (live, without_input) = (LiveRules::new(rules), platforms.without_input);
@@ -152,33 +152,35 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
             ..gateway.running(config.clone(), sources.clone())
         };
         let home = home.path().to_owned();
-        // Until everything has ended: what is still going on can be asked to the last.
+        // Kept until everything has ended, so that commands work to the last.
         let control =
             ControlState { home, store, rules: control::ControlRules::Live(live), running: Some(running) };
         let control = Arc::new(control);
         let _control = control::open(control.clone());
-        // A terminal that closes hangs up; where there is none, somebody asks for what other services do then.
+        // With a terminal, SIGHUP means that it was closed; without one it means a reload, as for other
+        // services.
         signals.reloads = (!has_terminal()).then_some(control);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), agent = %gateway.turns.agent().name, "running");
         let ended = gateway.until_the_end(signals).await;
-        // What the next start goes on with is not whole here.
+        // An answer that the next start continues is marked as incomplete on the screen.
         if let Some(screen) = screen {
             screen.end().await;
         }
         ended
     });
-    // Whatever still runs has had its time.
+    // Remaining tasks have had their time.
     runtime.shutdown_timeout(Duration::from_millis(200));
     threads.join();
     match pipe {
-        // Also when standard output was closed early (`| head -1`): that is an unanswered prompt, not a lost platform.
+        // Also if standard output was closed early (`| head -1`): that is an unanswered prompt, not a lost
+        // platform.
         Some(pipe) if pipe.is_unanswered() => ended.map(|_| ExitReason::Unanswered),
         _ => ended,
     }
 }
 
 impl Gateway {
-    /// Takes up what an earlier process left, and lets the platforms read.
+    /// Recovers turns and messages that an earlier process left, and starts the platforms.
     pub async fn start(parts: GatewayParts) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new(&parts.store));
         let mut delivery = Delivery::new(metrics.clone());
@@ -228,7 +230,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Serves HTTP too, on a socket that is bound already.
+    /// Also serves HTTP, on a bound socket.
     pub fn serve(
         &mut self,
         settings: server::ServerSettings,
@@ -239,12 +241,12 @@ impl Gateway {
         Ok(self.serving.insert(serving))
     }
 
-    /// The agent server, if it serves.
+    /// The agent server, if it runs.
     pub fn serving(&self) -> Option<&ListeningServer> {
         self.serving.as_ref()
     }
 
-    /// This gateway as its owner sees it; `config` is what it was made of.
+    /// View of this gateway for the control socket; `config` is the configuration that it was built from.
     pub fn running(&self, config: Config, sources: ConfigSources) -> RunningGateway {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
         let (started, reloading) = (Instant::now(), Mutex::default());
@@ -331,10 +333,10 @@ impl Gateway {
             if lost > 0 {
                 tracing::error!("every platform has ended or is lost; only the agent server goes on");
             }
-            // A server has never done all it could.
+            // A server always has more to do.
             std::future::pending::<()>().await;
         }
-        // Whoever left the chat does not wait for what other programs still think of.
+        // When the person has left the chat, we do not wait for turns of other programs.
         if let Some(serving) = &self.serving {
             serving.stop_taking();
         }
@@ -349,7 +351,7 @@ impl Gateway {
         Ok(ExitReason::Well)
     }
 
-    /// Ends in order. What does not end in time is cut off: the next start goes on from the store.
+    /// Ends in order. Work that does not end in time is cut off: the next start continues from the store.
     pub async fn drain(mut self) {
         self.stop_reading.cancel();
         if let Some(serving) = &self.serving {
@@ -369,7 +371,7 @@ impl Gateway {
                     tracing::error!(%error, "the store failed at the end");
                 }
             }
-            // Last: what somebody else takes his time with must not cost a room its answer.
+            // Last: a slow HTTP client must not cost a room its answer.
             if let Some(serving) = &self.serving {
                 serving.ended().await;
             }
@@ -396,7 +398,7 @@ impl Gateway {
     }
 }
 
-/// Says that a platform reads for as long as it runs, and afterwards what it does then: also after a panic.
+/// Reports that a platform reads while this exists, and `then` afterwards, also after a panic.
 struct ReadingGuard<'a> {
     account: &'a DeliveryAccount,
     then: ReadingState,

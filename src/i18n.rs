@@ -1,9 +1,9 @@
-//! Every text that a room is shown, in one catalogue.
+//! The catalogue of all texts that rooms are shown.
 //!
-//! `words/en.yaml` holds the texts of one language (`words/de.yaml` those of another) under the keys listed in `texts`; another language is one more
-//! file. The rest of the code passes [`LocalizedText`]s around (which text, and what fills its gaps); only what puts
-//! something into a room asks [`TextCatalog`] for the sentence. So an operator can reword any of them by
-//! setting, and silence those that are notices of their own.
+//! `i18n/en.yaml` and `i18n/de.yaml` hold the texts of one language each, under the keys listed in `texts`;
+//! another language is one more file. The rest of the code passes [`LocalizedText`]s around (a key, and values
+//! for its gaps); only code that writes to a room asks [`TextCatalog`] for the sentence. So an operator can
+//! reword any text in the configuration, and silence notices.
 
 mod listing;
 mod stored;
@@ -15,44 +15,44 @@ use std::sync::LazyLock;
 
 pub use texts::{TextKey, TextKind};
 
-/// The languages there are, each with its file.
+/// All languages, each with its file.
 const LANGUAGES: &[(&str, &str)] =
     &[("en", include_str!("i18n/en.yaml")), ("de", include_str!("i18n/de.yaml"))];
 
-/// The language without any setting.
+/// Language without any setting; also that of the log.
 pub const DEFAULT_LANGUAGE: &str = "en";
 
-/// A text and what fills its gaps, or words that somebody else wrote.
+/// A text of the catalogue with values for its gaps, or somebody else's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalizedText {
     /// A text of the catalogue.
     Text(TextKey, Vec<(String, LocalizedText)>),
-    /// Words as they are: a number, a name, what an agent said about itself.
+    /// Words to show unchanged: a number, a name, an agent's own text.
     Said(String),
 }
 
-/// The texts that hold: one language, and what the operator made of it.
+/// The texts in use: those of one language, with the operator's changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextCatalog {
     language: &'static str,
-    /// By the number of the text.
+    /// Indexed by [`TextKey`].
     texts: Vec<String>,
 }
 
-/// Why a wording of the operator's cannot be used.
+/// Why an operator's wording cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WordingError {
-    /// There is no text of that name.
+    /// No text has that key.
     Unknown,
-    /// It names a gap that the text does not have; with those it has.
+    /// It names a gap that the text does not have; lists those that it has.
     Gap(String, &'static [&'static str]),
     /// A brace is not closed.
     Brace,
-    /// It is empty, and others are built from it.
+    /// It is empty, but other texts contain this one.
     Empty,
 }
 
-/// Texts that offer `/retry`, each with the text that says the same without the offer.
+/// Texts that offer `/retry`, each with a variant without the offer.
 const RETRY_OFFERS: [(TextKey, TextKey); 10] = [
     (TextKey::EmptyAnswerModel, TextKey::NoRetryEmptyAnswerModel),
     (TextKey::Interrupted, TextKey::NoRetryInterrupted),
@@ -66,7 +66,7 @@ const RETRY_OFFERS: [(TextKey, TextKey); 10] = [
     (TextKey::BrokeStopped, TextKey::NoRetryBrokeStopped),
 ];
 
-/// The default language as it is written. Read once: a log line must not cost a file.
+/// The default language without changes. Parsed once: a log line must not cost parsing a file.
 static DEFAULT: LazyLock<TextCatalog> = LazyLock::new(|| {
     TextCatalog::of(DEFAULT_LANGUAGE)
         .unwrap_or_else(|| TextCatalog { language: DEFAULT_LANGUAGE, texts: Vec::new() })
@@ -78,7 +78,7 @@ impl Default for TextCatalog {
     }
 }
 
-/// For the log, which speaks the default language whatever the rooms are told.
+/// Uses the default language, for the log, whatever language the rooms have.
 impl fmt::Display for LocalizedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&DEFAULT.say(self))
@@ -86,21 +86,21 @@ impl fmt::Display for LocalizedText {
 }
 
 impl TextCatalog {
-    /// The texts of a language, if there is such a one.
+    /// The texts of a language; `None` if we do not have it.
     pub fn of(language: &str) -> Option<Self> {
         let (language, file) = LANGUAGES.iter().find(|(name, _)| *name == language)?;
-        // That every file reads and is complete is tested; a text that were missing would show its key.
+        // Tests check that every file parses and is complete; a missing text would show its key.
         let written: BTreeMap<String, String> = serde_yaml::from_str(file).unwrap_or_default();
         let text = |text: &TextKey| written.get(text.key()).cloned().unwrap_or_else(|| text.key().to_owned());
         Some(Self { language, texts: TextKey::ALL.iter().map(text).collect() })
     }
 
-    /// Which language it is.
+    /// Code of the language.
     pub fn language(&self) -> &'static str {
         self.language
     }
 
-    /// The texts that the operator worded differently.
+    /// Texts that the operator has reworded.
     pub fn reworded(&self) -> Vec<TextKey> {
         let plain = Self::of(self.language).unwrap_or_default();
         let pairs = self.texts.iter().zip(&plain.texts);
@@ -112,12 +112,12 @@ impl TextCatalog {
             .collect()
     }
 
-    /// The names of all languages.
+    /// Codes of all languages.
     pub fn languages() -> impl Iterator<Item = &'static str> {
         LANGUAGES.iter().map(|(name, _)| *name)
     }
 
-    /// Puts the operator's wording in the place of a text; an empty one silences a notice.
+    /// Replaces a text by the operator's wording; an empty one silences a notice.
     pub fn reword(&mut self, key: &str, wording: &str) -> Result<(), WordingError> {
         let text = TextKey::ALL.iter().find(|text| text.key() == key).ok_or(WordingError::Unknown)?;
         check(*text, wording)?;
@@ -127,7 +127,7 @@ impl TextCatalog {
         Ok(())
     }
 
-    /// The same texts without any offer of `/retry`, for people who may not use it.
+    /// A copy without any offer of `/retry`, for people who may not use it.
     pub fn without_retry_offers(&self) -> Self {
         let mut words = self.clone();
         for (offer, plain) in RETRY_OFFERS {
@@ -163,8 +163,8 @@ impl TextCatalog {
 }
 
 impl TextKey {
-    /// The first gap that a wording must have and does not. Asked where an operator can still be told; what shows
-    /// a question makes sure by itself that all of it is there.
+    /// The first required gap that a wording lacks. Checked where the operator can still be told; code that
+    /// shows an ask ensures by itself that everything required is there.
     pub fn lacks(self, wording: &str) -> Option<&'static str> {
         let has = |gap: &str| {
             pieces(wording).flatten().any(|piece| matches!(piece, TemplatePiece::Gap(name) if name == gap))
@@ -179,7 +179,7 @@ impl TextKey {
 }
 
 impl LocalizedText {
-    /// The same with one more gap filled.
+    /// Fills one more gap.
     #[must_use]
     pub fn with(self, gap: &str, value: impl Into<LocalizedText>) -> Self {
         match self {
@@ -229,7 +229,7 @@ impl From<u64> for LocalizedText {
     }
 }
 
-/// Whether a wording fits a text.
+/// Checks that a wording fits a text.
 fn check(text: TextKey, wording: &str) -> Result<(), WordingError> {
     if wording.trim().is_empty() && text.kind() == TextKind::Part {
         return Err(WordingError::Empty);
@@ -249,7 +249,7 @@ enum TemplatePiece<'a> {
     Gap(&'a str),
 }
 
-/// A template as words and gaps: `{name}` is a gap, `{{` an opening brace.
+/// Splits a template into words and gaps: `{name}` is a gap, `{{` an opening brace.
 fn pieces(template: &str) -> impl Iterator<Item = Result<TemplatePiece<'_>, WordingError>> {
     let mut rest = template;
     std::iter::from_fn(move || {

@@ -1,5 +1,4 @@
-//! The log on standard error, with a second net under the first: no secret that was loaded can
-//! appear in it, whoever logs it.
+//! The log on standard error, with a safety net: no loaded secret can appear in it, whatever code logs it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,23 +10,23 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{AgentChoice, Config, PlatformConfig, Secret};
 
-/// What must not appear, longest first. There is one log, so there is one list: an agent server that runs may be given
-/// another key.
+/// Secrets to redact, longest first. Global because there is one log; a reload may add the new key of a running
+/// agent server.
 static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// What usually announces a key: that of a request, of a model server, the one that we made, an app's.
+/// Prefixes of keys: of a request, of a model server, of the key that we generate, of an app's token.
 const ANNOUNCED: [&str; 4] = ["Bearer ", "sk-", crate::config::api_key::PREFIX, crate::token::PREFIX];
 
-/// What a platform's library may say unless a filter names it. matrix-sdk tells of every sync with all that was asked,
-/// and calls an error what is none to us, such as a homeserver that has nothing yet under some name. The adapter says
-/// itself what a person should know.
+/// Log levels of the platforms' libraries, unless a filter names them. matrix-sdk logs every sync with its
+/// whole request, and logs errors that are none for us, such as a homeserver that has nothing under a name yet. The
+/// adapter itself logs what a person should know.
 const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk::encryption=off";
 
-/// Starts logging. In a chat on a terminal only errors are shown unless more was asked for, because the log
-/// shares the screen with the conversation, which says itself what a person should know.
+/// Starts logging. In a chat on a terminal only errors are shown by default, because the log shares the screen
+/// with the conversation, which itself shows what a person should know.
 pub fn start(config: &Config, terminal: bool) {
     let level = if terminal && config.log == "info" { "error" } else { &config.log };
     secrets(config).into_iter().for_each(add);
@@ -43,7 +42,7 @@ pub fn start(config: &Config, terminal: bool) {
     }
 }
 
-/// Keeps another secret out of the log from now on: one that was not in the configuration, or has changed.
+/// Redacts another secret from now on: one that was not in the configuration, or has changed.
 pub fn hide(secret: &Secret) {
     add(secret.expose().to_owned());
 }
@@ -57,7 +56,7 @@ fn add(secret: String) {
     }
 }
 
-/// The whole filter for what was asked for.
+/// The filter for a log level, with the levels of the libraries.
 fn filter(level: &str) -> Cow<'_, str> {
     match level.contains("matrix_sdk") {
         true => Cow::Borrowed(level),
@@ -99,15 +98,15 @@ fn of_platform(platform: &PlatformConfig) -> Vec<String> {
     }
 }
 
-/// The ways in which a key of bytes may have been given, and may appear.
+/// Forms in which a key of bytes may have been configured, and may appear.
 #[cfg(feature = "matrix")]
 fn as_written(key: &[u8]) -> [String; 3] {
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Without its padding, which is then found with it too.
+    // Without padding, so that it is also found with padding.
     [hex.to_uppercase(), hex, base64::engine::general_purpose::STANDARD_NO_PAD.encode(key)]
 }
 
-/// Writes one log line at a time, as the formatter hands it over.
+/// Redacts each log line that the formatter writes.
 struct RedactingWriter;
 
 impl Write for RedactingWriter {
@@ -122,7 +121,7 @@ impl Write for RedactingWriter {
     }
 }
 
-/// The line without any of the secrets, and without what stands behind a word that announces one.
+/// The line without any of the secrets, and without the word behind a prefix of a key.
 fn redact<'a>(line: &'a [u8], secrets: &[String]) -> Cow<'a, [u8]> {
     let text = String::from_utf8_lossy(line);
     let known = secrets.iter().any(|secret| text.contains(secret.as_str()));
@@ -134,14 +133,14 @@ fn redact<'a>(line: &'a [u8], secrets: &[String]) -> Cow<'a, [u8]> {
     Cow::Owned(text.into_bytes())
 }
 
-/// Takes out the word of plain characters behind each `announced`.
+/// Redacts the word of plain characters behind each `announced`.
 fn without_what_follows(text: &str, announced: &str) -> String {
     let mut pieces = text.split(announced);
     let mut clean = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let is_key = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=".contains(c);
         let key = piece.find(|c| !is_key(c)).unwrap_or(piece.len());
-        // A task-list is no key.
+        // `task-list` contains `sk-` but no key.
         let inside = clean.ends_with(|c: char| c.is_ascii_alphanumeric());
         clean.push_str(announced);
         if inside {

@@ -1,6 +1,6 @@
-//! What people attach: what reaches an agent and how, and what is said of the rest.
+//! Files that people attach: decides which reach the agent and how, and notes the others.
 //!
-//! A file is judged by its content, never by its name or by what the sender says. Nothing is written
+//! A file is judged by its content, never by its name or by the type that the sender claims. Nothing is written
 //! to disk, and no path ever reaches an agent.
 
 use std::time::Duration;
@@ -10,50 +10,50 @@ use talaria_platform::{Backoff, MediaInfo, MediaKind, Platform, PlatformError, P
 use crate::agent::{Attachment, PromptImage};
 use crate::util::{FileKind, fenced, one_line};
 
-/// Pictures and files of one message that are forwarded, in bytes together.
+/// Most bytes of pictures and files that are forwarded per message, together.
 const FORWARDED: u64 = 6_000_000;
 
-/// Text of one message's files that is put into the prompt, in bytes together.
+/// Most bytes of text files that are put into the prompt per message, together.
 const TEXT: u64 = 256 * 1024;
 
-/// Files of one message that are looked at; the others are only named.
+/// Most files of one message that are fetched; the others are only named.
 const FILES: usize = 5;
 
-/// Characters of a file's name that an agent is told.
+/// Most characters of a file's name that the agent gets.
 const NAME: usize = 80;
 
-/// Text of one message's files that is remembered after its turn, in bytes together. A quarter of all that an agent is
-/// told again, unless the operator says otherwise; of a longer file only the name stays.
+/// Most bytes of text files that the history keeps per message, together. A quarter of the default history that
+/// an agent is sent; of a longer file only the name is kept.
 const REMEMBERED: usize = 64 * 1024;
 
-/// How long fetching one file may take, with every try.
+/// Longest time to fetch one file, including retries.
 const FETCH: Duration = Duration::from_secs(60);
 
-/// The pause after a try that may go better the next time, where the network names none; each further one is twice
-/// as long.
+/// First pause after a failed fetch that may be retried, if the network does not name one; it doubles with each
+/// retry.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), FETCH);
 
-/// What became of the files of one message.
+/// Result of fetching the files of one message.
 #[derive(Debug, Default)]
 pub struct FetchedMedia {
     /// Pictures for the agent.
     pub images: Vec<PromptImage>,
     /// Other files for the agent.
     pub files: Vec<Attachment>,
-    /// What is put after the person's own words: the text files, and a line for each file that is not forwarded.
+    /// Text to append to the prompt: the text files, and a line for each file that is not forwarded.
     pub notes: String,
-    /// What is remembered of all of them, to be put after the person's own words.
+    /// Text about all files to append to the prompt in the history.
     pub kept: String,
 }
 
-/// What is left of the caps while the files of one message are gone through.
+/// Rest of the limits while the files of one message are fetched.
 struct RemainingCaps {
     forwarded: u64,
     text: u64,
 }
 
-/// Fetches the files of a message within the caps and notes what stays behind. `files`: the agent takes more than
-/// text and pictures.
+/// Fetches the files of a message within the limits, and notes those that are left out. `files`: the agent
+/// accepts more than text and pictures.
 pub async fn fetch(platform: &dyn Platform, media: &[MediaInfo], files: bool) -> FetchedMedia {
     let mut fetched = FetchedMedia::default();
     let mut caps = RemainingCaps { forwarded: FORWARDED, text: TEXT };
@@ -80,36 +80,37 @@ pub async fn fetch(platform: &dyn Platform, media: &[MediaInfo], files: bool) ->
     fetched
 }
 
-/// Bytes that files will take, as far as their senders say.
+/// Bytes that the files will take, according to their senders.
 pub fn announced(media: &[MediaInfo]) -> usize {
     let bytes = media.iter().filter_map(|file| file.size).fold(0, u64::saturating_add);
     usize::try_from(bytes.min(FORWARDED)).unwrap_or_default()
 }
 
-/// What is remembered of files when nothing is known but their names.
+/// Text for the history when only the names of the files are known.
 pub fn named(media: &[MediaInfo]) -> String {
     media.iter().map(|file| line(&name(file))).collect()
 }
 
-/// That there was a file.
+/// Line that names a file.
 fn line(name: &str) -> String {
     format!("\n[attached file \"{name}\"]")
 }
 
-/// A name that fits into the quotes around it.
+/// A file name that is safe inside quotes.
 fn name(file: &MediaInfo) -> String {
     let name = one_line(&file.name, NAME).replace(['"', '/', '\\'], "_");
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// The content of one file, if it can be of any use.
+/// Fetches one file, if the agent can use its kind.
 async fn one(
     platform: &dyn Platform,
     file: &MediaInfo,
     files: bool,
     caps: &RemainingCaps,
 ) -> Result<Vec<u8>, &'static str> {
-    // Many clients send a picture as a file: what it is, is seen when it is here, so it may be as large as one.
+    // Many clients send a picture as a plain file. Its kind is known only after fetching, so every file may be
+    // as large as a picture.
     let limit = match file.kind {
         MediaKind::Audio if !files => return Err("a voice message or other sound, which is not forwarded"),
         MediaKind::Video if !files => return Err("a film, which is not forwarded"),
@@ -125,7 +126,7 @@ async fn one(
     }
 }
 
-/// Tries until there is a content, or never will be. Whoever calls it ends it.
+/// Retries until the file is there, or never will be. The caller limits the time.
 async fn insist(platform: &dyn Platform, file: &MediaInfo, limit: u64) -> Result<Vec<u8>, PlatformError> {
     let mut backoff = PAUSES;
     loop {
@@ -139,7 +140,7 @@ async fn insist(platform: &dyn Platform, file: &MediaInfo, limit: u64) -> Result
     }
 }
 
-/// Puts a file where it belongs. `Some` is a text file as it is put into the prompt.
+/// Adds a file to the result. `Some` is a text file in the form for the prompt.
 fn take(
     fetched: &mut FetchedMedia,
     caps: &mut RemainingCaps,

@@ -1,8 +1,8 @@
-//! What is counted and measured, for whoever watches from outside (`GET /metrics`).
+//! Counters and gauges for monitoring (`GET /metrics`).
 //!
-//! One instance per gateway, handed to whoever has something to count. Counters and gauges are single atomics; a
-//! histogram has a lock, so nothing that happens once per delta may use one. Labels are few and fixed: nothing of them
-//! comes from people, rooms or programs.
+//! One instance per gateway, shared by all code that counts. Counters and gauges are single atomics; a
+//! histogram has a lock, so code that runs once per delta must not use one. Labels are few and fixed: none of
+//! them comes from people, rooms or programs.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -17,43 +17,43 @@ use crate::os;
 use crate::reply::TurnOutcome;
 use crate::store::Store;
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     /// Turns of rooms.
     pub rooms: SurfaceMetrics,
-    /// Turns of programs.
+    /// Turns of HTTP callers.
     pub http: SurfaceMetrics,
-    /// Turns whose agent answers now.
+    /// Turns whose agent is answering now.
     pub streams: Gauge,
-    /// Programs that read a turn now.
+    /// HTTP clients that read a turn now.
     pub readers: Gauge,
-    /// Edits of messages that platforms were asked for.
+    /// Edits that platforms were asked to make.
     pub edits: Counter,
-    /// Tries of a turn after the first.
+    /// Attempts of a turn after its first.
     pub agent_retries: Counter,
-    /// Tries to deliver the same message after the first.
+    /// Attempts to deliver a message after its first.
     pub delivery_retries: Counter,
-    /// Set when somebody looks.
+    /// Set when metrics are read.
     queues: Family<QueueLabel, Gauge>,
     memory: Gauge,
     files: Gauge,
 }
 
-/// What is counted of the turns of one kind of place.
+/// Metrics of turns from one kind of source.
 pub struct SurfaceMetrics {
     ended: Family<OutcomeLabels, Counter>,
     name: &'static str,
-    /// From when a turn is taken up to the first text of its answer.
+    /// Time from taking a turn to the first text of its answer.
     pub first_delta: Histogram,
 }
 
-/// What waits at this moment.
+/// Lengths of queues when metrics are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaitingCounts {
-    /// Turns behind another of their session.
+    /// Turns behind another turn of their session.
     pub turns: usize,
-    /// Messages that have not arrived yet.
+    /// Messages in the outbox that have not arrived yet.
     pub outbox: usize,
     /// Deleted messages whose earlier texts a network still keeps.
     pub cleanups: usize,
@@ -80,16 +80,16 @@ struct QueueLabel {
     queue: &'static str,
 }
 
-/// Every [`TurnOutcome`] by its name, so that a counter is there before the first of them.
+/// Name of every [`TurnOutcome`], so that each counter exists before the first turn ends like that.
 const OUTCOMES: [&str; 9] =
     ["done", "stopped", "limit", "cut_short", "failed", "unavailable", "interrupted", "unknown", "cancelled"];
 
 impl Metrics {
-    /// Nothing has been counted yet, but what the store has taken.
+    /// Registers all metrics. All are zero but those of the store.
     pub fn new(store: &Store) -> Self {
         let mut all = Registry::default();
         let (memory, files) = (Gauge::default(), Gauge::default());
-        // These names are the same in every program.
+        // Standard names of process metrics.
         all.register_with_unit("process_resident_memory", "Memory", Unit::Bytes, memory.clone());
         all.register("process_open_fds", "Files and connections that are open", files.clone());
         let registry = all.sub_registry_with_prefix("talaria");
@@ -141,7 +141,7 @@ impl Metrics {
         }
     }
 
-    /// Everything as text, as of now.
+    /// All metrics as text, with their current values.
     pub fn text(&self, store: &Store, waiting: WaitingCounts) -> String {
         let (reads, writes) = store.waiting();
         let queues = [
@@ -165,18 +165,18 @@ impl Metrics {
 }
 
 impl SurfaceMetrics {
-    /// A turn has ended.
+    /// Counts a turn that has ended.
     pub fn ended(&self, outcome: &TurnOutcome) {
         let (outcome, _) = outcome.for_the_log();
         self.ended.get_or_create(&OutcomeLabels { surface: self.name, outcome }).inc();
     }
 }
 
-/// One more for as long as it lives.
+/// Raises a gauge by one while it exists.
 pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
-    /// One more.
+    /// Raises the gauge.
     pub fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
@@ -189,7 +189,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// Durations of what waits for others: from a millisecond to four minutes.
+/// Buckets for waits on other services: from a millisecond to four minutes.
 fn waits() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }

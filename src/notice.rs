@@ -1,7 +1,7 @@
-//! The gateway's own words on their way to a room: the one place that makes messages of them.
+//! Turns the gateway's own texts into messages for a room.
 //!
-//! Pure but for [`Notice::tell`]. A notice belongs to no turn: it must neither wait for the end of a growing answer
-//! nor take the place of the message that shows one.
+//! Pure but for writing to the store. A notice belongs to no turn: it must neither wait for the end of a
+//! growing answer nor replace the message that shows one.
 
 use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, SendKey};
 
@@ -16,35 +16,35 @@ pub fn notice_key(what: &str, about: &[&str]) -> SendKey {
     SendKey::new(format!("{what}.{}", digest.get(..32).unwrap_or(&digest)))
 }
 
-/// Where something is said, and how often.
+/// Address and key of a notice.
 pub struct Notice<'a> {
-    /// The same key again says nothing more.
+    /// Idempotency key: a second notice with this key is not sent.
     pub key: SendKey,
-    /// The account that says it.
+    /// Account that sends it.
     pub account: &'a AccountId,
-    /// Where.
+    /// Place that it is sent to.
     pub place: &'a Place,
-    /// The message it is about, if it is about one.
+    /// The message it is about, if any.
     pub reply_to: Option<&'a EventId>,
-    /// The longest message that the platform takes, in bytes; more becomes several.
+    /// Longest message of the platform, in bytes; a longer notice becomes several messages.
     pub max_text: usize,
 }
 
 impl Notice<'_> {
-    /// Says it in the transaction that makes it true.
+    /// Adds the notice to the outbox, in the transaction that makes it true.
     pub fn tell(&self, tx: &Tx<'_>, words: &TextCatalog, phrase: &LocalizedText) -> Result<()> {
         self.rows(words, phrase).iter().try_for_each(|row| tx.add_outbox(row))
     }
 
-    /// Says that what `reply_to` asks is not done.
+    /// Adds a notice that the request in `reply_to` is refused.
     pub fn refuse(&self, tx: &Tx<'_>, words: &TextCatalog, phrase: &LocalizedText) -> Result<()> {
         let mut rows = self.rows(words, phrase);
         rows.iter_mut().for_each(|row| row.body.failed = true);
         rows.iter().try_for_each(|row| tx.add_outbox(row))
     }
 
-    /// Changes the text of this notice, which was said before, not before this time. Changes that wait are replaced:
-    /// only the latest one is shown. Each has a `revision` of its own.
+    /// Changes the text of this notice, which was sent before, no earlier than `not_before`. Replaces changes
+    /// that wait: only the latest one is shown. Each change needs a `revision` of its own.
     pub fn change(
         &self,
         tx: &Tx<'_>,
@@ -59,7 +59,7 @@ impl Notice<'_> {
         }
     }
 
-    /// The messages; none if the operator silenced it.
+    /// The messages of the notice; none if the operator silenced it.
     pub fn rows(&self, words: &TextCatalog, phrase: &LocalizedText) -> Vec<OutboxRow> {
         let text = words.say(phrase);
         if text.trim().is_empty() {

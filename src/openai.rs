@@ -1,7 +1,7 @@
-//! The chat-completions protocol: how its streams are framed and what its messages look like.
+//! The chat-completions protocol: framing of its streams, and its messages.
 //!
-//! Used from both ends: the proxy and the local agent read what a server sends, and our own server
-//! speaks the same words. [`sse`] and [`wire`] are pure; [`client`] and [`stream_reader`] do the I/O, and [`error`]
+//! Used from both ends: the proxy and the local agent read what a server sends, and our own server writes the
+//! same messages. [`sse`] and [`wire`] are pure; [`client`] and [`stream_reader`] do the I/O, and [`error`]
 //! says what a failure means.
 
 pub mod client;

@@ -1,11 +1,11 @@
-//! When a request to a chat network may be made.
+//! Decides when a request to a chat network may be made.
 //!
 //! Pure: nothing here waits, sends or reads a clock; the caller passes the time in. Two questions,
 //! two types:
 //!
 //! - [`RateLimiter`], one per account: may the account make another request? It believes in a token
 //!   bucket, obeys what the network says, learns from it, and keeps tokens back for finished answers.
-//! - [`EditPace`], one per growing message: is this a good moment for the next edit? It spreads what
+//! - [`EditPace`], one per growing message: is this a good moment for the next edit? It spreads the tokens that
 //!   the rate limiter can spare over the expected rest of the message, and a bounded number of edits over
 //!   hours.
 //!
@@ -26,7 +26,7 @@ pub use budget::EDITS;
 pub use edits::{EditPace, UnshownText};
 pub use rate_limiter::{RateLimiter, RequestTicket, StreamShare};
 
-/// What a request is for; decides how deep it may reach into the bucket.
+/// Purpose of a request; decides how many tokens it must leave in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestClass {
     /// A finished answer. May take the last token.
@@ -37,7 +37,7 @@ pub enum RequestClass {
     Anchor,
     /// An edit of a growing answer. The next one makes it superfluous, so it is the first to wait.
     Partial,
-    /// Something that nobody sees. Only takes the token that a full bucket would lose.
+    /// A deletion that people do not see. Only takes the token that a full bucket would lose.
     Cleanup,
 }
 
@@ -49,7 +49,7 @@ pub enum NextRequest {
     Now,
     /// Not before this time.
     At(Instant),
-    /// Not as things stand. Only said of partial edits; a final always has its time.
+    /// Not in the current state. Only for partial edits; a final always gets a time.
     Never,
 }
 
@@ -58,7 +58,7 @@ impl NextRequest {
         if due <= now { Self::Now } else { Self::At(due) }
     }
 
-    /// Both must agree.
+    /// The later of two answers.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,

@@ -1,9 +1,8 @@
-//! A future that costs next to nothing while nothing happens to it.
+//! Polls a future only after its own waker fired, not on every wake-up of the enclosing `select!`.
 //!
-//! A task that waits for several things looks at all of them whenever one moves. For what every delta of
-//! every stream passes through that is too much: a stop that nearly never comes would be asked a hundred
-//! times, each time behind a lock that all streams share. [`poll_when_woken`] asks only after the future itself
-//! has called.
+//! A task that waits for several futures polls all of them whenever one moves. On the path of every delta of
+//! every stream that is too expensive: a stop that almost never comes would be polled a hundred times, each
+//! time behind a lock that all streams share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
-/// Has `future` polled only when it was woken itself, and not with everything that its task waits for.
+/// Wraps `future` so that it is polled only when it was woken itself, not with every wake-up of its task.
 pub fn poll_when_woken<F: Future>(future: F) -> PollWhenWoken<F> {
     let bell = Arc::new(WakeFlag { rung: AtomicBool::new(true), task: Mutex::default() });
     PollWhenWoken { future: Box::pin(future), waker: bell.clone().into(), bell, task: None }
@@ -21,21 +20,21 @@ pub fn poll_when_woken<F: Future>(future: F) -> PollWhenWoken<F> {
 pub struct PollWhenWoken<F> {
     future: Pin<Box<F>>,
     bell: Arc<WakeFlag>,
-    /// The bell, as the future knows it.
+    /// `bell` as the waker that the future gets.
     waker: Waker,
-    /// What the bell wakes; also here, so that comparing takes no lock.
+    /// The task that `bell` wakes; kept here too, so that comparing it takes no lock.
     task: Option<Waker>,
 }
 
-/// What the future calls.
+/// Flag and task that the future's waker sets and wakes.
 struct WakeFlag {
-    /// Set before the task is woken, so that a task that runs because of it finds it set.
+    /// Set before the task is woken, so that the woken task finds it set.
     rung: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
 
 impl<F> PollWhenWoken<F> {
-    /// The future itself, to change it. It is polled next time, because it may have other plans now.
+    /// The future, to change it. It is polled next time, because it may be ready at another time now.
     pub fn change(&mut self) -> Pin<&mut F> {
         self.bell.rung.store(true, Ordering::Relaxed);
         self.future.as_mut()
@@ -51,7 +50,7 @@ impl<F: Future> Future for PollWhenWoken<F> {
             this.task = Some(cx.waker().clone());
             this.bell.set(cx.waker().clone());
         }
-        // Read first: most polls end here, and a read leaves the line in every core's cache.
+        // Read before swapped: most polls end here, and a read keeps the cache line shared between cores.
         if !this.bell.rung.load(Ordering::Acquire) || !this.bell.rung.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
@@ -62,7 +61,7 @@ impl<F: Future> Future for PollWhenWoken<F> {
 impl WakeFlag {
     fn set(&self, task: Waker) {
         *self.task.lock() = Some(task);
-        // A call that came just before went to the task that waited then.
+        // A wake-up just before this went to the previous task.
         self.rung.store(true, Ordering::Release);
     }
 }

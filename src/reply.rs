@@ -1,11 +1,11 @@
-//! What should be visible for a turn now.
+//! Folds the events of a turn into the text that should be visible now.
 //!
-//! A [`Reply`] folds the events of one turn; the conversation asks it for a [`snapshot`](Reply::snapshot)
-//! whenever delivery may show something. A snapshot is always the whole text, never a delta.
-//! [`finished`] makes the words that stay. Pure: no time, no platform.
+//! The conversation asks a [`Reply`] for a [`snapshot`](Reply::snapshot) whenever delivery may show something.
+//! A snapshot is always the whole text, never a delta. [`finished`] makes the text that stays. Pure: no time,
+//! no platform.
 //!
-//! Neither thoughts nor files come here: the turn engine takes them out with a [`ReasoningFilter`] and a [`FileFilter`]
-//! first.
+//! Neither reasoning nor files come here: the turn engine removes them with a [`ReasoningFilter`] and a
+//! [`FileFilter`] first.
 
 pub(crate) mod fence;
 mod file_filter;
@@ -24,20 +24,20 @@ pub use self::outcome::{TurnOutcome, bare, finished};
 pub use self::reasoning_filter::{ReasoningFilter, TextOrReasoning};
 pub use self::split::{into_parts, split};
 
-/// Tools that are looked at as running at once; more could not be shown anyway.
+/// Most running tools that are tracked; more could not be shown anyway.
 const STEPS: usize = 16;
-/// The longest list of running tools that is shown, in characters.
+/// Longest list of running tools that is shown, in characters.
 const STEP_CHARS: usize = 60;
-/// Between the answer and a line about it.
+/// Separates the answer from a line about it.
 const BLANK_LINE: &str = "\n\n";
 
-/// One turn as far as it has come.
+/// The reply of one turn so far.
 #[derive(Debug, Default)]
 pub struct Reply {
     answer: GrowingText,
-    /// What people could read before a crash; they are never shown less while the turn runs again.
+    /// Text that people could read before a crash; they are never shown less while the turn runs again.
     already_shown: GrowingText,
-    /// Ids and cleaned names of the tools that run, in the order they began.
+    /// Ids and sanitised names of the running tools, in the order they began.
     running: Vec<(String, String)>,
     notice: Option<String>,
 }
@@ -45,30 +45,30 @@ pub struct Reply {
 /// How a platform shows a growing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowStyle {
-    /// By replacing the text: it may be mended, and may end with a line that goes away again.
+    /// By replacing the text: it may change, and may end with a temporary line.
     Edit {
         /// The longest text in bytes, at least 200.
         max: usize,
     },
-    /// By adding to the text: each snapshot begins with the one before.
+    /// By appending to the text: each snapshot begins with the one before.
     Append,
 }
 
 impl Reply {
-    /// A turn that begins. `already_shown` is the text that was visible when an earlier run of it was
-    /// lost; empty for a new turn.
+    /// Creates the reply of a turn that begins. `already_shown` is the text that was visible when an earlier
+    /// run of the turn was lost; empty for a new turn.
     pub fn new(already_shown: String) -> Self {
         let mut reply = Self::default();
         reply.already_shown.push(&already_shown);
         reply
     }
 
-    /// More of the answer.
+    /// Appends to the answer.
     pub fn push_text(&mut self, text: &str) {
         self.answer.push(text);
     }
 
-    /// A tool call began, changed or ended.
+    /// Records that a tool call began, changed or ended.
     pub fn step(&mut self, step: Step) {
         let known = self.running.iter().position(|(id, _)| *id == step.id);
         match (step.state, known) {
@@ -82,29 +82,29 @@ impl Reply {
         }
     }
 
-    /// Something people should know now; replaces the notice before, `None` takes it away.
+    /// Sets the notice to show now; `None` removes it.
     pub fn notice(&mut self, notice: Option<String>) {
         self.notice = notice;
     }
 
-    /// The answer so far, without anything added and without the floor.
+    /// The answer so far, without additions and without `already_shown`.
     pub fn text(&self) -> &str {
         &self.answer.text
     }
 
-    /// How many bytes of the text a snapshot shows, from its beginning: it may have been cut to the longest
-    /// message, and something may have been added.
+    /// Bytes of the text, from its beginning, that a snapshot shows: it may have been cut to the longest
+    /// message, and have additions.
     pub fn shown_by(&self, snapshot: &str) -> usize {
         let same = |text: &str| match text.starts_with(snapshot) {
-            // The usual case, and on a terminal the only one: looked at for each frame, so it must be cheap.
+            // The usual case, and on a terminal the only one: checked for each frame, so it must be cheap.
             true => snapshot.len(),
             false => text.bytes().zip(snapshot.bytes()).take_while(|(a, b)| a == b).count(),
         };
         same(&self.answer.text).max(same(&self.already_shown.text))
     }
 
-    /// The whole text that should be visible now; empty if there is nothing to show yet.
-    /// Costs what is visible, not what has come.
+    /// The whole text that should be visible now; empty if there is nothing to show yet. Its cost depends on
+    /// the visible text, not on the whole answer.
     pub fn snapshot(&self, style: ShowStyle) -> Cow<'_, str> {
         match style {
             ShowStyle::Edit { max } => self.edited(max),
@@ -112,7 +112,7 @@ impl Reply {
         }
     }
 
-    /// The longer of floor and answer, its fence closed, and the line below it.
+    /// The longer of `already_shown` and the answer, with its fence closed, and the line below it.
     fn edited(&self, max: usize) -> Cow<'_, str> {
         let longer = if self.already_shown.text.len() > self.answer.text.len() {
             &self.already_shown
@@ -135,16 +135,16 @@ impl Reply {
         if line.is_empty() { body } else { Cow::Owned(body.into_owned() + BLANK_LINE + line.as_str()) }
     }
 
-    /// The answer as it grows. As long as it has not caught up with the floor, or if it turned out
-    /// differently, the floor stays: what has been printed cannot be taken back.
+    /// The answer as it grows. Until it has caught up with `already_shown`, or if it differs from it,
+    /// `already_shown` stays: printed text cannot be taken back.
     fn appended(&self) -> &str {
-        // White space at the end is not there in the finished text either.
+        // The finished text has no trailing white space either.
         let (answer, already_shown) = (self.answer.text.trim_end(), self.already_shown.text.trim_end());
         if answer.starts_with(already_shown) { answer } else { already_shown }
     }
 
-    /// The one line below the answer, at most `max` bytes. A notice is rarer than a tool call and
-    /// says why nothing moves, so it goes first.
+    /// The line below the answer, at most `max` bytes. A notice is rarer than a tool call and says why nothing
+    /// moves, so it takes precedence.
     fn line(&self, max: usize) -> String {
         let line = match &self.notice {
             Some(notice) => notice.trim().to_owned(),
@@ -184,8 +184,8 @@ fn closed<'a>(text: &'a str, open: Option<&CodeFence>) -> Cow<'a, str> {
     }
 }
 
-/// A tool's name as it may stand in a line. The name comes from the agent: it must neither break the
-/// line nor turn the direction of what follows.
+/// A tool's name, safe within a line. It comes from the agent: it must neither break the line nor change the
+/// direction of the text behind it.
 fn tool_name(title: &str) -> String {
     one_line(title, STEP_CHARS)
 }

@@ -1,10 +1,11 @@
-//! The agent server: the same turns, asked for over HTTP.
+//! The agent server: the HTTP interface to the turns that rooms use too.
 //!
-//! A request comes in through [`listen`] (over a `connection` that keeps the time), passes the `origin_guard` (who is asked, from
-//! where) and `caller` (who asks), and a handler of the table in `routes` answers it. What runs a turn goes through
-//! `submit`, which makes it durable and idempotent, and reads it through `turn_stream`; each surface is a
-//! `turn_stream::StreamFormat` that makes its own events of what happens. Errors are [`ApiError`]s, whatever went wrong. What can be
-//! asked and what comes of it is told to programs by `openapi`, from the same table.
+//! A request comes in through [`listen`] (over a `connection` that enforces timeouts) and passes the
+//! `origin_guard` (is the host ours, may this web page ask) and `caller` (authentication); a handler from the
+//! table in `routes` answers it. Handlers that run a turn submit it through `submit`, which makes it durable
+//! and idempotent, and read it through `turn_stream`; each surface implements `turn_stream::StreamFormat` to
+//! write its own events. Every error is an [`ApiError`]. `openapi` describes all endpoints for programs, from
+//! the table in `routes`.
 
 mod api_error;
 mod app_tokens;
@@ -64,51 +65,52 @@ use crate::rules::LiveRules;
 use crate::store::Store;
 use crate::turns::Turns;
 
-/// What the server is told about itself.
+/// Settings of the server, resolved from the configuration.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Who may ask everything at first, see [`OwnerKey`]; `None` for a server without a key, which only this machine reaches.
+    /// The owner's key as configured, see [`OwnerKey`]; `None` for a server without a key, which only this
+    /// machine can reach.
     pub key: Option<Secret>,
-    /// Names by which it may be called, besides those of this machine.
+    /// Host names that a request may be addressed to, besides those of this machine.
     pub hosts: Vec<UrlHost>,
-    /// Pages that may ask from a browser.
+    /// Origins of web pages whose scripts may call the server.
     pub origins: Vec<WebOrigin>,
-    /// What `/v1/models` names.
+    /// Model name that `/v1/models` lists.
     pub model: String,
-    /// Turns at once, and turns of one app at once.
+    /// Turns of HTTP callers, running or waiting, at once: in total, and of one app.
     pub runs: (usize, usize),
 }
 
-/// Everything that a handler may need.
+/// State shared by all handlers.
 pub struct Server {
-    /// Where everything durable is.
+    /// The database.
     pub store: Store,
-    /// Who runs turns.
+    /// The engine that runs turns, for rooms and for HTTP.
     pub turns: Arc<Turns>,
-    /// The words for people.
+    /// The current rules, with the texts for people.
     pub live: Arc<LiveRules>,
-    /// What it was told.
+    /// Settings that the server was started with.
     pub settings: ServerSettings,
-    /// Who may ask.
+    /// The owner's key, which a reload may replace.
     pub keys: OwnerKey,
-    /// The apps that are asking now.
+    /// Tokens of apps: bounded lookups, and the cut-off of running requests when a token is revoked.
     pub apps: AppTokens,
-    /// Who was turned away, as far as it was told.
+    /// Limits how many rejected requests are logged.
     refusals: rejection_log::RejectionLog,
-    /// Who guesses keys.
+    /// Slows down clients that guess keys.
     wrong_keys: auth_throttle::AuthThrottle,
-    /// How much may go on at once.
+    /// Bounds on the turns of HTTP callers and on the requests of apps.
     pub limits: TurnLimits,
-    /// Long texts in memory until they are read.
+    /// Memory budget for long texts, held until they are sent.
     texts: TextBudget,
-    /// Fired when the process is about to end: nothing new is taken.
+    /// Cancelled when the process is about to end: from then on new requests are refused.
     pub draining: CancellationToken,
-    /// Since when it serves.
+    /// Start time of the server.
     pub since: SystemTime,
 }
 
 impl Server {
-    /// A server of these turns.
+    /// Creates a server for these turns.
     pub fn new(store: Store, turns: Arc<Turns>, live: Arc<LiveRules>, settings: ServerSettings) -> Arc<Self> {
         Arc::new(Self {
             keys: OwnerKey::new(settings.key.as_ref()),

@@ -1,5 +1,5 @@
-//! The state folder: private, and of one process at a time. It also remembers that there was a database in it, so that
-//! a lost one is not taken for a first start.
+//! The state folder: private, and locked by one process at a time. It also records that there was a database in
+//! it, so that a lost one is not taken for a first start.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,39 +11,39 @@ use anyhow::{Context as _, anyhow};
 
 use crate::store::{self, Store};
 
-/// The lock of a state folder.
+/// Name of the lock file.
 const LOCK: &str = "talaria.lock";
 
-/// The database of a state folder.
+/// Name of the database file.
 const DATABASE: &str = "talaria.db";
 
-/// Says that there has been a database.
+/// Name of the file that records that there has been a database.
 const USED: &str = "talaria.used";
 
-/// What else only a folder has in which there has been a database: the owner's key, the keys of Matrix devices.
+/// Other files that show that there has been a database: the owner's key, the keys of Matrix devices.
 const TRACES: [&str; 2] = ["api.key", "matrix"];
 
 /// Warning in the log and in `talaria status` when the database was lost.
 pub const LOST_DATABASE: &str = "the database was empty at the last start although this state folder had been used \
     before: earlier conversations, tokens and pairings are gone";
 
-/// How long a lock may be held before it is somebody's who stays: our own commands hold it for a moment.
+/// How long to wait for the lock: our own commands hold it only for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often it is tried meanwhile.
+/// Pause between two tries to take the lock.
 const TRY: Duration = Duration::from_millis(20);
 
-/// The state folder, ours for as long as this lives.
+/// The state folder, locked while this exists.
 pub struct StateDir {
     path: PathBuf,
-    /// There is no database, or nothing in it, although there was one before.
+    /// The database is missing or empty, although there was one before.
     lost_database: bool,
-    /// Locked; the kernel lets it go when the process ends, however that happens.
+    /// Locked file; the kernel releases the lock when the process ends, however that happens.
     _lock: File,
 }
 
 impl StateDir {
-    /// Makes the folder if there is none, closes it to other users, and takes its lock.
+    /// Creates the folder if necessary, makes it private, and takes its lock.
     pub fn take(path: &Path) -> Result<Self, StartError> {
         DirBuilder::new()
             .recursive(true)
@@ -95,12 +95,13 @@ impl StateDir {
         Ok(Self { path: path.to_owned(), lost_database: is_empty && was_used, _lock: file })
     }
 
-    /// Whether the database was empty, or not there, although the folder had been used before. As of [`take`](Self::take).
+    /// Whether the database was empty or missing although the folder had been used before, at the time of
+    /// [`take`](Self::take).
     pub fn lost_database(&self) -> bool {
         self.lost_database
     }
 
-    /// Remembers that there is a database here. Called once it was opened.
+    /// Records that there is a database. Called after it was opened.
     pub fn mark_used(&self) {
         let path = self.path.join(USED);
         if path.exists() {
@@ -113,13 +114,14 @@ impl StateDir {
         }
     }
 
-    /// The process that holds a state folder, if there is one. Changes nothing, and makes nothing.
+    /// Process id of the holder of a state folder, if there is one. Changes and creates nothing.
     pub fn holder(path: &Path) -> Option<String> {
         Self::look_at(path).err()
     }
 
-    /// Keeps every process from taking the folder for as long as what is returned lives; others may look as well. If
-    /// one has it already, it is named. Changes nothing, and makes nothing: a folder without a lock has none.
+    /// Keeps other processes from taking the folder while the returned file exists; others may do so too. If a
+    /// process holds the folder, its id is the error. Changes and creates nothing: without a lock file there is
+    /// no lock.
     pub fn look_at(path: &Path) -> Result<Option<File>, String> {
         let Ok(mut file) = File::open(path.join(LOCK)) else { return Ok(None) };
         match file.try_lock_shared() {
@@ -133,24 +135,24 @@ impl StateDir {
         }
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The database file.
+    /// Path of the database file.
     pub fn database(&self) -> PathBuf {
         Self::database_of(&self.path)
     }
 
-    /// The database file of a state folder.
+    /// Path of the database file in a state folder.
     pub fn database_of(path: &Path) -> PathBuf {
         path.join(DATABASE)
     }
 }
 
-/// Sees to it that only we can look into the folder. It is closed only if it is plainly a state folder: nobody wants a
-/// shared folder closed because TALARIA_HOME was mistyped.
+/// Makes the folder private. Only a folder that is clearly a state folder is changed: a mistyped TALARIA_HOME
+/// must not close a shared folder.
 fn close_to_others(path: &Path) -> Result<(), StartError> {
     const OTHERS: u32 = 0o077;
     const STICKY: u32 = 0o1000;
@@ -187,23 +189,23 @@ fn close_to_others(path: &Path) -> Result<(), StartError> {
     ))
 }
 
-/// Whether a folder is one of ours, or empty.
+/// Whether a folder is a state folder, or empty.
 fn is_state_folder(path: &Path) -> io::Result<bool> {
     let ours = [LOCK, DATABASE, USED, "talaria.yaml"].into_iter().chain(TRACES);
     if ours.into_iter().any(|name| path.join(name).exists()) {
         return Ok(true);
     }
-    // What a fresh volume may have.
+    // A fresh volume may have `lost+found`.
     let others = fs::read_dir(path)?
         .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != "lost+found"));
     Ok(others.count() == 0)
 }
 
-/// A failure to start, with what to do about it.
+/// A failure to start, with a hint.
 pub struct StartError {
-    /// What happened.
+    /// The failure.
     pub error: anyhow::Error,
-    /// What to do.
+    /// The next step.
     pub hint: Option<&'static str>,
 }
 
@@ -213,22 +215,22 @@ impl<E: Into<anyhow::Error>> From<E> for StartError {
     }
 }
 
-/// The setting that a command leaves which found the database empty while no gateway ran.
+/// Setting that a command writes if it finds the database empty while no gateway runs.
 const LOST_SETTING: &str = "database.lost";
 
-/// Keeps a note for the next start that the database was lost.
+/// Leaves a note for the next start that the database was lost.
 pub async fn note_lost_database(store: &Store) -> store::Result<()> {
     store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
 }
 
-/// Says in the log that the database was lost, now or before a command found that out; whether it was.
+/// Logs that the database was lost, at this start or noted by a command before. Returns whether it was.
 pub async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
     let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
     if !now && !noted {
         return Ok(false);
     }
     tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
-    // Said once: the next start finds a database that is in use.
+    // Logged once: the next start finds a database that is in use.
     store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
     Ok(true)
 }

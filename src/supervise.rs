@@ -1,4 +1,4 @@
-//! Keeps a task running: a failure or a panic starts it again after a pause, for as long as it helps.
+//! Keeps a task running: restarts it after a failure or a panic, with growing pauses, while that can help.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,19 +8,19 @@ use futures_util::FutureExt as _;
 use talaria_platform::{Backoff, CancellationToken};
 use tokio::time::Instant;
 
-/// Pauses before a task starts again: doubled each time, from the first to the longest.
+/// First and longest pause before a restart. The pause doubles each time.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(60));
 
-/// A task that ran this long was well; the next pause is the first again.
+/// After a run of this length the next pause is the first again.
 const WELL: Duration = Duration::from_secs(300);
 
-/// How one run of a task ended.
+/// Result of one run of a task.
 pub enum TaskRun {
     /// There is nothing more to do.
     Finished,
-    /// Starting it again will not help.
+    /// A restart will not help.
     Hopeless,
-    /// It may work the next time.
+    /// A restart may help.
     Again,
 }
 
@@ -29,7 +29,7 @@ pub enum TaskRun {
 pub enum TaskEnd {
     /// It had nothing more to do, or was asked to stop.
     Well,
-    /// It cannot go on.
+    /// It cannot continue.
     Lost,
 }
 
@@ -45,7 +45,7 @@ where
             Ok(TaskRun::Finished) => return TaskEnd::Well,
             Ok(TaskRun::Hopeless) => return TaskEnd::Lost,
             Ok(TaskRun::Again) => {}
-            Err(panic) => tracing::error!(task = name, panic = panic_words(&*panic), "a task broke"),
+            Err(panic) => tracing::error!(task = name, panic = panic_words(&*panic), "a task panicked"),
         }
         if stop.is_cancelled() {
             return TaskEnd::Well;
@@ -54,7 +54,7 @@ where
             backoff.reset();
         }
         let pause = backoff.advance();
-        tracing::warn!(task = name, ?pause, "a task starts again");
+        tracing::warn!(task = name, ?pause, "a task failed and starts again after a pause");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return TaskEnd::Well,

@@ -2,16 +2,16 @@
 //!
 //! * `failpoint("name")`: with `TALARIA_FAILPOINT=name` (or `name:3` for the third time) the process
 //!   kills itself there with SIGKILL, as a power cut would.
-//! * `broken("dedupe")`: with `TALARIA_BROKEN=dedupe,…` a safety mechanism is switched off, so that the
-//!   checker of the kill tests can be shown to notice.
-//! * `keepalive_interval(default)`: with `TALARIA_KEEPALIVE_MS=200` silent streams of the server have a keepalive
-//!   comment that often, so that foreign clients need not be watched for 15 s.
+//! * `broken("dedupe")`: with `TALARIA_BROKEN=dedupe,…` a safety mechanism is switched off, to show that the
+//!   checker of the kill tests notices it.
+//! * `keepalive_interval(default)`: with `TALARIA_KEEPALIVE_MS=200` silent streams of the server send a keepalive
+//!   comment that often, so that tests of foreign clients need not wait 15 s.
 //! * `hold_clock()`: while a test's paused clock waits for a real thread, time must not run ahead.
 
 #[cfg(feature = "testing")]
 pub mod network;
 
-/// Dies here if the environment says so.
+/// Kills the process here if `TALARIA_FAILPOINT` names this point.
 #[cfg(feature = "testing")]
 pub fn failpoint(name: &str) {
     use std::sync::LazyLock;
@@ -32,7 +32,7 @@ pub fn failpoint(name: &str) {
     }
 }
 
-/// Dies here if the environment says so; only with the feature `testing`.
+/// Does nothing without the feature `testing`.
 #[cfg(not(feature = "testing"))]
 pub fn failpoint(_name: &str) {}
 
@@ -44,13 +44,13 @@ pub fn broken(mechanism: &str) -> bool {
     BROKEN.split(',').any(|name| name == mechanism)
 }
 
-/// Whether a test switched this safety mechanism off; never without the feature `testing`.
+/// Always false without the feature `testing`.
 #[cfg(not(feature = "testing"))]
 pub fn broken(_mechanism: &str) -> bool {
     false
 }
 
-/// How often a silent stream of the server has a keepalive comment: the default, unless the environment shortens it.
+/// Interval of keepalive comments on silent streams: the default, unless the environment shortens it.
 #[cfg(feature = "testing")]
 pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
     use std::sync::LazyLock;
@@ -62,13 +62,13 @@ pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
     SHORTENED.map_or(default, |shortened| shortened.min(default))
 }
 
-/// How often a silent stream of the server has a keepalive comment; only the feature `testing` can shorten it.
+/// Interval of keepalive comments on silent streams: the default. Only the feature `testing` can shorten it.
 #[cfg(not(feature = "testing"))]
 pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
     default
 }
 
-/// Holds a paused test clock for as long as it lives; see [`hold_clock`].
+/// Holds a paused test clock while it exists; see [`hold_clock`].
 #[derive(Default)]
 pub struct HeldClock {
     /// Dropped with the guard, which ends the blocking task at the other end.
@@ -76,8 +76,8 @@ pub struct HeldClock {
     _held: Option<std::sync::mpsc::Sender<()>>,
 }
 
-/// Keeps a paused test clock from running ahead for as long as the guard lives: tokio advances it
-/// only when nothing runs, and counts blocking tasks of its own but no other threads.
+/// Keeps a paused test clock from advancing while the guard exists: tokio advances it only when nothing runs,
+/// and counts its own blocking tasks but no other threads.
 #[cfg(feature = "testing")]
 pub fn hold_clock() -> HeldClock {
     let (held, released) = std::sync::mpsc::channel::<()>();
@@ -85,8 +85,8 @@ pub fn hold_clock() -> HeldClock {
     HeldClock { _held: Some(held) }
 }
 
-/// How far a paused test clock has run ahead of the real one. The wall clock goes with it, so that what
-/// is kept until a time of day comes due in such tests too.
+/// How far a paused test clock is ahead of the real one. The wall clock is shifted by it, so that times stored
+/// in the database come due in such tests too.
 #[cfg(feature = "testing")]
 pub fn clock_lead() -> std::time::Duration {
     LEAD.get().unwrap_or_else(|| {
@@ -96,11 +96,11 @@ pub fn clock_lead() -> std::time::Duration {
 
 #[cfg(feature = "testing")]
 thread_local! {
-    /// Set on a thread that no test clock runs on, while it works for somebody on whose thread one does.
+    /// Set on a thread without a test clock while it works for a thread that has one.
     static LEAD: std::cell::Cell<Option<std::time::Duration>> = const { std::cell::Cell::new(None) };
 }
 
-/// Runs `work` with the lead that the clock of whoever asked for it had.
+/// Runs `work` with the clock lead of the thread that requested it.
 #[cfg(feature = "testing")]
 pub fn with_lead<T>(lead: std::time::Duration, work: impl FnOnce() -> T) -> T {
     LEAD.set(Some(lead));
@@ -109,19 +109,19 @@ pub fn with_lead<T>(lead: std::time::Duration, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs `work`; only with the feature `testing` does the lead mean anything.
+/// Runs `work`; without the feature `testing` the lead is ignored.
 #[cfg(not(feature = "testing"))]
 pub fn with_lead<T>(_lead: std::time::Duration, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Nothing; only with the feature `testing`.
+/// Always zero without the feature `testing`.
 #[cfg(not(feature = "testing"))]
 pub fn clock_lead() -> std::time::Duration {
     std::time::Duration::ZERO
 }
 
-/// Does nothing; only with the feature `testing`.
+/// Does nothing without the feature `testing`.
 #[cfg(not(feature = "testing"))]
 pub fn hold_clock() -> HeldClock {
     HeldClock::default()

@@ -1,7 +1,7 @@
-//! Tokens of apps: `tlr_<8 hex: which one>_<64 hex: the secret>`.
+//! Tokens of apps: `tlr_<8 hex: id>_<64 hex: secret>`.
 //!
-//! A token is shown once, when it is made; kept is its SHA-256, and the part that says which one it is. With 256
-//! random bits there is nothing to guess, so a plain digest is enough.
+//! A token is shown once, when it is made; its SHA-256 and its id are stored. With 256 random bits it cannot be
+//! guessed, so a plain digest is enough.
 
 use std::io;
 
@@ -9,35 +9,35 @@ use sha2::{Digest, Sha256};
 
 use crate::util::{hex, random_bytes};
 
-/// How every token begins, so that people and the log recognise one.
+/// Prefix of every token, so that people and the log recognise one.
 pub const PREFIX: &str = "tlr_";
 
-/// Digits of the part that says which one it is.
+/// Hex digits of the id.
 const ID: usize = 8;
 
-/// Digits of the secret: 256 bits.
+/// Hex digits of the secret: 256 bits.
 const SECRET: usize = 64;
 
-/// Characters of an app's name.
+/// Most characters of an app's name.
 const LONGEST_NAME: usize = 40;
 
-/// What of a token may be kept.
+/// The parts of a token that may be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenDigest {
-    /// Which one it is; no secret.
+    /// Id of the token; not secret.
     pub id: String,
     /// SHA-256 of the whole token. Compare it in constant time.
     pub digest: [u8; 32],
 }
 
 impl TokenDigest {
-    /// What is kept of a token; `None` if it is none.
+    /// The storable parts of a token; `None` if it is malformed.
     pub fn of(token: &str) -> Option<Self> {
         Some(Self { id: id(token)?.to_owned(), digest: digest(token.as_bytes()) })
     }
 }
 
-/// Which token it is; `None` if it is none. How long that takes says nothing about the secret.
+/// Id of a token; `None` if it is malformed. The time this takes reveals nothing about the secret.
 pub fn id(token: &str) -> Option<&str> {
     let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
     let fits = |text: &str, digits: usize| {
@@ -46,26 +46,26 @@ pub fn id(token: &str) -> Option<&str> {
     (fits(id, ID) && fits(secret, SECRET)).then_some(id)
 }
 
-/// What is kept and compared of a token or a key.
+/// SHA-256 of a token or a key, as stored and compared.
 pub fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// A new token. Whoever asked for it is shown it, and nobody ever again.
+/// Makes a new token. It is shown to the owner once and never again.
 pub fn make() -> io::Result<String> {
     let hex = random_hex((ID + SECRET) / 2)?;
     let (id, secret) = hex.split_at(ID);
     Ok(format!("{PREFIX}{id}_{secret}"))
 }
 
-/// `bytes` random bytes as hex, from the operating system. Nothing is made of fewer.
+/// `bytes` random bytes as hex, from the operating system. Fails rather than return fewer.
 pub fn random_hex(bytes: usize) -> io::Result<String> {
     let mut buffer = vec![0_u8; bytes];
     random_bytes(&mut buffer)?;
     Ok(hex(&buffer))
 }
 
-/// Whether an app may be called so: it stands in ids of sessions, before a `/`.
+/// Whether an app may have this name: it is the part of session ids before a `/`.
 pub fn is_app_name(name: &str) -> bool {
     let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=LONGEST_NAME).contains(&name.len())

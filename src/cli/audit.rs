@@ -1,4 +1,4 @@
-//! `talaria audit`: which decisions are shown, and how.
+//! `talaria audit`: filters and prints decisions.
 
 use clap::Args;
 
@@ -8,13 +8,13 @@ use crate::control::api::{AuditReport, AuditRequest};
 use crate::control::client::ControlClient;
 use crate::store::{AuditFilter, AuditRow};
 
-/// Decisions that are shown unless somebody asks for more.
+/// Most decisions shown by default.
 const SHOWN: i64 = 100;
 
-/// Which decisions are shown, and how.
+/// Filter and output format of `talaria audit`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct AuditArgs {
-    /// Only the last while, such as 30m, 24h, 7d
+    /// Only of this last period, such as 30m, 24h, 7d
     #[arg(long, value_name = "TIME", value_parser = span)]
     since: Option<i64>,
     /// Only of this person, by the full id
@@ -26,10 +26,10 @@ pub struct AuditArgs {
     /// Only of this account
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Only what was refused
+    /// Only refusals
     #[arg(long)]
     denied: bool,
-    /// At most so many, the newest [default: 100; all with --json or --csv]
+    /// At most this many, the newest [default: 100; all with --json or --csv]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     limit: Option<i64>,
     /// One JSON object per line
@@ -41,7 +41,7 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// All decisions that fit, page by page, oldest first.
+    /// Requests all decisions that match, page by page; returns them oldest first.
     pub(super) async fn ask(&self, client: &ControlClient) -> Result<Vec<AuditRow>, CommandError> {
         let all = if self.json || self.csv { i64::MAX } else { SHOWN };
         let mut left = self.limit.unwrap_or(all);

@@ -1,4 +1,4 @@
-//! `talaria check`: what would run, what is wrong, and who was turned away.
+//! `talaria check`: shows what would run, what is wrong, and which people were refused.
 
 mod serving;
 mod upstream;
@@ -25,8 +25,8 @@ use crate::platforms::{self, RunMode};
 use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
-/// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read. Fails
-/// if it would not start, or would leave every message unanswered.
+/// Prints what would run. Starts and changes nothing: a running gateway is asked, a stopped one's database is
+/// only read. Fails if the gateway would not start, or would leave every message unanswered.
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
@@ -53,11 +53,11 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     if wrong.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
-/// What is wrong, and what to do about it.
+/// A problem and its hint.
 type CheckFailure = (String, &'static str);
 
-/// Whether the remote agent server is there, and whether our own could be served. What would certainly fail is returned,
-/// what may be otherwise by then is only said.
+/// Checks that the remote agent server is reachable, and that our own could be served. Returns problems that
+/// would certainly fail the start; problems that may be gone by then are only printed.
 fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
@@ -74,11 +74,11 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
                 }
             }
         }
-        // What runs has its port already.
+        // A running gateway holds its port already.
         if let Some(server) = &config.server
             && StateDir::holder(&config.home).is_none()
         {
-            // A chat in the terminal goes on without the server that nobody asked for.
+            // A chat in the terminal runs without the agent server, unless the configuration asks for one.
             let mode = if serve { RunMode::Serve } else { RunMode::Run };
             let needed = platforms::serves(config, mode).is_some_and(|serve| serve.needed);
             for (message, hint) in serving::troubles(server, &config.home).await {
@@ -89,12 +89,12 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
             }
         }
     });
-    // A name that is still being looked up must not hold us.
+    // A pending DNS lookup must not hold us.
     runtime.shutdown_background();
     wrong
 }
 
-/// Why an account could not be read: nothing says how to log in, and nobody has.
+/// Problem of an account that cannot log in: no credentials are configured, and no session is stored.
 #[cfg(feature = "matrix")]
 fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String, String)> {
     let PlatformConfig::Matrix(settings) = platform else { return None };
@@ -108,7 +108,7 @@ fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String,
     })
 }
 
-/// Whether the state folder can be used, and what is worth knowing about it.
+/// Checks that the state folder can be used; returns a note about it.
 fn look_at_home(home: &Path) -> Result<Option<String>, CheckFailure> {
     let Ok(metadata) = std::fs::metadata(home) else {
         if !can_be_made(home) {
@@ -140,10 +140,11 @@ fn look_at_home(home: &Path) -> Result<Option<String>, CheckFailure> {
     }))
 }
 
-/// Who was turned away, or why that is not known: from a process that runs, or else from its database. One that would
-/// first have to be brought up to date is left alone.
+/// Describes refused people, or why they are not known: asks a running process, else reads its database. A
+/// database that would have to be migrated first is left alone.
 fn look_for_people(config: &Config, sources: &ConfigSources) -> Result<Result<String, String>, CheckFailure> {
-    // The file belongs to the process that runs; nobody else may open it. Without one none begins while we read.
+    // Only the running process may open the database. If none runs, the lock keeps one from starting while we
+    // read.
     let Ok(_lock) = StateDir::look_at(&config.home) else { return Ok(ask(config, sources)) };
     let database = StateDir::database_of(&config.home);
     if !database.exists() {
@@ -157,7 +158,7 @@ fn look_for_people(config: &Config, sources: &ConfigSources) -> Result<Result<St
     })
 }
 
-/// Asks what runs about people who were turned away.
+/// Asks the running gateway about refused people.
 fn ask(config: &Config, sources: &ConfigSources) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -174,7 +175,7 @@ fn ask(config: &Config, sources: &ConfigSources) -> Result<String, String> {
     Ok(text)
 }
 
-/// Names those who would still be refused, each once, with the line that lets them in.
+/// Lists people who would still be refused, each once, with the line that lets them in.
 fn describe_refused(config: &Config, list: &RefusedList) -> String {
     let mut people: BTreeMap<(&str, &str), (usize, i64)> = BTreeMap::new();
     for one in list.refused.iter().filter(|one| is_refused(config, list, one)) {
@@ -184,7 +185,7 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
     }
     let mut text = String::new();
     for ((account, actor), (times, last)) in people {
-        // As JSON it is also YAML, whatever the id holds, and stays on its line.
+        // A JSON string is also YAML, whatever the id contains, and stays on its line.
         let quoted = serde_json::to_string(actor).unwrap_or_default();
         let quoted: String = quoted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
@@ -206,10 +207,10 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
     text
 }
 
-/// Whether somebody would be refused by this configuration, for no other reason than that no list names them.
+/// Whether this configuration would refuse a person only because no list names them.
 fn is_refused(config: &Config, list: &RefusedList, one: &RefusedRow) -> bool {
     let account = AccountId::from(one.account.as_str());
-    // A terminal has no lists, and neither has what is no longer configured.
+    // A terminal has no lists, and neither has an account that is no longer configured.
     let Some(rules) = config.rules.accounts.get(&account) else { return false };
     let person = UserId::from(one.actor.as_str());
     let paired = list.paired.iter().any(|(account, actor)| *account == one.account && *actor == one.actor);
@@ -218,10 +219,10 @@ fn is_refused(config: &Config, list: &RefusedList, one: &RefusedRow) -> bool {
     !rules.access.authorize(actor, place, AccessAction::Message).allowed
 }
 
-/// Whether what is there already lets us make this folder. What is missing above it is made too.
+/// Whether this folder can be created, with the missing folders above it.
 fn can_be_made(folder: &Path) -> bool {
     let there = folder.ancestors().skip(1).find(|above| above.exists());
-    // A relative path begins where we are.
+    // A relative path begins in the current folder.
     let there = there.unwrap_or(Path::new("."));
     there.is_dir() && rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }

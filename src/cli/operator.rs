@@ -1,4 +1,4 @@
-//! The operator's commands: their arguments, and what they ask. How the answers look is in `render`.
+//! The operator's commands: their arguments and requests. `render` prints the answers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::control::api::{
 use crate::control::client::{CommandNeed, ControlClient, slow};
 use crate::control::{CommandError, ErrorDetail};
 
-/// How long a health check waits. Docker gives it thirty seconds, and then would not say why.
+/// How long a health check waits. Docker gives it thirty seconds, and then would not say why it failed.
 const HEALTH: Duration = Duration::from_secs(10);
 
-/// What the operator does.
+/// Commands of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum OperatorCommand {
-    /// Say what the running talaria does: agent, platforms, what runs and what waits
+    /// Show what the running talaria does: agent, platforms, running and waiting turns
     #[command(after_help = "Examples:\n  talaria status\n  talaria status --json | jq .platforms")]
     Status(OutputFormat),
     /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
@@ -35,17 +35,17 @@ pub enum OperatorCommand {
         /// Only ask whether the process answers: for supervisors that restart it
         #[arg(long)]
         live: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
     /// List the conversations of all rooms, the last used first
     #[command(after_help = "Examples:\n  talaria sessions\n  talaria sessions --limit 500 --json")]
     Sessions {
-        /// At most so many
+        /// At most this many
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -58,10 +58,10 @@ pub enum OperatorCommand {
         /// The turn, by the beginning of its id, from talaria status
         #[arg(required_unless_present = "all")]
         id: Option<String>,
-        /// All of them
+        /// All turns
         #[arg(long, conflicts_with = "id")]
         all: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -79,10 +79,10 @@ pub enum OperatorCommand {
     /// List what agents may do without asking again, or revoke it
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
-        /// What to do with them [default: list them]
+        /// The command [default: list]
         #[command(subcommand)]
         command: Option<ApprovalsCommand>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -93,7 +93,7 @@ pub enum OperatorCommand {
     Audit(AuditArgs),
 }
 
-/// How the answer is printed.
+/// Output format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct OutputFormat {
     /// Print the answer as JSON
@@ -101,7 +101,7 @@ pub struct OutputFormat {
     json: bool,
 }
 
-/// About pairing.
+/// Commands about pairing.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum PairingCommand {
     /// List who waits and who was let in
@@ -115,7 +115,7 @@ pub enum PairingCommand {
         /// The code as the stranger was shown it
         #[arg(required = true, num_args = 1.., value_name = "CODE")]
         code: Vec<String>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -130,16 +130,16 @@ pub enum PairingCommand {
         /// On this account only
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
 }
 
-/// About approvals that last.
+/// Commands about approvals that last.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ApprovalsCommand {
-    /// List them
+    /// List the approvals that last
     List(OutputFormat),
     /// Have the agent ask again from now on
     Revoke {
@@ -148,7 +148,7 @@ pub enum ApprovalsCommand {
     },
 }
 
-/// Carries out a command of the operator's.
+/// Runs a command of the operator.
 pub fn run(command: &OperatorCommand, sources: &ConfigSources) -> ExitCode {
     let home = match crate::config::home(&env::process) {
         Ok(home) => home,
@@ -179,7 +179,7 @@ pub fn run(command: &OperatorCommand, sources: &ConfigSources) -> ExitCode {
     }
 }
 
-/// What is printed, and whether that is good news.
+/// Output of a command, and whether it reports success.
 struct CommandOutput {
     text: String,
     well: bool,
@@ -191,13 +191,13 @@ impl From<String> for CommandOutput {
     }
 }
 
-/// A file that would be ignored is refused, or people would believe that it counts.
+/// Refuses a file that would be ignored: people would believe that it counts.
 fn no_file(why: &str) -> CommandError {
     CommandError::wrong(why, "leave `--config` out; TALARIA_HOME says which talaria is meant")
 }
 
 impl OperatorCommand {
-    /// Whether the configuration counts when nothing runs: who may pair is written there.
+    /// Whether the command uses the configuration when nothing runs: it says who may pair.
     fn reads_configuration(&self) -> bool {
         matches!(self, Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }))
     }
@@ -295,7 +295,7 @@ fn json(answer: &impl Serialize) -> Result<String, CommandError> {
         .map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"))
 }
 
-/// A configuration that is wrong must not leave anybody in doubt about what holds.
+/// Adds to a configuration error that the old configuration stays in use.
 fn unchanged(mut problem: CommandError) -> CommandError {
     if problem.is_configuration() {
         problem.complaints.push(ErrorDetail {

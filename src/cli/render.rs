@@ -1,4 +1,4 @@
-//! How the answers to the operator's commands look. Whatever somebody else typed goes through a table's cells.
+//! Prints the answers to the operator's commands. Untrusted text goes through the cells of a table.
 
 use std::fmt::Write as _;
 
@@ -217,7 +217,7 @@ fn who(pairing: &Pairing) -> String {
 }
 
 fn short(id: &str) -> String {
-    // What a program asked for says so in its id, which would be all that is seen of it.
+    // Ids of HTTP turns have a prefix, which would be all that is shown.
     let digits = id.strip_prefix(RUN).unwrap_or(id);
     digits.get(..SHORT).unwrap_or(digits).to_owned()
 }

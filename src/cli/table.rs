@@ -1,14 +1,14 @@
-//! How the command line shows lists, times and lengths of time.
+//! Formats tables, times, durations and CSV for the command line.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::util::UtcTime;
 use crate::util::one_line;
 
-/// Characters of one cell. Ids and names are anything that somebody typed.
+/// Most characters of one cell. Ids and names can be anything that a person typed.
 const CELL: usize = 80;
 
-/// Aligned columns below their names.
+/// Aligned columns under a header.
 pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let mut lines = vec![names.map(str::to_owned)];
     lines.extend(rows.iter().map(|row| row.clone().map(|cell| one_line(&cell, CELL))));
@@ -32,7 +32,7 @@ pub(super) fn moment(at: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// The same for programs: `2026-11-16T04:12:33Z`.
+/// A time for programs: `2026-11-16T04:12:33Z`.
 pub(super) fn exact(at: i64) -> String {
     format!("{}Z", moment(at).replace(' ', "T"))
 }
@@ -41,13 +41,13 @@ fn utc(at: i64) -> UtcTime {
     UtcTime::from(UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default()))
 }
 
-/// Seconds since 1970, by the clock on the wall.
+/// Current time in seconds since 1970.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// `3 d 4 h`, `2 h 10 min`, `5 min`, `12 s`: as much as matters.
+/// A duration with its two largest units: `3 d 4 h`, `2 h 10 min`, `5 min`, `12 s`.
 pub(super) fn length(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -58,7 +58,7 @@ pub(super) fn length(seconds: u64) -> String {
     }
 }
 
-/// A length of time as it is typed: `90s`, `30m`, `24h`, `7d`, `2w`. In seconds.
+/// Parses a duration: `90s`, `30m`, `24h`, `7d`, `2w`. Returns seconds.
 pub(super) fn span(text: &str) -> Result<i64, String> {
     let wrong = || "write a length of time such as 30m, 24h, 7d or 2w".to_owned();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -75,8 +75,8 @@ pub(super) fn span(text: &str) -> Result<i64, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// One line of comma-separated values, each in quotes, without what breaks a line or hides. Whoever needs every byte
-/// takes JSON.
+/// One line of CSV, each value in quotes, without characters that break the line or are invisible. JSON has
+/// every byte.
 pub(super) fn csv<const N: usize>(cells: [&str; N]) -> String {
     let cell = |cell: &str| {
         let cell = one_line(cell, usize::MAX);
@@ -86,9 +86,9 @@ pub(super) fn csv<const N: usize>(cells: [&str; N]) -> String {
     cells.map(cell).join(",") + "\n"
 }
 
-/// Whether a spreadsheet might carry a cell out instead of showing it; quotes do not keep it from that. What begins
-/// with `@` can call something only with a bracket, a bar or the like: an ordinary id has none of them and stays as it
-/// is, so that it can still be looked for.
+/// Whether a spreadsheet might execute a cell instead of showing it; quotes do not prevent that. A cell that
+/// begins with `@` can call something only with a bracket, a bar or the like: an ordinary id has none of them
+/// and stays as it is, so that it can still be searched for.
 fn is_formula(cell: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
     let mut rest = cell.chars();

@@ -1,4 +1,4 @@
-//! `talaria token`: tokens for other programs.
+//! `talaria token`: manages tokens for other programs.
 
 use clap::Subcommand;
 
@@ -8,7 +8,7 @@ use crate::control::CommandError;
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::tokens::{AddTokenRequest, AddedToken, AppList, RevokeTokenRequest, RevokedToken};
 
-/// About tokens.
+/// Commands about tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum TokenCommand {
     /// Create a token for an app and show it once; the app sees its own sessions and no others
@@ -16,19 +16,19 @@ pub enum TokenCommand {
         after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions\n  talaria token add forge --no-instructions"
     )]
     Add {
-        /// What the app is called: a–z, 0–9 and -
+        /// The name of the app: a–z, 0–9 and -
         #[arg(value_name = "NAME")]
         app: String,
-        /// The name was used before and is the same app: its old token, if it has one, ends
+        /// Confirm that the name was used before for the same app; its old token, if it has one, is revoked
         #[arg(long)]
         again: bool,
-        /// It may not send system messages or instructions; another token with --again keeps that
+        /// Forbid system messages and instructions; a later token with --again keeps that
         #[arg(long)]
         no_instructions: bool,
-        /// It may send them, where its token before could not
+        /// Allow system messages and instructions again
         #[arg(long, conflicts_with = "no_instructions")]
         instructions: bool,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -38,10 +38,10 @@ pub enum TokenCommand {
     /// Revoke a token at once and stop everything its app has running
     #[command(after_help = "Examples:\n  talaria token revoke phone")]
     Revoke {
-        /// What the app is called
+        /// The name of the app
         #[arg(value_name = "NAME")]
         app: String,
-        /// How it is printed
+        /// Output format
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -50,7 +50,7 @@ pub enum TokenCommand {
 impl TokenCommand {
     pub(super) fn needs(&self) -> CommandNeed {
         match self {
-            // Before the first start too: whoever sets a machine up does everything in one go.
+            // Works before the first start too, so that a machine can be set up in one go.
             Self::Add { .. } => CommandNeed::NewStore,
             Self::List(_) | Self::Revoke { .. } => CommandNeed::Store,
         }

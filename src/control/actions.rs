@@ -1,4 +1,5 @@
-//! What the owner can do: stop turns, let people in and out, have the configuration read again.
+//! Commands of the owner that change something: stop turns, approve and revoke people, reload the
+//! configuration.
 
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ use crate::store::{self, OPERATOR, OperatorAction, TurnOverview, Tx};
 use crate::turns;
 use crate::util::UtcTime;
 
-/// What a reload calls the owner's key of the agent server, wherever it is written.
+/// Name of the owner's key in the report of a reload, wherever it is configured.
 pub const KEY: &str = "server.key";
 
-/// The longest message that every chat network takes; for when no platform is there to be asked.
+/// Message length that every chat network accepts; used when no platform runs that could be asked.
 const SHORT: usize = 2000;
 
-/// Asks one turn to stop, by the beginning of its id, or all of them.
+/// Asks turns to stop: one by the beginning of its id, or all.
 pub(super) async fn stop(
     State(control): State<Arc<ControlState>>,
     asked: RawRequest,
@@ -60,7 +61,7 @@ pub(super) async fn stop(
     Ok(Json(StoppedTurns { turns }))
 }
 
-/// The one turn whose id begins like this.
+/// The only open turn whose id begins with `id`.
 fn choose(open: Vec<TurnOverview>, id: &str) -> Result<TurnOverview, CommandError> {
     let id = id.trim().to_ascii_lowercase();
     let begins = |turn: &TurnOverview| {
@@ -88,13 +89,13 @@ fn stop_turn(tx: &Tx<'_>, turn: &TurnOverview, rule: &str) -> store::Result<()> 
         actor: &turn.author,
         room: Some(&RoomId::new(turn.room.clone())),
         action: "stop turn",
-        // An operator's own wish is no refusal; that somebody may no longer ask is.
+        // A stop by the operator is not a refusal; losing access is.
         allowed: rule == "operator",
         rule,
     })
 }
 
-/// Lets in whom a code was given to.
+/// Approves the person who was given this code.
 pub(super) async fn approve(
     State(control): State<Arc<ControlState>>,
     asked: RawRequest,
@@ -106,7 +107,7 @@ pub(super) async fn approve(
     };
     let judge = control.clone();
     let approval = control.store.write(move |tx| {
-        // In the transaction: it may have waited for a reload.
+        // Read inside the transaction: it may have waited for a reload.
         Ok(match judge.rules_now() {
             Ok(rules) => Ok(pairing::approve(tx, &rules, &code, longest)?),
             Err(problem) => Err(problem),
@@ -158,7 +159,7 @@ pub(super) async fn approve(
     Ok(Json(ApprovedPairing { told_now: account.is_some(), pairing }))
 }
 
-/// Takes somebody's leave to talk away, at once.
+/// Revokes a person's access at once.
 pub(super) async fn revoke(
     State(control): State<Arc<ControlState>>,
     asked: RawRequest,
@@ -182,7 +183,7 @@ pub(super) async fn revoke(
             }
         }
     }
-    // Without rules nothing is known of lists, and nothing is said of them.
+    // Without rules the lists are unknown, and the report leaves them out.
     let rules = control.rules_now().ok();
     let person = UserId::new(person);
     let listed = |account: &String| {
@@ -195,7 +196,7 @@ pub(super) async fn revoke(
     Ok(Json(RevokedPairing { pairings, stopped, still_listed }))
 }
 
-/// From now on an agent asks again, by the beginning of the grant's id.
+/// Revokes a grant by the beginning of its id: the agent asks again from now on.
 pub(super) async fn revoke_grant(
     State(control): State<Arc<ControlState>>,
     asked: RawRequest,
@@ -228,7 +229,7 @@ pub(super) async fn revoke_grant(
     }
 }
 
-/// Reads the configuration again. If anything is wrong with it, everything stays as it is.
+/// Reloads the configuration. If anything is wrong with it, everything stays as it is.
 pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerResult<ReloadReport> {
     let running = control.running()?;
     let super::ControlRules::Live(live) = &control.rules else {
@@ -250,7 +251,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
     let key = new_key(&control, running, &config).await?;
     let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
-    // In the store first: if that fails, what runs goes on as it was. A key that was missing is made by then.
+    // Stored first: if that fails, the running state stays as it was. A missing key has been created by then.
     let rules = next.clone();
     let recorded = control.store.write(move |tx| {
         for action in done {
@@ -273,8 +274,8 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
         reloaded.now.push(KEY.to_owned());
     }
     running.stop(&unwanted);
-    // Once more for what began in between, by the rules from before. What comes from now on is judged by the new
-    // ones before it runs.
+    // Repeated for turns that began in between under the old rules. From now on the new rules are applied
+    // before a turn runs.
     let in_between = control.store.write(move |tx| stop_the_unwanted(tx, &next)).await.map_err(|error| {
         CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -292,8 +293,8 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     Ok(Json(reloaded))
 }
 
-/// The owner's key of the agent server that is written now, if it is another than the one that holds. One that was
-/// removed is made anew.
+/// The configured owner's key of the agent server, if it differs from the current one. A key file that was
+/// removed is created anew.
 async fn new_key(
     control: &ControlState,
     running: &RunningGateway,
@@ -313,7 +314,7 @@ async fn new_key(
     Ok(key.filter(|key| !served.server.keys.is(key)))
 }
 
-/// Asks everything to stop that people asked for who may no longer ask.
+/// Asks the turns of people to stop who lost access under these rules.
 fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId, TurnId)>> {
     let mut unwanted = Vec::new();
     for open in tx.turns_under_way()? {
@@ -327,7 +328,7 @@ fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId
 }
 
 impl RunningGateway {
-    /// Stops turns that the store knows to be stopped.
+    /// Stops running turns that are already marked as stopped in the store.
     fn stop(&self, turns: &[(SessionId, TurnId)]) {
         for (session, turn) in turns {
             self.turns.stop_turn(session, turn);
@@ -335,7 +336,7 @@ impl RunningGateway {
     }
 }
 
-/// A time of the day.
+/// `hh:mm`, in UTC.
 fn time(at: i64) -> String {
     let since = std::time::Duration::from_secs(u64::try_from(at).unwrap_or_default());
     let utc = UtcTime::from(std::time::UNIX_EPOCH + since);

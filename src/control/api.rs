@@ -1,4 +1,4 @@
-//! What goes over the control socket.
+//! Requests and responses of the control socket.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,68 +12,68 @@ pub struct GatewayStatus {
     pub pid: u32,
     pub uptime_seconds: u64,
     pub home: String,
-    /// Who answers, in words.
+    /// The agent, in words.
     pub agent: String,
-    /// Who stands in while the agent is away, if anybody does.
+    /// The fallback for when the agent is away, if there is one.
     pub stand_in: Option<FallbackStatus>,
     /// Whether people are served.
     pub health: HealthReport,
     pub platforms: Vec<PlatformStatus>,
-    /// The agent server, if it serves.
+    /// The agent server, if it runs.
     pub server: Option<ServerStatus>,
-    /// What runs and what waits, in order.
+    /// Running and waiting turns, in order.
     pub turns: Vec<TurnOverview>,
 }
 
-/// Who stands in, of [`GatewayStatus`] and [`HealthReport`].
+/// The fallback, in [`GatewayStatus`] and [`HealthReport`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FallbackStatus {
-    /// In words.
+    /// The fallback agent, in words.
     pub name: String,
-    /// The agent itself is away now.
+    /// Whether it answers now, because the agent itself is away.
     pub answers: bool,
 }
 
-/// The agent server of [`GatewayStatus`].
+/// The agent server, in [`GatewayStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: String,
-    /// Programs that read an answer now.
+    /// HTTP clients that read an answer now.
     pub readers: i64,
 }
 
-/// One platform of [`GatewayStatus`].
+/// One platform, in [`GatewayStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformStatus {
-    /// The name of its entry.
+    /// Name of its configuration entry.
     pub name: String,
-    /// Whether it reads.
+    /// Whether it receives messages.
     pub state: PlatformState,
-    /// Messages that have not arrived yet.
+    /// Messages in the outbox that have not arrived yet.
     pub outbox: usize,
     /// Deleted messages whose earlier texts the network still keeps.
     #[serde(default)]
     pub cleanups: usize,
 }
 
-/// Whether a platform reads.
+/// Whether a platform receives messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlatformState {
-    /// Not yet.
+    /// It has not begun to read.
     Starting,
-    /// It does, as far as we know.
+    /// As far as we know, it does.
     Reads,
-    /// It would, but does not reach its network.
+    /// It would, but cannot reach its network.
     Away,
-    /// It failed, and is tried again after a pause.
+    /// It failed and is retried after a pause.
     Pausing,
-    /// There is nothing more to read.
+    /// It has nothing more to read.
     Ended,
-    /// There never was anything to read.
+    /// It never had an input.
     Deaf,
-    /// It cannot be used any more, and only a restart can change that.
+    /// It cannot be used any more until a restart.
     Lost,
 }
 
@@ -82,9 +82,9 @@ pub enum PlatformState {
 pub struct HealthReport {
     /// Whether people are served.
     pub healthy: bool,
-    /// One line: what is wrong, or that nothing is.
+    /// One line: the problem, or `ok`.
     pub words: String,
-    /// Who stands in while the agent is away, if anybody does.
+    /// The fallback for when the agent is away, if there is one.
     pub stand_in: Option<FallbackStatus>,
 }
 
@@ -100,11 +100,11 @@ pub struct AliveReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionsRequest {
-    /// At most so many, the last used first.
+    /// Most sessions to return, the last used first.
     pub limit: usize,
 }
 
-/// Its answer.
+/// Response to `POST /sessions`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct SessionList {
@@ -115,40 +115,40 @@ pub struct SessionList {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopRequest {
-    /// The beginning of a turn's id; `None` for all of them.
+    /// Beginning of a turn's id; `None` for all turns.
     pub id: Option<String>,
 }
 
-/// Its answer: the turns that were asked to stop.
+/// Response to `POST /turns/stop`: the turns that were asked to stop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct StoppedTurns {
     pub turns: Vec<TurnOverview>,
 }
 
-/// The answer of `POST /reload`.
+/// Response to `POST /reload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadReport {
-    /// The file that was read; `None` when there is none.
+    /// The file that was read; `None` if there is none.
     pub file: Option<String>,
-    /// There was one when the process started.
+    /// Whether there was a file when the process started.
     pub had_file: bool,
-    /// The keys whose new values hold from now on.
+    /// Keys whose new values are in use now.
     pub now: Vec<String>,
-    /// The keys whose new values hold after a restart.
+    /// Keys whose new values need a restart.
     pub restart: Vec<String>,
-    /// Answers that were stopped because whoever asked for them may no longer.
+    /// Turns that were stopped because the person who asked lost access.
     pub stopped: usize,
-    /// What is allowed but probably not meant.
+    /// Settings that are allowed but probably not meant.
     pub warnings: Vec<String>,
 }
 
 /// `GET /pairings`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PairingList {
-    /// Those who wait and those who were let in.
+    /// People who wait, and people who were approved.
     pub pairings: Vec<Pairing>,
-    /// Too many codes were wrong; none is looked at until then, in seconds since 1970.
+    /// Set after too many wrong codes: no code is accepted before this time, in seconds since 1970.
     pub locked_until: Option<i64>,
 }
 
@@ -156,16 +156,16 @@ pub struct PairingList {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
-    /// As the operator typed it.
+    /// The code as the operator typed it.
     pub code: String,
 }
 
-/// Its answer.
+/// Response to `POST /pairings/approve`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApprovedPairing {
-    /// Who may talk to us now.
+    /// The person who has access now.
     pub pairing: Pairing,
-    /// Whether they can be told at once; otherwise at the next start.
+    /// Whether they can be told at once; otherwise they are told at the next start.
     pub told_now: bool,
 }
 
@@ -173,20 +173,20 @@ pub struct ApprovedPairing {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
-    /// The full id.
+    /// Full id of the person.
     pub person: String,
-    /// On this account only.
+    /// Restricts the command to this account.
     pub account: Option<String>,
 }
 
-/// Its answer.
+/// Response to `POST /pairings/revoke`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RevokedPairing {
-    /// What was forgotten.
+    /// Pairings that were removed.
     pub pairings: Vec<Pairing>,
-    /// Answers that were stopped.
+    /// Turns that were stopped.
     pub stopped: usize,
-    /// Accounts where a list lets them talk all the same.
+    /// Accounts where a list still gives the person access.
     pub still_listed: Vec<String>,
 }
 
@@ -194,53 +194,53 @@ pub struct RevokedPairing {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditRequest {
-    /// Which decisions.
+    /// Decisions to return.
     pub filter: AuditFilter,
-    /// Only of this room: its id, or its hash as the audit shows it.
+    /// Restricts them to one room: its id, or its hash as shown in the audit.
     pub room: Option<String>,
 }
 
-/// Its answer: the newest that fit, oldest first.
+/// Response to `POST /audit`: the newest decisions that match, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct AuditReport {
     pub decisions: Vec<AuditRow>,
 }
 
-/// `GET /refused`: people on no list who tried of late.
+/// Response to `GET /refused`: people on no list who recently wrote.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct RefusedList {
     pub refused: Vec<RefusedRow>,
-    /// Those of them whom the operator let in since, as account and person.
+    /// Those of them who were approved since, as account and person.
     pub paired: Vec<(String, String)>,
 }
 
 /// `GET /grants`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GrantList {
-    /// What agents need not ask again.
+    /// Approvals that last, so that agents need not ask again.
     pub grants: Vec<GrantView>,
 }
 
-/// Something that an agent need not ask again.
+/// An approval that lasts: the agent need not ask again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantView {
-    /// What `talaria approvals revoke` takes.
+    /// Id to use with `talaria approvals revoke`.
     pub id: String,
-    /// What it is, in the agent's words.
+    /// The approved action, in the agent's words.
     pub title: String,
-    /// Only in this session; `None` for the whole room.
+    /// Session that it is limited to; `None` for the whole room.
     pub session: Option<String>,
-    /// Where.
+    /// Account of the room.
     pub account: String,
-    /// Where.
+    /// Room that it applies to.
     pub room: String,
-    /// Who allowed it.
+    /// Person who approved.
     pub by: String,
-    /// When.
+    /// When it was approved, in seconds since 1970.
     pub granted: i64,
-    /// Until when.
+    /// When it ends, in seconds since 1970.
     pub expires: i64,
 }
 
@@ -248,13 +248,13 @@ pub struct GrantView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeGrantRequest {
-    /// The beginning of its id.
+    /// Beginning of the grant's id.
     pub id: String,
 }
 
-/// Its answer.
+/// Response to `POST /grants/revoke`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RevokedGrant {
-    /// What is asked again from now on.
+    /// The grant that was revoked.
     pub grant: GrantView,
 }

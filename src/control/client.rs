@@ -1,8 +1,8 @@
-//! The other end of the control socket: where the command line asks.
+//! Client of the control socket, used by the command line.
 //!
-//! If a gateway runs, it is asked over its socket. If none does, the lock of the state folder is taken, the
-//! store is opened, and the same router is called here: each command has one implementation. A state folder
-//! without a database is left as it is, unless the command is about what is to come.
+//! If a gateway runs, commands go over its socket. If none does, the client takes the lock of the state folder,
+//! opens the store and calls the same router in this process: each command has one implementation. A state
+//! folder without a database stays as it is, unless the command prepares a first start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::config::{Config, ConfigSources, Retention, env};
 use crate::state_dir::{StartError, StateDir, note_lost_database};
 use crate::store::{Store, StoreThreads};
 
-/// How long a running process may take to take a connection.
+/// How long a running process may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long it may take to answer. Longer than the router gives itself.
+/// How long a running process may take to answer. Longer than the router gives itself.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// The longest answer. A page of the audit takes about a megabyte.
+/// Most bytes of an answer. A page of the audit takes about a megabyte.
 const LONGEST: usize = 64 * 1024 * 1024;
 
-/// What a command needs.
+/// Condition for running a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandNeed {
-    /// A gateway that runs.
+    /// A running gateway.
     Running,
-    /// Only what is stored.
+    /// A store that exists.
     Store,
-    /// A store, which is made if there is none.
+    /// A store, which is created if there is none.
     NewStore,
 }
 
-/// Where commands are answered.
+/// Sends commands to the running gateway, or handles them in this process.
 pub struct ControlClient {
     answers: ControlBackend,
 }
@@ -51,19 +51,19 @@ pub struct ControlClient {
 enum ControlBackend {
     /// The process at the other end of the socket.
     There(reqwest::Client),
-    /// This one.
+    /// This process.
     Here(Box<LocalBackend>),
 }
 
 struct LocalBackend {
     router: Router,
     threads: StoreThreads,
-    /// Last: the store is closed before the lock is let go.
+    /// Last field: the store is closed before the lock is released.
     _home: StateDir,
 }
 
 impl ControlClient {
-    /// Finds out who answers for a state folder.
+    /// Connects to the running gateway of a state folder, or opens the store if none runs.
     pub async fn open(home: &Path, sources: &ConfigSources, need: CommandNeed) -> Result<Self, CommandError> {
         if let Some(client) = reach(home).await {
             return Ok(Self { answers: ControlBackend::There(client) });
@@ -80,17 +80,17 @@ impl ControlClient {
         Ok(Self { answers: ControlBackend::Here(Box::new(here)) })
     }
 
-    /// Whether a running gateway answers, rather than this process.
+    /// Whether a running gateway answers, and not this process.
     pub fn is_there(&self) -> bool {
         matches!(self.answers, ControlBackend::There(_))
     }
 
-    /// Asks for something.
+    /// Sends a request without a body.
     pub async fn get<T: DeserializeOwned>(&self, what: &str) -> Result<T, CommandError> {
         self.ask(Method::GET, what, Vec::new()).await
     }
 
-    /// Asks for something, or for something to be done, with a question of its own.
+    /// Sends a request with a body.
     pub async fn post<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -100,12 +100,12 @@ impl ControlClient {
         self.ask(Method::POST, what, question).await
     }
 
-    /// Lets go of everything, and returns when the store is closed.
+    /// Releases everything, and returns when the store is closed.
     pub async fn close(self) {
         if let ControlBackend::Here(here) = self.answers {
             let LocalBackend { router, threads, _home } = *here;
             drop(router);
-            // Not on this thread: an answer that came too late may still need it to let go of the store.
+            // Not on this thread: a handler that timed out may still need this thread to release the store.
             let _ = tokio::task::spawn_blocking(|| threads.join()).await;
         }
     }
@@ -155,7 +155,7 @@ impl LocalBackend {
     }
 }
 
-/// A client for the socket, if somebody listens there.
+/// An HTTP client for the socket, if a process listens there.
 async fn reach(home: &Path) -> Option<reqwest::Client> {
     let socket: PathBuf = path(home);
     tokio::time::timeout(CONNECT, UnixStream::connect(&socket)).await.ok()?.ok()?;
@@ -178,7 +178,7 @@ async fn over_there(
             "it may be ending; look at its log, and run this as the same user as talaria",
         ),
     };
-    // The name of the host means nothing on a socket of our own.
+    // The host name means nothing on a Unix socket.
     let request = client.request(method, format!("http://talaria{what}"));
     let request = request.header(CONTENT_TYPE, "application/json").body(question);
     let mut response = request.send().await.map_err(broken)?;
@@ -210,7 +210,7 @@ async fn right_here(
     Ok((status, answer.to_vec()))
 }
 
-/// No answer came in time.
+/// Error when no answer came in time.
 pub fn slow(patience: Duration) -> CommandError {
     CommandError::new(
         StatusCode::GATEWAY_TIMEOUT,
@@ -219,7 +219,7 @@ pub fn slow(patience: Duration) -> CommandError {
     )
 }
 
-/// Somebody holds the state folder but does not answer.
+/// Error when a process holds the state folder but does not answer.
 fn silent(home: &Path, pid: &str) -> CommandError {
     if !fits(home) {
         return CommandError::new(

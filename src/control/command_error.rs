@@ -1,4 +1,4 @@
-//! Why a command was not carried out, as the command line says it.
+//! Errors of operator commands, with hints, as the command line prints them.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,48 +11,48 @@ use serde::{Deserialize, Serialize};
 use crate::config::ConfigError;
 use crate::store::StoreError;
 
-/// One thing that is wrong, and what to do about it.
+/// One problem and its hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// What happened.
+    /// The problem.
     pub message: String,
-    /// What to do.
+    /// The next step.
     pub hint: Option<String>,
 }
 
 /// Why a command was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
-    /// For programs.
+    /// HTTP status, for programs.
     pub status: StatusCode,
-    /// For people; never empty.
+    /// Problems for people; never empty.
     pub complaints: Vec<ErrorDetail>,
 }
 
-/// As it goes over the socket.
+/// Body of the error response on the socket.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CommandErrorBody {
     pub errors: Vec<ErrorDetail>,
 }
 
 impl CommandError {
-    /// One complaint.
+    /// Creates an error with one problem.
     pub fn new(status: StatusCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
         let complaint = ErrorDetail { message: message.into(), hint: Some(hint.into()) };
         Self { status, complaints: vec![complaint] }
     }
 
-    /// What is asked for cannot be.
+    /// The request is not valid.
     pub fn wrong(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message, hint)
     }
 
-    /// What is asked for is not there.
+    /// The requested object does not exist.
     pub fn missing(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message, hint)
     }
 
-    /// It takes a gateway that runs.
+    /// The command needs a running gateway.
     pub fn not_running(home: &Path) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -61,7 +61,7 @@ impl CommandError {
         )
     }
 
-    /// The store did not do its part.
+    /// The store failed.
     pub fn store(error: &(impl Display + ?Sized)) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -70,7 +70,7 @@ impl CommandError {
         )
     }
 
-    /// Whether it is the configuration that is wrong.
+    /// Whether the configuration is wrong.
     pub fn is_configuration(&self) -> bool {
         self.status == StatusCode::UNPROCESSABLE_ENTITY
     }

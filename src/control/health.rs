@@ -1,4 +1,4 @@
-//! How a gateway that runs is, as its operator is told: in one line, and for each platform.
+//! Judges the health of the running gateway for its operator: in one line, and per platform.
 
 use super::api::{FallbackStatus, HealthReport, PlatformState};
 use super::command_error::CommandError;
@@ -7,8 +7,8 @@ use crate::delivery::{DeliveryAccount, ReadingState};
 use crate::state_dir::LOST_DATABASE;
 use crate::turns::AgentHealth;
 
-/// Whether people are served: the process answers (or nobody would read this), the store writes and reads, at least one
-/// platform reads (or there are none, and the agent server serves), and the agent would answer.
+/// Whether people are served: the store writes and reads, at least one platform reads (or there are none, and
+/// the agent server runs), and the agent would answer.
 pub(super) async fn judge(
     control: &ControlState,
     running: &RunningGateway,
@@ -43,7 +43,7 @@ pub(super) async fn judge(
     Ok(HealthReport { healthy: true, words, stand_in })
 }
 
-/// Who stands in for the agent, and whether it does.
+/// The fallback agent, and whether it answers now.
 fn stand_in(running: &RunningGateway, rules: &crate::rules::Rules) -> Option<FallbackStatus> {
     let other = running.turns.agent().stand_in?;
     Some(FallbackStatus { name: rules.words.say(&other.name), answers: other.answers })
@@ -64,7 +64,7 @@ pub(super) fn state(running: &RunningGateway, account: &DeliveryAccount) -> Plat
 }
 
 impl PlatformState {
-    /// For people, after the platform's name.
+    /// State in words, to follow the platform's name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Starting => "is starting",

@@ -1,4 +1,4 @@
-//! What a new configuration changes at once, and what only after a restart. Pure.
+//! Decides which changes of a configuration take effect at once, and which need a restart. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use super::api::ReloadReport;
 use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, ServerConfig, TurnConfig};
 use crate::rules::{AccountRules, Rules};
 
-/// The rules of a new configuration, as far as they are about what runs. An account that runs goes on being what it
-/// was started as: where the file makes something else of its name, or no longer knows it, what is written there is
-/// about another account, and the rules that hold now go on until the restart.
+/// Rules of a new configuration for the running accounts. A running account keeps the kind it was started with:
+/// if the file gives its name another kind, or no longer has it, the new entry is about another account, and
+/// the current rules stay in use until the restart.
 pub(super) fn rules<'a>(
     running: impl IntoIterator<Item = &'a AccountId>,
     started: &Config,
@@ -27,14 +27,14 @@ pub(super) fn rules<'a>(
     rules
 }
 
-/// Compares what runs (`started`, with the rules that hold now) with what is written now; `next` are the rules that
-/// will hold.
+/// Compares the running state (`started`, with the current `rules`) with the new configuration; `next` are the
+/// rules that will be used.
 pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Config) -> ReloadReport {
     let mut keys = ReloadedKeys::default();
     keys.now("words", rules.words != next.words);
     let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
     for name in names {
-        // One that comes or goes is a platform that starts or ends, and is named below.
+        // An account that is new or removed is a platform that starts or ends; it is listed below.
         if let (Some(old), Some(new)) = (rules.accounts.get(name), next.accounts.get(name)) {
             let AccountRules { access, session, busy, places, limits } = &**old;
             keys.now(&format!("platforms.{name}.access"), *access != new.access);
@@ -59,9 +59,9 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
         (old, new) => keys.restart("gateway and agent", old != new),
     }
     let server = match (&started.server, &new.server) {
-        // It comes and goes with the platforms, which are named.
+        // The server comes and goes with the platforms, which are listed.
         (Some(one), None) | (None, Some(one)) => one.explicit,
-        // A new key holds at once; who reads the file sees to it.
+        // A new key is used at once; the caller replaces it.
         (Some(old), Some(new)) if old.may_take_key_of(new) => {
             *old != ServerConfig { key: old.key.clone(), ..new.clone() }
         }

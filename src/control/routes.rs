@@ -1,4 +1,4 @@
-//! What can be asked, and the answers that change nothing.
+//! Routes of the control socket, and the handlers that only read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,25 +25,25 @@ use super::{ControlRules, ControlState, RunningGateway};
 use crate::hub::pairing;
 use crate::store::{self, GrantRow, Tx, room_hash, unix_now};
 
-/// The longest question. A list of filters takes a few hundred bytes.
+/// Most bytes of a request. A list of filters takes a few hundred.
 const QUESTION: usize = 64 * 1024;
 
-/// How long an answer may take before it is given up.
+/// Longest time to handle a request.
 const WORK: Duration = Duration::from_secs(20);
 
-/// Decisions in one answer, at most: whoever wants more asks for pages.
+/// Most decisions in one response; a client asks for further pages.
 pub const PAGE: i64 = 5000;
 
-/// How far back people are named whom no list names, in seconds; and how many of them.
+/// How far back refused people are listed, in seconds, and how many of them.
 const REFUSED: (i64, usize) = (7 * 24 * 60 * 60, 50);
 
-/// What a handler returns.
+/// Result of a handler.
 pub(super) type HandlerResult<T> = Result<Json<T>, CommandError>;
 
-/// A question as it came, read by [`read`].
+/// Unparsed body of a request; see [`read`].
 pub(super) type RawRequest = Result<Bytes, BytesRejection>;
 
-/// Everything that can be asked of a gateway.
+/// All routes of the control socket.
 pub fn router(control: Arc<ControlState>) -> Router {
     let router = Router::new();
     #[cfg(feature = "matrix")]
@@ -71,12 +71,12 @@ pub fn router(control: Arc<ControlState>) -> Router {
 }
 
 impl ControlState {
-    /// The gateway that runs, for what only it can do.
+    /// The running gateway; an error if none runs.
     pub(super) fn running(&self) -> Result<&RunningGateway, CommandError> {
         self.running.as_ref().ok_or_else(|| CommandError::not_running(&self.home))
     }
 
-    /// The rules of this moment.
+    /// The current rules; an error if the configuration is wrong.
     pub(super) fn rules_now(&self) -> Result<Arc<crate::rules::Rules>, CommandError> {
         match &self.rules {
             ControlRules::Live(live) => Ok(live.now()),
@@ -88,7 +88,7 @@ impl ControlState {
     }
 }
 
-/// Reads a question.
+/// Parses the body of a request.
 pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandError> {
     let hint = "this looks like another version of talaria; use the one that runs";
     let bytes =
@@ -97,8 +97,8 @@ pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandE
         .map_err(|error| CommandError::wrong(format!("the question is not understood: {error}"), hint))
 }
 
-/// Answers in a task of its own, as the hub does: when whoever asked is gone, or the answer comes too late, what the
-/// store has taken must still be acted on.
+/// Handles a request in a task of its own, as the hub does: changes that the store has committed must be acted
+/// on even if the client is gone or the time is up.
 async fn in_time(request: Request, next: Next) -> Response {
     let answering = spawn_task("answer a command", next.run(request));
     let problem = match tokio::time::timeout(WORK, answering).await {
@@ -183,7 +183,7 @@ async fn audit(State(control): State<Arc<ControlState>>, asked: RawRequest) -> H
         .store
         .read(move |tx| {
             if let Some(room) = room {
-                // The audit knows rooms by a hash that is another one for each account.
+                // The audit identifies rooms by a hash that differs for each account.
                 let id = RoomId::new(room.clone());
                 let hashed = |account: String| room_hash(&AccountId::new(account), &id);
                 filter.rooms = tx.audited_accounts()?.into_iter().map(hashed).collect();
@@ -212,7 +212,7 @@ async fn refused(State(control): State<Arc<ControlState>>) -> HandlerResult<Refu
     Ok(Json(control.store.read(refused_list).await?))
 }
 
-/// Who was refused of late because no list names them.
+/// People who were recently refused because no list names them.
 pub fn refused_list(tx: &Tx<'_>) -> store::Result<RefusedList> {
     let refused = tx.refused(unix_now() - REFUSED.0, REFUSED.1)?;
     let mut paired = Vec::new();

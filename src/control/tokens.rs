@@ -1,4 +1,4 @@
-//! Apps and their tokens: what the owner gives to other programs, and takes back.
+//! Commands that create, list and revoke the tokens of apps.
 
 use std::sync::Arc;
 
@@ -16,30 +16,31 @@ use crate::ids::{HTTP, SessionId, TurnId};
 use crate::store::{self, AppInfo, OPERATOR, OperatorAction, Tx};
 use crate::token::{self, TokenDigest};
 
-/// Tokens that are made until one has an id of its own. A second one is needed once in four billion.
+/// Tries to find a token with an unused id. A second one is needed once in four billion.
 const TRIES: usize = 8;
 
 /// `POST /tokens/add`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddTokenRequest {
-    /// What the app is called.
+    /// Name of the app.
     pub app: String,
-    /// It is known already, and gets another token.
+    /// Confirms that the app is known and gets another token.
     pub again: bool,
-    /// Whether it may send system messages and instructions. `None` leaves that as it was; a new app may.
+    /// Whether the app may send system messages and instructions. `None` keeps the current right; a new app has
+    /// it.
     #[serde(default)]
     pub instructions: Option<bool>,
 }
 
-/// Its answer. Without `Debug`: this is the only time that the token is seen.
+/// Response to `POST /tokens/add`. Without `Debug`: this is the only time that the token is shown.
 #[derive(Serialize, Deserialize)]
 pub struct AddedToken {
-    /// What the app is called.
+    /// Name of the app.
     pub app: String,
     /// The token itself.
     pub token: String,
-    /// It had one that counted until now.
+    /// Whether the app had a valid token until now.
     pub replaced: bool,
     /// Whether the app may send system messages and instructions.
     pub instructions: bool,
@@ -48,7 +49,7 @@ pub struct AddedToken {
 /// `GET /tokens`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppList {
-    /// By name.
+    /// Sorted by name.
     pub apps: Vec<AppInfo>,
 }
 
@@ -56,20 +57,20 @@ pub struct AppList {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeTokenRequest {
-    /// What the app is called.
+    /// Name of the app.
     pub app: String,
 }
 
-/// Its answer.
+/// Response to `POST /tokens/revoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokedToken {
-    /// What the app is called.
+    /// Name of the app.
     pub app: String,
-    /// Turns of it that were stopped.
+    /// Turns of the app that were stopped.
     pub stopped: usize,
 }
 
-/// What can be asked.
+/// Routes about tokens.
 pub(super) fn routes() -> Router<Arc<ControlState>> {
     Router::new()
         .route("/tokens", get(list))
@@ -81,8 +82,8 @@ async fn list(State(control): State<Arc<ControlState>>) -> HandlerResult<AppList
     Ok(Json(AppList { apps: control.store.read(|tx| tx.apps()).await? }))
 }
 
-/// Gives an app a token. A name that was used before is not given away without a word: whoever has it comes to all
-/// that the app had.
+/// Creates a token for an app. A name that was used before needs a confirmation: its token gives access to all
+/// sessions of that app.
 async fn add(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<AddedToken> {
     let asked: AddTokenRequest = read(asked)?;
     whole(async move { add_whole(&control, asked).await }).await
@@ -104,7 +105,7 @@ async fn add_whole(control: &ControlState, asked: AddTokenRequest) -> HandlerRes
         {
             return Ok(Err(used_before(known)));
         }
-        // A token that is only replaced does not gain rights.
+        // Replacing a token does not add rights.
         let instructions = instructions.unwrap_or(known.as_ref().is_none_or(|known| known.instructions));
         let Some(token) = new_token(tx, &name, instructions)? else { return Ok(Err(no_randomness())) };
         let replaced = known.is_some_and(|known| known.revoked.is_none());
@@ -119,13 +120,13 @@ async fn add_whole(control: &ControlState, asked: AddTokenRequest) -> HandlerRes
     Ok(Json(AddedToken { app, token, replaced, instructions }))
 }
 
-/// Takes an app's token away, at once; what it asked and what has not ended is stopped.
+/// Revokes an app's token at once, and stops the app's open turns.
 async fn revoke(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<RevokedToken> {
     let RevokeTokenRequest { app } = read(asked)?;
     whole(async move { revoke_whole(&control, app).await }).await
 }
 
-/// Does all of something even if whoever asked for it leaves: what is in the store must be true outside of it too.
+/// Runs to completion even if the client disconnects: effects outside the store must follow a committed change.
 async fn whole<T: Send + 'static>(
     act: impl Future<Output = HandlerResult<T>> + Send + 'static,
 ) -> HandlerResult<T> {
@@ -170,7 +171,7 @@ async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<Revo
 }
 
 impl ControlState {
-    /// Ends whatever goes on under a token that no longer counts.
+    /// Ends all responses to an app whose token is no longer valid.
     fn token_gone(&self, app: &str) {
         if let Some(served) = self.running.as_ref().and_then(|running| running.served.as_ref()) {
             served.server.apps.revoked(app);

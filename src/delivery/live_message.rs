@@ -1,4 +1,4 @@
-//! An answer that grows in the room: the message that shows it, and its pace.
+//! The message that shows a growing answer, and the pace of its edits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,32 +12,32 @@ use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
 use crate::util::this_process;
 
-/// One growing answer. For as long as it lives, the turn's rows in the outbox wait.
+/// One growing answer. While it exists, the turn's rows in the outbox wait.
 pub struct LiveMessage {
     account: Arc<DeliveryAccount>,
     turn: Arc<TurnRow>,
     pace: EditPace,
-    /// The message that shows the answer, once the platform has named it. At first it may be that of the attempt
-    /// before, which this one takes over.
+    /// The message that shows the answer, once the platform has named it. At first it may be the message of the
+    /// previous attempt, which this one takes over.
     anchor: Option<MessageId>,
-    /// What the message is sent with, if it has to be.
+    /// Key to send the message with, if there is none yet.
     key: SendKey,
-    /// The store knows that this turn itself shows something. From then on what it shows is taken back with it.
+    /// The store knows that this turn shows something, so deleting the prompt also removes it.
     known: bool,
-    /// The end of an earlier turn has yet to arrive in this place. Until it has, nothing is shown: what
-    /// is asked first is answered first. Cleared only by `released`.
+    /// The end of an earlier turn has yet to arrive in this place. Until then nothing is shown: prompts are
+    /// answered in order. Cleared only by `released`.
     held: bool,
-    /// Counts edits, so that each has a key of its own. Begins anew with each process, which is
-    /// harmless: partial edits are never repeated.
+    /// Counts edits, so that each has a key of its own. Restarts with each process, which is harmless: partial
+    /// edits are never repeated.
     revision: u32,
-    /// Some request ended without an answer and may still arrive, after the final.
+    /// A request ended with unknown outcome and may still arrive, after the final.
     uncertain: bool,
     /// The platform refuses partial edits of this message; only the final is tried.
     muted: bool,
     _open: OpenTurnGuard,
 }
 
-/// Keeps the turn's rows in the outbox waiting for as long as it lives.
+/// Keeps the turn's rows in the outbox waiting while it exists.
 struct OpenTurnGuard {
     account: Arc<DeliveryAccount>,
     turn: TurnId,
@@ -57,19 +57,19 @@ impl Drop for OpenTurnGuard {
     }
 }
 
-/// Text that is kept in the store before people can see it.
+/// Text to store before people can see it.
 pub struct TextCheckpoint {
-    /// The length of what was kept before.
+    /// Length of the text that was stored before.
     pub offset: usize,
-    /// What came since.
+    /// Text since then.
     pub text: String,
 }
 
 impl LiveMessage {
-    /// Opens the answer of a turn; `None` where the platform shows only finished answers.
+    /// Opens the answer of a turn; `None` if the platform only shows finished answers.
     pub async fn open(account: &Arc<DeliveryAccount>, turn: &Arc<TurnRow>) -> store::Result<Option<Self>> {
         let Some(pause) = account.pause(0) else { return Ok(None) };
-        // Before anything is read: from now on nobody takes the message back under our hands.
+        // Before reading: from now on no other task removes the message.
         let open = OpenTurnGuard::new(account, turn);
         let row = turn.clone();
         let (anchor, held) =
@@ -79,10 +79,10 @@ impl LiveMessage {
         let key = anchor.as_ref().map_or_else(|| turn.id.send_key(0), |anchor| anchor.key.clone());
         let anchor = anchor.and_then(|anchor| anchor.message);
         let own = key == turn.id.send_key(0);
-        // A message that this very turn has shown before is not in anybody's way.
+        // A message that this turn itself has shown before is already in its place.
         let shown = anchor.is_some() && own;
         let budget = match account.about.show {
-            // What is printed leaves no history behind.
+            // Printed text leaves no edit history.
             ShowMode::Append => u32::MAX,
             _ => account.display.edits,
         };
@@ -110,14 +110,15 @@ impl LiveMessage {
         self.pace.next(now(), unshown, &self.account.rate_limiter(), open)
     }
 
-    /// Until then nobody needs to look for something new: it could not be shown.
+    /// Time before which a new text could not be shown, so that checking for one is useless.
     pub fn rests_until(&self) -> Option<Instant> {
-        // Elsewhere a notice is no part of the message and may be sent at any time.
+        // On other platforms a notice is not part of the message and may be sent at any time.
         let edited = matches!(self.account.about.show, ShowMode::Edit { .. });
         self.pace.earliest().filter(|_| edited && !self.muted && !self.held)
     }
 
-    /// Waits until the place shows everything that was asked for earlier; for ever if it does already.
+    /// Waits until the ends of all earlier turns have arrived in this place; forever if they had when the
+    /// answer was opened.
     pub async fn released(&mut self) -> store::Result<()> {
         match self.held {
             // Boxed: every stream waits here, and few are held.
@@ -138,7 +139,7 @@ impl LiveMessage {
                 .read(move |tx| Ok((!tx.other_end_pending(&row)?).then_some(tx.anchor(&row.id)?)));
             if let Some(anchor) = state.await? {
                 self.held = false;
-                // The end of the attempt before may have arrived meanwhile: its message is ours now.
+                // The end of the previous attempt may have arrived meanwhile: we take over its message.
                 if let Some(anchor) = anchor.filter(|_| self.account.takes_over()) {
                     self.uncertain |= anchor.message.is_none();
                     (self.key, self.anchor) = (anchor.key, anchor.message);
@@ -149,8 +150,8 @@ impl LiveMessage {
         }
     }
 
-    /// Keeps the checkpoint and then shows the text: one request, never repeated. A failure is not an
-    /// error; the next snapshot, or the final, will do. `true` if the room shows the text.
+    /// Stores the checkpoint, then shows the text: one request, never repeated. A failure is not an error; the
+    /// next snapshot, or the final, follows. Returns `true` if the room shows the text.
     pub async fn show(
         &mut self,
         markdown: &str,
@@ -169,7 +170,8 @@ impl LiveMessage {
         let known = self.known;
         if !known || checkpoint.is_some() {
             let (id, message) = (self.turn.id.clone(), self.anchor.clone());
-            // What may have been sent under the key of the attempt before is not ours until it is named.
+            // A message that may have been sent under the key of the previous attempt is not ours until the
+            // platform names it.
             let in_doubt = message.is_none() && self.key != id.send_key(0);
             let wanted = self.account.store.write(move |tx| {
                 let wanted = match (known, in_doubt) {
@@ -180,7 +182,7 @@ impl LiveMessage {
                 checkpoint.map_or(Ok(()), |kept| tx.checkpoint(&id, kept.offset, &kept.text))?;
                 Ok(wanted)
             });
-            // The question was deleted a moment ago, and what is to be taken back is settled.
+            // The prompt was deleted a moment ago, and the list of messages to remove is already fixed.
             if !wanted.await? {
                 self.muted = true;
                 return Ok(false);
@@ -212,7 +214,8 @@ impl LiveMessage {
                         self.remember(message).await?;
                         failpoint("anchor.committed");
                         if self.uncertain {
-                            // An earlier try may have posted it, with less text: the next edit shows the rest.
+                            // An earlier attempt may have posted it, with less text: the next edit shows the
+                            // rest.
                             return Ok(false);
                         }
                         Ok(())
@@ -237,7 +240,7 @@ impl LiveMessage {
         Ok(false)
     }
 
-    /// Keeps text without showing it.
+    /// Stores a checkpoint without showing the text.
     pub async fn keep(
         account: &DeliveryAccount,
         turn: &TurnRow,
@@ -247,7 +250,7 @@ impl LiveMessage {
         account.store.write(move |tx| tx.checkpoint(&id, checkpoint.offset, &checkpoint.text)).await
     }
 
-    /// Lets the final go. If an edit may still be under way, the final is shown once more later.
+    /// Lets the final be sent. If an edit may still be under way, the final is shown once more later.
     pub async fn close(self) -> store::Result<()> {
         if self.uncertain {
             let turn = self.turn.clone();

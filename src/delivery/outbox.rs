@@ -1,13 +1,13 @@
-//! Sends what must arrive until it has: finals and notices, in order within each place.
+//! Sends stored messages until they have arrived: finals and notices, in order within each place.
 //!
-//! Places do not wait for each other; within one, a row waits for the row before it. A row is sent
-//! with the key it was stored with, so that sending it again after a crash posts nothing twice.
+//! Places do not wait for each other; within one, a row waits for the row before it. A row is sent with its
+//! stored key, so that sending it again after a crash posts nothing twice.
 //!
-//! A mark that fails lets the rows after it go first, and comes again later.
+//! A reaction that fails lets the rows behind it go first, and is retried later.
 //!
-//! Nobody waits for the earlier texts of a message that was taken back. They can be hundreds, and the network counts
-//! each like a message, so they go one at a time for the whole account when it has nothing else to say. Those that fail
-//! let the others go first.
+//! Cleaning up the earlier texts (the edit history) of a deleted message is not urgent. There can be hundreds,
+//! and the network counts each like a message, so they are deleted one at a time per account, when it has
+//! nothing else to send. Those that fail let the others go first.
 
 mod row_request;
 
@@ -25,24 +25,25 @@ use crate::pace::RequestClass;
 use crate::store::{OutboxKind, OutboxRow, StoreError, Tx, unix_now};
 use crate::testing::failpoint;
 
-/// Rows that are loaded at once, so that a long backlog does not keep the store's reader busy.
+/// Rows to load at once, so that a long backlog does not keep the store's reader busy.
 const LOAD: usize = 256;
 
-/// Pauses between two tries of one row, where the network does not name one.
+/// First and longest pause between two tries of one row, if the network does not name one.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
 
-/// Pauses between two tries of a row that lets others go first. The longest bounds what a row that fails for ever costs.
+/// First and longest pause of a row that lets others go first. The longest bounds the cost of a row that always
+/// fails.
 const LATER: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Rows that wait for their place, as far as they are loaded.
+/// Loaded rows that wait to be sent.
 #[derive(Default)]
 struct LoadedRows {
     places: HashMap<Place, VecDeque<OutboxRow>>,
-    /// Rows of all places that clean up, taken in turns.
+    /// Cleanup rows of all places, taken in turns.
     cleanups: VecDeque<OutboxRow>,
-    /// How long a row that comes again waits if it fails; from [`LATER`].
+    /// Next pause of each deferred row if it fails again; from [`LATER`].
     pauses: HashMap<SendKey, Backoff>,
-    /// The store's number of the last row that was loaded.
+    /// Sequence number of the last row that was loaded.
     last: i64,
 }
 
@@ -55,29 +56,29 @@ impl LoadedRows {
     }
 }
 
-/// What came of one row.
+/// Result of handling one row.
 struct HandledRow {
-    /// Where the next row may go; `None` if it cleaned up, which keeps no place waiting.
+    /// Place that is free for its next row; `None` for a cleanup, which occupies no place.
     place: Option<Place>,
     rest: Option<DeferredRow>,
 }
 
-/// A row that comes again when its time has come and others had their turn.
+/// A row to try again after its pause, behind others.
 struct DeferredRow {
     row: OutboxRow,
-    /// How long it waits if it fails then.
+    /// Pause after the next failure.
     pause: Backoff,
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
 pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Result<(), StoreError> {
     let mut loaded = LoadedRows::default();
-    // One task per place that has something to send, which gives its place back, and one that cleans up.
+    // One task per place that has something to send, which returns its place, and one for cleanups.
     let mut sending: JoinSet<Result<HandledRow, StoreError>> = JoinSet::new();
     let mut busy: Vec<Place> = Vec::new();
     let mut cleaning_up = false;
-    // Places where something was sent since we began. The first row of any other may have been under way when an
-    // earlier process died.
+    // Places where something was sent since the start. The first row of any other place may have been under way
+    // when an earlier process died.
     let mut served: HashSet<Place> = HashSet::new();
     loop {
         let (id, last) = (account.id.clone(), loaded.last);
@@ -140,7 +141,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                     account.done.notify_waiters();
                 }
                 Ok(Err(error)) => return Err(error),
-                // A panic in a platform's send: the row is still stored, the supervisor starts us anew.
+                // A panic in a platform's send: the row is still stored, and the supervisor restarts this task.
                 Err(panic) => std::panic::resume_unwind(panic.into_panic()),
             },
             () = tokio::time::sleep(wake_in.unwrap_or(Duration::MAX)), if wake_in.is_some() => {}
@@ -150,17 +151,17 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
     }
 }
 
-/// What a place can do now.
+/// Next action for a place.
 enum ReadyRow {
     Row(Box<OutboxRow>),
-    /// Something waits for its time.
+    /// All rows wait for their time.
     In(Duration),
     Nothing,
 }
 
-/// The next row of a place: the ends of turns in their order, and only then what the gateway itself has to
-/// say, so that many small notices never keep an answer waiting. A row whose turn still has an edit under
-/// way waits for it, and so do the ends after it.
+/// Takes the next row of a place: the ends of turns in their order, and only then the gateway's own notices, so
+/// that many small notices never delay an answer. A row whose turn still has an edit under way waits for it,
+/// and so do the ends behind it.
 fn take_ready(account: &DeliveryAccount, rows: &mut VecDeque<OutboxRow>) -> ReadyRow {
     let now = unix_now();
     let (mut notice, mut soonest) = (None, None::<i64>);
@@ -186,7 +187,7 @@ fn take_ready(account: &DeliveryAccount, rows: &mut VecDeque<OutboxRow>) -> Read
     }
 }
 
-/// The first row whose time has come.
+/// Takes the first row whose time has come.
 fn take_due(rows: &mut VecDeque<OutboxRow>) -> ReadyRow {
     let now = unix_now();
     match rows.iter().position(|row| row.not_before <= now) {
@@ -203,8 +204,9 @@ fn take(rows: &mut VecDeque<OutboxRow>, index: usize) -> ReadyRow {
     rows.remove(index).map_or(ReadyRow::Nothing, |row| ReadyRow::Row(Box::new(row)))
 }
 
-/// Sends one row until it has arrived, never can, is no longer wanted, or comes again later. `tried`: it may have been
-/// sent before. `pause`: how long it waits for its next try if it is one that lets others go first and this one fails.
+/// Sends one row until it has arrived, never can, is no longer wanted, or is deferred. `tried`: it may have
+/// been sent before. `pause`: how long the row waits for its next try, if it is a kind that lets others go
+/// first and this try fails.
 async fn deliver(
     account: &DeliveryAccount,
     mut row: OutboxRow,
@@ -213,7 +215,7 @@ async fn deliver(
 ) -> Result<Option<DeferredRow>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => RequestClass::Final,
-        // Not as a partial edit: where the bucket has no token for those, it would block its place for ever.
+        // Not as a partial edit: if the bucket has no token for those, the row would block its place forever.
         OutboxKind::Again
         | OutboxKind::Notice
         | OutboxKind::Change
@@ -262,13 +264,13 @@ async fn deliver(
                 if row.kind == OutboxKind::Cleanup {
                     return Ok(Some(DeferredRow { row, pause: LATER }));
                 }
-                // An edit may have been under way when the message went.
+                // An edit may have been under way when the message was deleted.
                 let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
                 let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
                 account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
                 return Ok(Some(DeferredRow { row: rest, pause: LATER }));
             }
-            // Nobody waits for it, so nothing else does either.
+            // Not urgent, so it must not delay other rows.
             Err(PlatformErrorKind::Retry { .. })
                 if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) =>
             {
@@ -290,13 +292,13 @@ async fn deliver(
                 say_unshown(account, &row).await;
                 return account.store.write(move |tx| tx.dropped(&row)).await.map(|()| None);
             }
-            // The row stays for the day the account works again.
+            // The row stays until the account works again.
             Err(PlatformErrorKind::Fatal) => std::future::pending().await,
         }
     }
 }
 
-/// Whether a row is still to be sent: the end of a turn is not, once its question was deleted or edited.
+/// Whether a row is still to be sent: the end of a turn is not, if its prompt was deleted or edited.
 async fn is_wanted(account: &DeliveryAccount, row: &OutboxRow) -> Result<bool, StoreError> {
     let (OutboxKind::Final | OutboxKind::Again, Some(turn)) = (row.kind, row.turn.clone()) else {
         return Ok(true);

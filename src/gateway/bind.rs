@@ -1,5 +1,5 @@
-//! The agent server's part in a start: its key is there and its port is taken before anything else begins, so that
-//! what cannot serve fails at once and has touched nothing.
+//! Binds the agent server's port and loads its key before anything else starts, so that a start that cannot
+//! serve fails at once and has touched nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,18 +14,18 @@ use crate::platforms::ServeMode;
 use crate::server::ServerSettings;
 use crate::state_dir::StartError;
 
-/// How long the name of an address may take to be found.
+/// How long resolving and binding the address may take.
 pub const BINDING: Duration = Duration::from_secs(10);
 
-/// A server that only has to take what comes.
+/// A server that is ready to accept connections.
 pub(super) struct BoundServer {
     pub(super) settings: ServerSettings,
     pub(super) listener: TcpListener,
-    /// It goes on when there is nothing more to read.
+    /// Whether the process continues when platforms have nothing more to read.
     pub(super) stays: bool,
 }
 
-/// Takes the port and the key, if there is to be a server. The caller has the state folder to itself.
+/// Binds the port and loads the key, if a server is to run. The caller holds the state folder.
 pub(super) async fn bind(
     config: &Config,
     serve: Option<ServeMode>,
@@ -35,13 +35,13 @@ pub(super) async fn bind(
         Ok(bound) => Ok(Some(bound)),
         Err((message, hint)) if serve.needed => Err(StartError { error: anyhow!(message), hint: Some(hint) }),
         Err((message, hint)) => {
-            tracing::warn!(hint, "the agent server is not served: {message}");
+            tracing::warn!(hint, "the agent server does not run: {message}");
             Ok(None)
         }
     }
 }
 
-/// What is wrong, and what to do about it.
+/// The problem and its hint.
 type BindFailure = (String, &'static str);
 
 async fn open(config: &Config, server: &ServerConfig, serve: ServeMode) -> Result<BoundServer, BindFailure> {
@@ -62,8 +62,8 @@ async fn open(config: &Config, server: &ServerConfig, serve: ServeMode) -> Resul
     Ok(BoundServer { settings, listener, stays: serve.stays })
 }
 
-/// What it may be called: what is configured, and where it listens. On every address of this machine it is asked by
-/// names that only its operator knows.
+/// Host names of the server: the configured ones, and the address that it listens on. If it listens on all
+/// addresses, only its operator knows its names.
 fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<UrlHost> {
     let mut hosts = server.hosts.clone();
     if server.reach() != NetworkReach::Everywhere {
@@ -77,7 +77,7 @@ fn hosts(server: &ServerConfig, bound: Option<SocketAddr>) -> Vec<UrlHost> {
     hosts
 }
 
-/// Says where it serves and where its key lies, never what that is.
+/// Logs the address of the server and where its key is, never the key.
 pub(super) fn tell(config: &Config, address: SocketAddr) {
     let Some(server) = &config.server else { return };
     let key = match (&server.key, server.open) {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::config::ConfigSources;
 
-    /// A configuration with this port, and nothing else.
+    /// A configuration with only this port.
     fn config(home: &Path, port: u16) -> Config {
         let sources = ConfigSources { folder: home.to_owned(), ..ConfigSources::default() };
         let env = |name: &str| match name {

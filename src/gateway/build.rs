@@ -1,4 +1,4 @@
-//! What the configuration comes to: the agents that answer, and how turns are run.
+//! Builds the agents and the settings of turns from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::ids::AgentName;
 use crate::rules::LiveRules;
 use crate::turns::TurnSettings;
 
-/// How long an agent may take to end a turn, so that time is left for the last messages.
+/// How long an agent may take to end a turn during shutdown, so that time is left for the last messages.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
-/// How long people have to answer what an agent asks.
+/// How long people have to answer an ask.
 const ASK_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// The agents that the configuration names.

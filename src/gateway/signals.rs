@@ -1,4 +1,4 @@
-//! The process as the system sees it: what it is told by signals, where it was started, and who may look into it.
+//! Signals, terminal detection and process hardening.
 
 use std::io;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::control::{self, ControlState};
 use crate::os;
 
-/// The signals that ask the process to end. From the moment they are watched they no longer kill it.
+/// Signals that ask the process to end. Once they are watched, they no longer kill it.
 pub(super) struct ExitSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
-    /// Whose configuration a hang-up has read again; `None` if it asks to end like the others.
+    /// State to reload on SIGHUP; `None` if SIGHUP ends the process like the others.
     pub(super) reloads: Option<Arc<ControlState>>,
 }
 
@@ -34,7 +34,7 @@ impl ExitSignals {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
                 _ = self.hang_up.recv() => match &self.reloads {
-                    // On a task of its own: a signal to end must not wait for it.
+                    // In a task of its own: a signal to end must not wait for it.
                     Some(control) => drop(spawn_task("reload", control::read_again(control.clone()))),
                     None => return,
                 },
@@ -43,13 +43,13 @@ impl ExitSignals {
     }
 }
 
-/// Whether the process was started from a terminal, and that is still its own in some way.
+/// Whether any standard stream is a terminal.
 pub(super) fn has_terminal() -> bool {
     use rustix::stdio::{stderr, stdin, stdout};
     [stdin(), stdout(), stderr()].into_iter().any(rustix::termios::isatty)
 }
 
-/// Keeps secrets out of core dumps and out of the reach of other processes of the same user.
+/// Keeps secrets out of core dumps and out of reach of other processes of the same user.
 pub fn harden() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });

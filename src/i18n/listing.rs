@@ -1,4 +1,4 @@
-//! The catalogue for an operator: what `talaria words` prints.
+//! Prints the catalogue for an operator: the output of `talaria words`.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const HEAD: &str = "\
 ";
 
 impl TextCatalog {
-    /// Every text as a line that can be pasted under `words:`, behind a `#`, with what may be done to it.
+    /// Every text as a commented line that can be pasted under `words:`, with its permitted changes.
     pub fn listing(&self) -> String {
         let mut listing = HEAD.to_owned();
         let reworded = self.reworded();
@@ -21,7 +21,7 @@ impl TextCatalog {
                 TextKind::Part => "cannot be silenced",
             };
             let changed = if reworded.contains(text) { "reworded; " } else { "" };
-            // A JSON string is a YAML string, on one line whatever is in it.
+            // A JSON string is a YAML string, and always one line.
             let words = serde_json::Value::from(words.as_str());
             let _ = write!(listing, "\n  # ({changed}{silent}{gaps})\n  # {key}: {words}\n");
         }

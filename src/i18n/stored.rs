@@ -1,6 +1,6 @@
-//! A phrase as it lies in the store: a text as its key and what fills it, somebody's words as a plain string.
+//! Stored form of a [`LocalizedText`]: a text as its key and values, somebody's words as a plain string.
 //!
-//! A key that no longer exists reads as itself: a row of an earlier version must never be what stops a turn.
+//! A key that no longer exists is shown as it is: a row of an earlier version must never break a turn.
 
 use std::fmt;
 

@@ -1,18 +1,18 @@
-//! The list of texts: a name for the code, a key for the files, what it is and the gaps it has.
+//! The list of texts: a name for the code, a key for the files, the kind and the gaps of each.
 
-/// What a text is.
+/// Kind of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// A message of its own. An operator may silence it.
     Notice,
-    /// A part of a message, or the answer to a command: it may be reworded but not left out. Whoever asks is
-    /// answered, and a program at the other end of a pipe waits until it is.
+    /// A part of a message, or the answer to a command: it may be reworded but not silenced. A person who asks
+    /// gets an answer, and a program at the other end of a pipe waits for it.
     Part,
 }
 
 macro_rules! texts {
     ($($name:ident $key:literal $kind:ident [$($gap:literal),*])*) => {
-        /// A text of the catalogue. `words/en.yaml` says each of them.
+        /// A text of the catalogue. `i18n/en.yaml` has the wording of each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "the catalogue itself says what each is")]
         pub enum TextKey {
@@ -23,17 +23,17 @@ macro_rules! texts {
             /// Every text, in the order of the list.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its name in the catalogue and in the configuration.
+            /// Key in the catalogue and under `words:` in the configuration.
             pub fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
 
-            /// What it is.
+            /// Whether it can be silenced.
             pub fn kind(self) -> TextKind {
                 match self { $(Self::$name => TextKind::$kind,)* }
             }
 
-            /// What a wording may leave open.
+            /// Gaps that a wording may use.
             pub fn gaps(self) -> &'static [&'static str] {
                 match self { $(Self::$name => &[$($gap),*],)* }
             }
@@ -42,8 +42,8 @@ macro_rules! texts {
 }
 
 impl TextKey {
-    /// The gaps that every wording must have: without them people would decide about something they are not
-    /// shown, or not be told the one thing they need.
+    /// Gaps that every wording must have: without them people would decide about something that they are not
+    /// shown, or miss the one thing they need.
     pub fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Ask => &["action", "code"],
@@ -56,7 +56,7 @@ impl TextKey {
 }
 
 texts! {
-    // Taking a message.
+    // Receiving a message.
     Missed "missed" Notice ["count"]
     LineFull "line_full" Notice ["limit"]
     LineFullMany "line_full_many" Notice ["limit", "count"]
@@ -147,7 +147,7 @@ texts! {
     Usage "usage" Part ["session", "day", "month"]
     UsageLine "usage_line" Part ["turns", "input", "output"]
 
-    // Questions of the agent.
+    // Asks of the agent.
     Ask "ask" Part ["title", "action", "code"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
     AskUnshowable "ask_unshowable" Notice ["title"]
@@ -174,7 +174,7 @@ texts! {
     PairingCode "pairing_code" Part ["code", "minutes"]
     Paired "paired" Notice []
 
-    // How a turn goes and ends.
+    // Progress and end of a turn.
     AgentAway "agent_away" Notice ["agent"]
     AgentBack "agent_back" Notice []
     AgentBackUnaware "agent_back_unaware" Notice []
@@ -202,7 +202,7 @@ texts! {
     FileElsewhere "file_elsewhere" Part []
     FileUnshowable "file_unshowable" Part []
 
-    // Who answers.
+    // Agents.
     AgentRemote "agent_remote" Part []
     AgentModel "agent_model" Part ["model"]
     AgentGuide "agent_guide" Part []

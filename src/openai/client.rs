@@ -17,7 +17,7 @@ use crate::config::{BaseUrl, Secret, UpstreamTimeouts, is_private};
 /// How often an idle connection is asked whether the peer still lives.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// A client for one server.
+/// Builds a client for one server.
 pub fn build(
     url: &BaseUrl,
     key: Option<&Secret>,
@@ -44,14 +44,14 @@ pub fn build(
     builder.build()
 }
 
-/// A bearer key as a header that no log shows.
+/// A bearer key as a header value that logs redact.
 pub fn bearer(key: &Secret) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// A label as a header: control characters are left out, and what still does not fit is not sent.
+/// Adds a label as a header: control characters are left out, and a value that is still not valid is not sent.
 pub fn label(headers: &mut HeaderMap, name: &'static str, text: Option<&str>) {
     let Some(text) = text else { return };
     if let Ok(value) = HeaderValue::from_bytes(crate::util::one_line(text, 200).as_bytes()) {
@@ -59,7 +59,7 @@ pub fn label(headers: &mut HeaderMap, name: &'static str, text: Option<&str>) {
     }
 }
 
-/// Finds only private addresses, so that a name which suddenly points elsewhere gets no key.
+/// Resolves to private addresses only, so that no key is sent to a name that suddenly points elsewhere.
 struct PrivateOnly;
 
 impl Resolve for PrivateOnly {
@@ -75,5 +75,5 @@ impl Resolve for PrivateOnly {
     }
 }
 
-/// Found again in the error chain, to say it plainly.
+/// Found again in the error chain, to name this cause in the room's error text.
 pub const PUBLIC: &str = "the key would go in the clear to a public address";

@@ -1,6 +1,6 @@
-//! What a failed request means: what the engine does next, and what the room is told.
+//! Classifies a failed request: the engine's next action, and the text for the room.
 //!
-//! Words are fixed sentences: never the server's body, a URL, a path or a key. `who` says who is meant,
+//! Texts are fixed sentences: never the server's body, a URL, a path or a key. `who` names the failing side,
 //! [`TextKey::WhoProxy`] or [`TextKey::WhoModel`].
 
 use std::error::Error as _;
@@ -15,7 +15,7 @@ use super::wire::ErrorBody;
 use crate::agent::{AgentError, AgentErrorKind};
 use crate::i18n::{LocalizedText, TextKey};
 
-/// A failure before any answer came.
+/// Classifies a failure before any answer came.
 pub fn request(who: TextKey, error: &reqwest::Error) -> AgentError {
     let reason = reason(error);
     let kind = if reason == TextKey::WhyInTheClear {
@@ -31,12 +31,12 @@ pub fn request(who: TextKey, error: &reqwest::Error) -> AgentError {
     AgentError::new(kind, TextKey::ConnectionError.with("who", who).with("why", reason))
 }
 
-/// Whether nothing listens at the address: whatever process served it before is gone.
+/// Whether nothing listens at the address: the process that served it before is gone.
 pub fn is_refused(error: &reqwest::Error) -> bool {
     error.is_connect() && reason(error) == TextKey::WhyNothingListens
 }
 
-/// The cause of a transport error in words.
+/// Cause of a transport error, as a text.
 fn reason(error: &reqwest::Error) -> TextKey {
     let mut cause = error.source();
     let mut texts = String::new();
@@ -72,14 +72,14 @@ fn reason(error: &reqwest::Error) -> TextKey {
     }
 }
 
-/// An answer whose status says no. `body` is the beginning of its body, only looked at for one case.
+/// Classifies an error status. `body` is the beginning of the body; it decides between two reasons of a 403.
 pub fn status(who: TextKey, status: StatusCode, headers: &HeaderMap, body: &str) -> AgentError {
     let after = retry_after(headers);
     let kind = match status.as_u16() {
         status @ (429 | 503) => AgentErrorKind::Busy { after, rate_limited: status == 429 },
-        // Our own server: the same request ran, and is being stopped. Whoever asks again hears how it ended.
+        // Our own server: a request with this key ran and is being stopped. Repeating it returns how it ended.
         409 if headers.contains_key(RETRY_AFTER) => AgentErrorKind::Unknown { after },
-        // It failed, or somebody in between gave up: the turn may have run.
+        // The server failed, or a proxy gave up: the turn may have run.
         408 | 500..=507 | 509..=599 => AgentErrorKind::Unknown { after },
         400 | 413 | 422 => AgentErrorKind::Unfit,
         _ => AgentErrorKind::Refused,
@@ -103,7 +103,7 @@ pub fn status(who: TextKey, status: StatusCode, headers: &HeaderMap, body: &str)
     AgentError::new(kind, status_error(who, status, reason))
 }
 
-/// An answer that is none, such as a web page with the status 200.
+/// An answer that is not a stream, such as a web page with the status 200.
 pub fn no_stream(who: TextKey, status: StatusCode) -> AgentError {
     AgentError::new(AgentErrorKind::Refused, status_error(who, status, TextKey::WhyNoStream))
 }
@@ -112,11 +112,11 @@ fn status_error(who: TextKey, status: StatusCode, why: TextKey) -> LocalizedText
     TextKey::StatusError.with("who", who).with("status", status.as_u16()).with("why", why)
 }
 
-/// A stream that says of itself that it failed; for this reason, if it says one as our own server does. Whoever says so,
-/// it is a sentence of ours.
+/// A stream that reports its own failure, with a reason if it is our own server's. In every case the text is
+/// one of ours.
 pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<LocalizedText>) -> AgentError {
     if let Some(words) = reason {
-        // As our own server calls it when it does not know how a turn ended: whoever asked may ask again.
+        // Our own server uses `unknown` when it does not know how a turn ended; asking again may tell.
         let lost = error.is_some_and(|error| error.name() == Some("unknown"));
         let words = if lost { TextKey::BrokeAgain.with("why", words) } else { words };
         return AgentError::new(AgentErrorKind::CutShort, words);
@@ -138,12 +138,13 @@ pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<LocalizedText>) ->
     AgentError::new(AgentErrorKind::CutShort, words)
 }
 
-/// A stream that broke off, or went silent, without its end.
+/// A stream that broke off or went silent before its end.
 pub fn broken(words: TextKey) -> AgentError {
     AgentError::new(AgentErrorKind::Unknown { after: None }, words)
 }
 
-/// Seconds, or a date we do not read: then our own backoff is good enough. The engine clamps it.
+/// `Retry-After` in seconds. A date is ignored; our own backoff is good enough then. The engine clamps the
+/// value.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
@@ -172,7 +173,7 @@ mod tests {
         }
     }
 
-    /// As our own server says `run_stopping`.
+    /// Our own server answers so with `run_stopping`.
     #[test]
     fn a_conflict_that_passes_may_have_run_and_any_other_is_refused() {
         let after = Some(Duration::from_secs(1));
@@ -222,7 +223,7 @@ mod tests {
         }
     }
 
-    /// As our own server says it: the code is a status for others, and the outcome is the word.
+    /// Our own server sends the status as the code, for other clients, and the outcome beside it.
     #[test]
     fn how_a_turn_ended_at_our_own_server_is_read_beside_a_status() {
         let told = |json: &str| {

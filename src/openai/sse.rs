@@ -1,4 +1,4 @@
-//! Takes server-sent events out of a stream of bytes.
+//! Parses server-sent events from a stream of bytes.
 //!
 //! Follows the WHATWG rules for every legal stream, however it is cut into chunks: any line end,
 //! a byte-order mark, text split inside a character.
@@ -32,16 +32,16 @@ use std::mem;
 
 use memchr::{memchr2, memmem};
 
-/// What [`SseParser::default`] lets an event grow to. Far more than any real delta, small enough that
-/// a thousand hostile streams do not exhaust a machine.
+/// Longest event for [`SseParser::default`]. Far more than any real delta, small enough that a thousand hostile
+/// streams do not exhaust a machine.
 pub const LIMIT: usize = 1024 * 1024;
 
-/// What an event says that has a file in it; see [`SseParser::with_files`].
+/// Marks an event that contains a file; see [`SseParser::with_files`].
 const FILE: &[u8] = b";base64,";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// An event as it was sent, valid until the next one is asked for.
+/// An event, valid until the next one is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
     /// Its type; `message` unless the stream says otherwise.
@@ -56,19 +56,19 @@ pub struct SseEvent<'a> {
 }
 
 impl<'a> SseEvent<'a> {
-    /// The data as text. What is no UTF-8 becomes U+FFFD, as the standard wants it; only then is
+    /// The data as text. Bytes that are not UTF-8 become U+FFFD, as the standard requires; only then is
     /// anything copied.
     pub fn text(&self) -> Cow<'a, str> {
         decode(self.data)
     }
 }
 
-/// A line or an event grew beyond the limit. Nothing that follows can be trusted: end the stream, or [`ChunkEvents::raise`]
-/// the limit for this event.
+/// A line or an event exceeded the limit. Nothing after it can be trusted: end the stream, or
+/// [`ChunkEvents::raise`] the limit for this event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
 pub struct TooLong {
-    /// The limit that was set.
+    /// The limit that was exceeded.
     pub limit: usize,
 }
 
@@ -77,33 +77,33 @@ pub struct TooLong {
 pub struct SseParser {
     /// The most that `kept` may hold; also the longest line and the longest data.
     limit: usize,
-    /// The same for an event with a file in it.
+    /// Like `limit`, for an event that contains a file.
     with_file: usize,
-    /// The open event has one.
+    /// The open event contains a file.
     file: bool,
-    /// What the open event may grow to by leave of whoever reads; 0 without.
+    /// Limit of the open event if the caller raised it; else 0.
     raised: usize,
-    /// First the data of the open event, each line of it ended by a line feed; then what has come of
-    /// the current line. One buffer for both, so that the limit bounds their sum.
+    /// First the data of the open event, each line ended by a line feed; then the current line as far as it has
+    /// come. One buffer for both, so that the limit bounds their sum.
     kept: Vec<u8>,
-    /// How much of `kept` is data.
+    /// Bytes of `kept` that are data.
     data: usize,
     /// The type of the open event; empty if it has none.
     event: String,
     /// The last id; outlives its event.
     id: String,
-    /// The open event has named it.
+    /// The open event has named `id`.
     own_id: bool,
-    /// A comment has come.
+    /// The stream has sent a comment.
     comment: bool,
     /// The last line ended in CR; a LF right after it belongs to that end.
     after_cr: bool,
-    /// No line has ended yet, so the first may begin with a byte-order mark. The mark contains no
-    /// line end, which makes it a mere prefix of the first line, even if it comes in pieces.
+    /// No line has ended yet, so the first may begin with a byte-order mark. The mark contains no line end, so
+    /// it is a plain prefix of the first line, even if it comes in pieces.
     first_line: bool,
-    /// `kept` and `event` were lent to the caller as an event, and are over with the next call.
+    /// `kept` and `event` are lent to the caller as an event; the next call clears them.
     lent: bool,
-    /// The limit was passed. Stays, so that nobody reads on by mistake.
+    /// The limit was exceeded. Stays set, so that the stream is not read on by mistake.
     failed: bool,
 }
 
@@ -114,8 +114,8 @@ impl Default for SseParser {
 }
 
 impl SseParser {
-    /// A parser at the beginning of a stream. A line, or the data of an event together with the
-    /// line that is being read, may have `limit` bytes.
+    /// Creates a parser for the beginning of a stream. A line, or the data of an event together with the
+    /// current line, may have `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -135,32 +135,32 @@ impl SseParser {
         }
     }
 
-    /// Lets an event that has a file in it, as base64, grow to `limit`: a picture comes in one piece, and is far longer
-    /// than any text. Every other event stays within its own limit, so that noise is still cut off early.
+    /// Lets an event that contains a file, as base64, grow to `limit`: a picture comes in one piece, far longer
+    /// than any text. Every other event keeps its own limit, so that noise is still cut off early.
     #[must_use]
     pub fn with_files(self, limit: usize) -> Self {
         Self { with_file: limit.max(self.limit), ..self }
     }
 
-    /// How long the open event may be.
+    /// Limit of the open event.
     fn most(&self) -> usize {
         let most = self.limit.max(self.raised);
         if self.file { self.with_file.max(most) } else { most }
     }
 
-    /// Takes the next chunk of the stream. Ask the result for events until it has none: what is
-    /// left in it when it is dropped is lost.
+    /// Takes the next chunk of the stream. Request events until there is none: events left when the result is
+    /// dropped are lost.
     pub fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> ChunkEvents<'a> {
         ChunkEvents { parser: self, rest: chunk }
     }
 
-    /// Whether the stream has had a comment: a server that sends them does so to show that it lives,
-    /// so a long silence then means more than it would otherwise.
+    /// Whether the stream has sent a comment. A server sends them to show that it lives, so a long silence then
+    /// means more.
     pub fn saw_comment(&self) -> bool {
         self.comment
     }
 
-    /// An ordinary event at the beginning of `rest`, if nothing is open that it could belong to.
+    /// Takes an ordinary event from the beginning of `rest`, if no event is open.
     fn ordinary<'c>(&mut self, rest: &mut &'c [u8]) -> Option<&'c [u8]> {
         if !self.kept.is_empty() || !self.event.is_empty() || self.after_cr || self.failed {
             return None;
@@ -176,7 +176,8 @@ impl SseParser {
         Some(&value[..end])
     }
 
-    /// Keeps line after line of `rest` until an event is complete in `kept`, or nothing is left.
+    /// Collects lines from `rest` until an event is complete in `kept`, or nothing is left. Returns whether one
+    /// is complete.
     fn advance(&mut self, rest: &mut &[u8]) -> Result<bool, TooLong> {
         while !rest.is_empty() {
             if mem::take(&mut self.after_cr) {
@@ -198,8 +199,8 @@ impl SseParser {
         Ok(false)
     }
 
-    /// Takes the current line, now complete, off `kept`, or makes it data. Whether it was the blank
-    /// line that completes an event.
+    /// Ends the current line: keeps it if it is data, else removes it from `kept`. Returns whether it was the
+    /// blank line that completes an event.
     fn end_line(&mut self) -> bool {
         let line = &self.kept[self.data..];
         let first = mem::take(&mut self.first_line);
@@ -212,7 +213,8 @@ impl SseParser {
             return complete;
         }
         if let Some(value) = value_of(b"data", line) {
-            // A value is the end of its line, and shorter by more than the line feed it gets.
+            // The value is the end of its line, and shorter than the line by more than the line feed that is
+            // added.
             let (from, end) = (self.kept.len() - value.len(), self.data + value.len());
             self.kept.copy_within(from.., self.data);
             self.kept.truncate(end);
@@ -225,7 +227,7 @@ impl SseParser {
         } else if let Some(value) = value_of(b"event", line) {
             decode(value).as_ref().clone_into(&mut self.event);
         } else if let Some(value) = value_of(b"id", line) {
-            // An id with NUL could not be sent back in a header; the standard has it ignored.
+            // An id with NUL could not be sent back in a header; the standard ignores it.
             if !value.contains(&0) {
                 decode(value).as_ref().clone_into(&mut self.id);
                 self.own_id = true;
@@ -238,8 +240,8 @@ impl SseParser {
     fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         let needed = self.kept.len() + bytes.len();
         if needed > self.most() && !self.file && self.with_file > self.limit {
-            // Once for each limit of an event. A sign that is cut in two is missed, which takes a chunk that ends right
-            // there.
+            // Searched once for each limit that the event reaches. A marker that is cut in two by a chunk
+            // border is missed.
             self.file = [&*self.kept, bytes].iter().any(|part| memmem::find(part, FILE).is_some());
         }
         let limit = self.most();
@@ -248,7 +250,7 @@ impl SseParser {
             return Err(TooLong { limit });
         }
         if needed > self.kept.capacity() {
-            // Doubles like any vector, but a vector would also double beyond the limit.
+            // Doubles like any vector, but a vector would also grow beyond the limit.
             let target = (2 * self.kept.capacity()).max(256).min(limit).max(needed);
             self.kept.reserve_exact(target - self.kept.len());
         }
@@ -261,7 +263,7 @@ impl SseParser {
         (self.file, self.raised) = (false, 0);
         self.kept.clear();
         if self.kept.capacity() > LIMIT {
-            // So much is not kept for the rest of a stream.
+            // A buffer this large is not kept for the rest of a stream.
             self.kept = Vec::new();
         }
         self.data = 0;
@@ -274,25 +276,25 @@ impl SseParser {
 #[derive(Debug)]
 pub struct ChunkEvents<'a> {
     parser: &'a mut SseParser,
-    /// What has not been read of the chunk.
+    /// The unread rest of the chunk.
     rest: &'a [u8],
 }
 
 impl ChunkEvents<'_> {
     /// The next event, or `None` when the next chunk is needed. After an error there is no more.
-    // Inlined because most chunks hold one event, so that every second call ends here.
+    // Inlined because most chunks hold one event, so that every second call returns here.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<SseEvent<'_>>, TooLong> {
         if self.rest.is_empty() { Ok(None) } else { self.find() }
     }
 
-    /// The first bytes of the open event as they came, at most so many: after [`TooLong`], to see what it is.
+    /// First bytes of the open event, at most `most`: to inspect it after [`TooLong`].
     pub fn beginning(&self, most: usize) -> Vec<u8> {
         self.parser.kept.iter().chain(self.rest).take(most).copied().collect()
     }
 
-    /// Lets the open event grow to `limit`, and no other; `false` if it may have that already. After [`TooLong`] nothing
-    /// is lost: the next event may be asked for once more.
+    /// Lets the open event, and no other, grow to `limit`; `false` if it may already. Nothing is lost after
+    /// [`TooLong`]: the event can be requested again.
     pub fn raise(&mut self, limit: usize) -> bool {
         let more = limit > self.parser.most();
         if more {
@@ -319,8 +321,8 @@ impl ChunkEvents<'_> {
     }
 }
 
-/// The value of the field `name` if that is what `line` is. Asking for a name is quicker than
-/// looking for the colon, which may be far away or missing.
+/// The value of the field `name`, if `line` is one. Comparing the name is quicker than searching for the colon,
+/// which may be far away or missing.
 fn value_of<'a>(name: &[u8], line: &'a [u8]) -> Option<&'a [u8]> {
     match line.strip_prefix(name)? {
         [] => Some(&[]),
@@ -329,7 +331,7 @@ fn value_of<'a>(name: &[u8], line: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Lossy, but without the cost of it for text that is in order.
+/// Lossy decoding, without its cost for valid UTF-8.
 fn decode(bytes: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),

@@ -1,7 +1,7 @@
 //! Reads a streamed chat completion to its end.
 //!
-//! A stream is whole only if it says so: by `[DONE]`, after which nothing is waited for, or by a
-//! finish reason before the connection closes. Anything else is broken off, however much text came.
+//! A stream is complete only if it says so: by `[DONE]`, after which we do not wait for more, or by a finish
+//! reason before the connection closes. Any other end is a broken stream, however much text came.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
@@ -26,73 +26,73 @@ use crate::i18n::{LocalizedText, TextKey};
 use crate::poll_when_woken::poll_when_woken;
 use crate::reply::LARGEST_FILE;
 
-/// The most of a refused answer's body that is looked at.
+/// Most bytes of an error response that are read.
 const REFUSAL: usize = 4096;
 
-/// How long the end of a body may take after the end of the answer. Servers send both at once.
+/// How long the end of a body may take after the end of the answer. Servers send both together.
 const REST: Duration = Duration::from_secs(1);
 
-/// Bytes of one stream as they come over the wire. What they decode to is bounded by the turn's own cap; a
-/// delta of a few characters is wrapped in two hundred bytes, so this one is above that.
+/// Most bytes of one stream on the wire. The decoded text is bounded by the turn's own cap; a delta of a few
+/// characters is wrapped in two hundred bytes, so this limit is higher.
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
 
-/// Bytes of a stream after which it is asked whether there is room for more.
+/// After each of so many bytes the reader asks whether the output has room for more.
 const ROOM: usize = 64 * 1024;
 
-/// An event with a file in it: the largest that is taken, as base64, and what stands around it. Ten times what a
-/// piece of text may have, so only for those.
+/// Longest event that contains a file: the largest accepted file as base64, and the JSON around it. Ten times
+/// the limit of a text event, so only for files.
 const WITH_FILE: usize = LARGEST_FILE / 3 * 4 + 64 * 1024;
 
-/// The event at the end that repeats the whole answer, which may be all that a turn may have: twice that, because a line
-/// end is written with two characters, and what stands around it. One of these is believed in a stream.
+/// Longest final event, which repeats the whole answer: twice the longest answer, because a line end is escaped
+/// to two characters, and the JSON around it. A stream may have one of these.
 const LAST: usize = 2 * TURN_BYTES + 64 * 1024;
 
-/// How much of an event is looked at to see whether it is that one.
+/// Bytes of an event that are inspected to recognise the final event.
 const FIRST: usize = 4096;
 
-/// Who is read from, and how.
+/// Reads streamed completions of one server.
 pub struct StreamReader<'a> {
-    /// What the other end is called in front of people.
+    /// Name of the server in texts for people.
     pub who: TextKey,
-    /// How long it may be silent.
+    /// Limits on its silence.
     pub timeouts: &'a UpstreamTimeouts,
-    /// Events may carry numbers of their own: one that came before is left out, a gap is a broken stream.
+    /// Whether events may be numbered: repeated ones are skipped, and a gap means a broken stream.
     pub numbered: bool,
-    /// Hears what is said about questions that a person must answer.
+    /// Receives events about asks.
     pub asides: &'a (dyn Fn(ApprovalEvent<'_>) + Send + Sync),
 }
 
-/// How the stream stands.
+/// State of one stream.
 #[derive(Default)]
 struct StreamProgress {
-    /// Set by a finish reason; the stream may still say what it cost.
+    /// Set by a finish reason; token counts may still follow.
     finish: Option<Result<TurnEnd, AgentError>>,
-    /// The last chunk said only that the answer failed; the error may follow as an event of its own.
+    /// The last chunk only said that the answer failed; the error may follow as an event of its own.
     awaits_error: bool,
-    /// Why the answer failed, as our own server says in its last chunk.
+    /// Why the answer failed, from the last chunk of our own server.
     reason: Option<LocalizedText>,
     last_number: Option<u64>,
     chunks: ChunkCache,
-    /// Events that were no JSON; said once in the log.
+    /// Events that were not JSON; logged once.
     garbage: u32,
-    /// The text that came, as far as it takes to tell it from another.
+    /// Length and hash of the text so far, to compare it with the final text.
     heard: HashedText,
-    /// An event was allowed to be as long as only the last may be.
+    /// One event was allowed to be as long as only the final one may be.
     long: bool,
 }
 
 impl StreamReader<'_> {
-    /// Checks that a response is a stream, and reads it.
+    /// Checks that a response is a stream, and reads it to its end.
     pub async fn read(
         &self,
         response: Response,
         out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        // Boxed: a refusal is read there, and a stream has none.
+        // Boxed: the future holds the state to read an error response, which a stream does not need.
         let mut response = Box::pin(self.check(response)).await?;
-        // They would hold the connection's first read buffer, 8 KB, for as long as the stream runs.
+        // The headers keep the connection's first read buffer, 8 KB, alive as long as the stream runs.
         *response.headers_mut() = HeaderMap::new();
         self.follow(response, out, stop).await
     }
@@ -127,7 +127,7 @@ impl StreamReader<'_> {
         let mut progress = StreamProgress::default();
         let (mut silence, mut last, mut size) = (self.timeouts.first_byte, Instant::now(), 0_usize);
         let mut stopped = poll_when_woken(stop.cancelled());
-        // One timer for the whole stream: it is moved only when it fires, not with every chunk.
+        // One timer for the whole stream: it is re-armed only when it fires, not with every chunk.
         let mut timer = poll_when_woken(tokio::time::sleep_until(last + silence));
         loop {
             let chunk = tokio::select! {
@@ -173,12 +173,12 @@ impl StreamReader<'_> {
                     Ok(None) => break,
                     Err(error) => error,
                 };
-                // One that can be resumed repeats the whole text at its end, whatever came of it before. No other event
-                // of it may be longer than what others send.
+                // A resumable stream repeats the whole text at its end, however much of it came before. None of
+                // its other events may exceed the usual limit.
                 let may = self.numbered && !progress.long && is_last(&events.beginning(FIRST));
                 progress.long |= may;
                 if !(may && events.raise(LAST)) {
-                    tracing::warn!(%error, "the stream is not to be trusted");
+                    tracing::warn!(%error, "the stream has an event that is too long; reading ends");
                     return Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeLongLine));
                 }
             }
@@ -197,7 +197,7 @@ impl StreamReader<'_> {
                     () = &mut stopped => return Ok(TurnEnd::Stopped),
                     room = room => room?,
                 }
-                // It was not the upstream that was silent.
+                // The wait was ours, not the upstream's silence.
                 last = Instant::now();
                 timer.change().reset(last + silence);
             }
@@ -255,9 +255,9 @@ impl StreamReader<'_> {
             progress.heard.push(text);
             out.emit(TurnEvent::Text(text));
         }
-        // A stream may have had holes; what the server says at its end is what it keeps.
+        // The stream may have had gaps; the text at its end is the one that the server keeps.
         if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
-            tracing::info!("the answer at the end of the stream is not the one that came in pieces");
+            tracing::info!("the text at the end of the stream differs from its deltas");
             out.replace_text(whole);
         }
         if let Some(usage) = chunk.usage {
@@ -266,11 +266,11 @@ impl StreamReader<'_> {
         progress.reason = progress.reason.take().or_else(|| chunk.reason());
         let explains = chunk.error.is_some() && std::mem::take(&mut progress.awaits_error);
         let finish = match chunk.finish_reason() {
-            // We did not, or we would not read.
+            // Stopped by somebody else: after our own stop we do not read on.
             _ if chunk.is_cancelled() => {
                 Some(Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeStopped)))
             }
-            // An error object says more than any finish reason beside it.
+            // An error object says more than a finish reason beside it.
             _ if chunk.error.is_some() => {
                 Some(Err(error::reported(chunk.error.as_ref(), progress.reason.take())))
             }
@@ -285,7 +285,7 @@ impl StreamReader<'_> {
             Some(_) => Some(Ok(TurnEnd::Done)),
             None => None,
         };
-        // What has failed does not become a success by a later chunk.
+        // A later chunk does not turn a failure into a success.
         if let Some(finish) = finish
             && (explains || !matches!(progress.finish, Some(Err(_))))
         {
@@ -295,7 +295,7 @@ impl StreamReader<'_> {
     }
 }
 
-/// A text of which only its length and a hash are kept.
+/// Length and hash of a text.
 #[derive(Default)]
 struct HashedText {
     bytes: usize,
@@ -305,7 +305,7 @@ struct HashedText {
 impl HashedText {
     fn push(&mut self, text: &str) {
         self.bytes += text.len();
-        // Not by `Hash`, which would tell the same text in other pieces apart.
+        // Not by `Hash`, which would distinguish equal texts in different pieces.
         self.hash.write(text.as_bytes());
     }
 
@@ -316,8 +316,8 @@ impl HashedText {
     }
 }
 
-/// Whether an event that begins like this ends an answer: it has a finish reason, or our own server's account of the
-/// whole. Text cannot pass for that, because JSON escapes the quotes in it.
+/// Whether an event that begins like this is the final one: it has a finish reason, or our own server's
+/// `hermes` object. Text in the event cannot imitate that, because JSON escapes its quotes.
 fn is_last(beginning: &[u8]) -> bool {
     let has = |name: &str, value: u8| {
         memmem::find_iter(beginning, name).any(|at| {
@@ -338,8 +338,8 @@ fn step(tool: &ToolProgress<'_>) -> Step {
     Step { id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned), title, state }
 }
 
-/// Reads the little that may be left of a body, so that its connection can serve the next turn. On a task
-/// of its own because nobody waits for it: the turn is over. It ends by itself within [`REST`].
+/// Reads the rest of a body, so that its connection can serve the next turn. In a task of its own because the
+/// turn is over; it ends by itself within [`REST`].
 fn let_end(mut response: Response) {
     spawn_task("read the rest of a body", async move {
         let mut left = REFUSAL;
@@ -349,12 +349,12 @@ fn let_end(mut response: Response) {
                 left = less;
             }
         };
-        // One that takes longer loses its connection with the response.
+        // If it takes longer, the connection is dropped with the response.
         let _ = tokio::time::timeout(REST, rest).await;
     });
 }
 
-/// The first few bytes of a body, whatever they are.
+/// First bytes of a body, decoded lossily.
 async fn beginning(response: &mut Response) -> String {
     let mut body = Vec::new();
     while body.len() < REFUSAL {

@@ -1,9 +1,9 @@
 //! The messages of the chat-completions protocol.
 //!
-//! What we write is exact. What we read is read leniently: servers differ in everything but the
-//! core, so an unknown field is skipped, and a known field of an unknown kind counts as missing.
-//! Only what is no JSON object at all is refused. Text is borrowed from the input wherever it has
-//! no escapes, because this runs for every few characters of every answer.
+//! We write the protocol exactly and read it leniently: servers differ in everything but the core, so an
+//! unknown field is skipped, and a field of the wrong type counts as missing. Only input that is not a JSON
+//! object is refused. Text is borrowed from the input wherever it has no escapes, because this code runs for
+//! every few characters of every answer.
 
 mod approval;
 mod chunk_cache;
@@ -26,28 +26,28 @@ pub use reason::FailureReason;
 use crate::agent;
 use crate::i18n::LocalizedText;
 
-/// The data of the event that ends a stream.
+/// Data of the event that ends a stream.
 pub const DONE: &str = "[DONE]";
 
-/// The type of the events that carry [`ToolProgress`].
+/// Type of the events that carry [`ToolProgress`].
 pub const TOOL_PROGRESS: &str = "hermes.tool.progress";
 
-/// What a request is made of.
+/// Content of a request.
 #[derive(Clone, Copy, Default)]
 pub struct CompletionRequest<'a> {
-    /// For the system message.
+    /// Text of the system message.
     pub context: &'a str,
-    /// What was said before.
+    /// Messages before the prompt.
     pub history: &'a [agent::SessionMessage],
-    /// What is said now.
+    /// The prompt as text.
     pub prompt: &'a str,
-    /// The same in parts; if there are any, these are sent.
+    /// The prompt in parts; sent instead of `prompt` if there are any.
     pub parts: &'a [agent::PromptPart],
-    /// Pictures that go with the prompt.
+    /// Pictures sent with the prompt.
     pub images: &'a [agent::PromptImage],
-    /// Files that go with the prompt.
+    /// Files sent with the prompt.
     pub files: &'a [agent::Attachment],
-    /// Sampling and output format; only models are given these.
+    /// Sampling and output format; set only for models.
     pub params: Option<&'a agent::ModelParams>,
 }
 
@@ -65,11 +65,11 @@ impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
     }
 }
 
-/// The body of a request for a streamed answer to `prompt`.
+/// Builds the body of a request for a streamed answer to `prompt`.
 ///
-/// `context` becomes the system message unless it is blank. Of the history only what people and
-/// the agent said goes along: tool results mean nothing without their calls, and empty messages are
-/// refused by some servers. `include_usage` asks for the token counts, which not every server takes.
+/// `context` becomes the system message unless it is blank. Of the history, only messages of users and the
+/// agent are sent: tool results mean nothing without their calls, and some servers refuse empty messages.
+/// `include_usage` asks for token counts, which not every server supports.
 pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage: bool) -> Vec<u8> {
     let CompletionRequest { context, history, prompt, parts: given, images, files, params } = *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
@@ -97,9 +97,9 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
     for (name, value) in params.map(agent::ModelParams::fields).unwrap_or_default() {
         request[name] = value;
     }
-    // Unlike `to_vec`, this has no error to handle; there is none for text and flags.
+    // Unlike `to_vec`, this returns no error; there is none for text and flags.
     let mut body = request.to_string();
-    // It doubled while it grew, and is held until the agent has taken it.
+    // The buffer doubled while it grew, and is held until the agent has sent it.
     body.shrink_to_fit();
     body.into_bytes()
 }
@@ -108,8 +108,8 @@ fn message(role: &str, content: &str) -> Value {
     json!({ "role": role, "content": content })
 }
 
-/// Text, pictures and files as one message. They travel inside the request: an address on this machine would mean
-/// nothing at the other end.
+/// Text, pictures and files as parts of one message. They are embedded in the request: an address on this
+/// machine would mean nothing at the other end.
 fn parts(prompt: &str, images: &[agent::PromptImage], files: &[agent::Attachment]) -> Vec<Value> {
     let text = (!is_blank(prompt)).then(|| json!({ "type": "text", "text": prompt }));
     let pictures = images.iter().map(|image| {
@@ -119,7 +119,7 @@ fn parts(prompt: &str, images: &[agent::PromptImage], files: &[agent::Attachment
     text.into_iter().chain(pictures).chain(files.iter().map(file)).collect()
 }
 
-/// One file. The two kinds of sound that the protocol knows have a form of their own.
+/// One file. The two audio formats that the protocol knows have a form of their own.
 fn file(file: &agent::Attachment) -> Value {
     let data = BASE64_STANDARD.encode(&file.content);
     let sound = |format| json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } });
@@ -137,24 +137,24 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// One piece of a streamed answer. [`ChunkCache`] reads a whole stream of them more cheaply.
+/// One chunk of a streamed answer. [`ChunkCache`] parses a whole stream of them more cheaply.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct StreamChunk<'a> {
     /// The first choice; we never ask for more than one.
     #[serde(borrow, default, rename = "choices", deserialize_with = "lenient::first")]
     pub choice: Option<ChunkChoice<'a>>,
-    /// What the turn cost, usually in one of the last chunks.
+    /// Tokens used, usually in one of the last chunks.
     #[serde(default, deserialize_with = "lenient::object")]
     pub usage: Option<ChunkUsage>,
-    /// What went wrong after the stream had begun.
+    /// Error after the stream had begun.
     #[serde(borrow, default, deserialize_with = "lenient::error")]
     pub error: Option<ErrorBody<'a>>,
-    /// What our own server says at the end.
+    /// Result of the turn, sent by our own server in the last chunk.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub hermes: Option<HermesEnd<'a>>,
 }
 
-/// What our own server says of a turn's end.
+/// Result of a turn, as our own server reports it.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct HermesEnd<'a> {
     /// The whole text.
@@ -163,23 +163,23 @@ pub struct HermesEnd<'a> {
     /// `completed`, `failed` or `cancelled`.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub status: Option<Cow<'a, str>>,
-    /// Why it failed.
+    /// Why the turn failed.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub reason: Option<FailureReason<'a>>,
 }
 
 impl<'a> StreamChunk<'a> {
-    /// Reads the data of an event. An error means that it is no JSON object.
+    /// Parses the data of an event. Fails only if it is not a JSON object.
     pub fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(data)
     }
 
-    /// More of the answer, if there is any.
+    /// Next piece of the answer, if any.
     pub fn text(&self) -> Option<&str> {
         given(&self.delta()?.content)
     }
 
-    /// More of the reasoning, if there is any.
+    /// Next piece of the reasoning, if any.
     pub fn thought(&self) -> Option<&str> {
         let delta = self.delta()?;
         given(&delta.reasoning_content).or_else(|| given(&delta.reasoning))
@@ -190,18 +190,18 @@ impl<'a> StreamChunk<'a> {
         given(&self.choice.as_ref()?.finish_reason)
     }
 
-    /// The whole text of an answer that is complete, if the server repeats it at the end.
+    /// The whole text of a complete answer, if the server repeats it at the end.
     pub fn whole(&self) -> Option<&str> {
         let hermes = self.hermes.as_ref()?;
         hermes.text.as_deref().filter(|_| hermes.status.as_deref() == Some("completed"))
     }
 
-    /// Why the turn failed, if our own server says it.
+    /// Why the turn failed, if our own server reports it.
     pub fn reason(&self) -> Option<LocalizedText> {
         self.hermes.as_ref()?.reason.as_ref()?.words()
     }
 
-    /// Whether the server says that the turn was stopped there.
+    /// Whether the server reports that the turn was stopped there.
     pub fn is_cancelled(&self) -> bool {
         self.hermes.as_ref().is_some_and(|hermes| hermes.status.as_deref() == Some("cancelled"))
     }
@@ -211,15 +211,15 @@ impl<'a> StreamChunk<'a> {
     }
 }
 
-/// Empty text says nothing, as in the first chunk of many servers.
+/// Filters out empty text, as in the first chunk of many servers.
 fn given<'t>(text: &'t Option<Cow<'_, str>>) -> Option<&'t str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-/// One of the answers that a server may give in parallel.
+/// One of the answers that a server may give in parallel; we ask for one.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct ChunkChoice<'a> {
-    /// What is new.
+    /// New content.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub delta: Option<ChunkDelta<'a>>,
     /// See [`StreamChunk::finish_reason`].
@@ -227,16 +227,16 @@ pub struct ChunkChoice<'a> {
     pub finish_reason: Option<Cow<'a, str>>,
 }
 
-/// What is new in an answer.
+/// New content of an answer.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct ChunkDelta<'a> {
-    /// More of the answer.
+    /// Next piece of the answer.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub content: Option<Cow<'a, str>>,
-    /// More of the reasoning, by its most usual name.
+    /// Next piece of the reasoning, under its most common name.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub reasoning_content: Option<Cow<'a, str>>,
-    /// The same by its other name. Some servers send both, so this cannot be an alias.
+    /// Next piece of the reasoning, under its other name. Some servers send both, so this cannot be an alias.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub reasoning: Option<Cow<'a, str>>,
 }
@@ -258,10 +258,10 @@ impl From<ChunkUsage> for agent::TokenUsage {
     }
 }
 
-/// What a server says of its failure. For the log and for classing it; never for a room.
+/// Error object of a server. For the log and for classifying the error; never for a room.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct ErrorBody<'a> {
-    /// What happened, in the server's words.
+    /// Description of the error, in the server's words.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub message: Option<Cow<'a, str>>,
     /// The class of the error, such as `rate_limit_error`.
@@ -270,31 +270,31 @@ pub struct ErrorBody<'a> {
     /// A finer code; some servers put the HTTP status here as a number.
     #[serde(borrow, default, deserialize_with = "lenient::label")]
     pub code: Option<Cow<'a, str>>,
-    /// How the turn came out, as our own server names it beside such a number.
+    /// Outcome of the turn, which our own server sends beside such a number.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub outcome: Option<Cow<'a, str>>,
 }
 
 impl ErrorBody<'_> {
-    /// The finest name that the server has for the error.
+    /// The most specific name of the error.
     pub fn name(&self) -> Option<&str> {
         self.outcome.as_deref().or(self.code.as_deref())
     }
 }
 
-/// How far a tool call is, as hermes-agent and our own server tell it.
+/// Progress of a tool call, as hermes-agent and our own server report it.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct ToolProgress<'a> {
     /// The name of the tool.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub tool: Option<Cow<'a, str>>,
-    /// A picture for it.
+    /// Emoji for the tool.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub emoji: Option<Cow<'a, str>>,
-    /// What it is called with, in short. May hold anything the agent saw: not for rooms.
+    /// Summary of the arguments. May contain anything the agent saw: not for rooms.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub label: Option<Cow<'a, str>>,
-    /// The id of the call, the same in all of its events.
+    /// Id of the call, equal in all of its events.
     #[serde(borrow, default, rename = "toolCallId", deserialize_with = "lenient::label")]
     pub call_id: Option<Cow<'a, str>>,
     /// `running`, `completed` and others.
@@ -303,8 +303,7 @@ pub struct ToolProgress<'a> {
 }
 
 impl<'a> ToolProgress<'a> {
-    /// Reads the data of an event of the type [`TOOL_PROGRESS`]. An error means that it is no JSON
-    /// object.
+    /// Parses the data of an event of the type [`TOOL_PROGRESS`]. Fails only if it is not a JSON object.
     pub fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(data)
     }

@@ -1,9 +1,9 @@
-//! How many edits one message may make, and how they are spread.
+//! Limits the edits of one message, and spreads them over time.
 //!
-//! Every edit stays in a room's history for ever, so a stream of any length makes a bounded number of
-//! them. The first part of the budget costs nothing: most answers end inside it. After that each
-//! pause is longer than the last by the same factor, up to [`SLOWEST`], so that what is left lasts for
-//! hours instead of running out while people still watch.
+//! Every edit stays in a room's history forever, so a stream of any length makes a bounded number of them. The
+//! first part of the budget is spent without slowing down: most answers end inside it. After that each pause is
+//! longer than the last by the same factor, up to [`SLOWEST`], so that the rest lasts for hours instead of
+//! running out while people still watch.
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ const FREE: f64 = 0.6;
 /// The pause before the last edit of the budget.
 const SLOWEST: Duration = Duration::from_secs(30 * 60);
 
-/// The shortest pause between the start of edit number `made` and the next; `None` when the budget is
-/// used up.
+/// Shortest pause between the start of edit number `made` and the next; `None` when the budget is used up.
 pub(super) fn pause(made: u32, budget: u32, shortest: Duration) -> Option<Duration> {
     if made >= budget {
         return None;
@@ -28,7 +27,7 @@ pub(super) fn pause(made: u32, budget: u32, shortest: Duration) -> Option<Durati
     if stretch <= 0.0 || shortest >= SLOWEST {
         return Some(shortest);
     }
-    // A platform without a pause of its own still has to start somewhere: zero cannot grow.
+    // A platform without a pause of its own still needs a start value: zero cannot grow.
     let first = shortest.as_secs_f64().max(0.1);
     let grown = first * (SLOWEST.as_secs_f64() / first).powf(stretch);
     Some(shortest.max(Duration::from_secs_f64(grown)))

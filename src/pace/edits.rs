@@ -1,18 +1,18 @@
-//! When a growing message shows its next edit.
+//! Decides when a growing message shows its next edit.
 //!
 //! The first text goes out at once, so that people see that someone is there. After that:
 //!
 //! - at least the platform's pause lies between the *starts* of two requests, so the interval people
 //!   see is the configured one whatever the round trip; the caller awaits each request before it asks
 //!   again, so there are never two under way;
-//! - what the account can spare is spread over the expected rest of the message. Nobody knows how long
-//!   an answer will be; one that has run for a while is expected to run for as long again;
+//! - tokens that the account can spare are spread over the expected rest of the message. The length of an answer is not
+//!   known; one that has run for a while is expected to run for as long again;
 //! - text that has come to a halt is shown early: it would be stale for the whole halt;
 //! - the number of edits is bounded ([`EDITS`](super::EDITS));
-//! - when so many streams share the account that this one's turn would come too rarely to be called
-//!   streaming, nothing is shown until the final.
+//! - when so many streams share the account that this one could edit too rarely to count as streaming, nothing is shown
+//!   until the final.
 //!
-//! The final is none of this type's business: it goes out when the rate limiter has a token, and one is kept.
+//! The final is not paced here: it is sent when the rate limiter has a token, and one is reserved.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ const EXPECTED: Duration = Duration::from_secs(14);
 /// No new text for this long is a halt: a tool runs, or the model thinks.
 const HALT: Duration = Duration::from_millis(500);
 
-/// A share of fewer requests than one in this time is too small for streaming.
+/// A share below one request in this time is too small for streaming.
 const RAREST: Duration = Duration::from_secs(60);
 
 /// The pace of one growing message.
@@ -45,7 +45,7 @@ pub struct EditPace {
     run: Option<EditHistory>,
 }
 
-/// What the requests so far say of the message.
+/// Timing of the requests so far.
 #[derive(Clone, Copy, Debug)]
 struct EditHistory {
     /// Starts of the first and of the latest request.
@@ -57,38 +57,38 @@ struct EditHistory {
     halted: Duration,
 }
 
-/// Text that the message does not show yet. There is some: with nothing new there is nothing to ask.
+/// Text that the message does not show yet. Never empty: without new text there is nothing to decide.
 #[derive(Clone, Copy, Debug)]
 pub struct UnshownText {
-    /// How much of it there is. Only looked at before the first message.
+    /// Its length in characters. Only used before the first message.
     pub chars: usize,
-    /// A line of it is complete. Only looked at before the first message.
+    /// Whether it contains a complete line. Only used before the first message.
     pub line_end: bool,
-    /// When the oldest of it came.
+    /// When its oldest part arrived.
     pub since: Instant,
-    /// When the newest of it came.
+    /// When its newest part arrived.
     pub last: Instant,
 }
 
 impl EditPace {
-    /// A message that has not been sent yet. `pause` is the platform's, `budget` usually
+    /// Creates the pace of a message that has not been sent yet. `pause` is the platform's, `budget` usually
     /// [`EDITS`](super::EDITS).
     pub fn new(pause: Duration, budget: u32) -> Self {
         Self { pause, budget, made: 0, run: None }
     }
 
-    /// From now on at least this long between the starts of two requests.
+    /// Sets the shortest time between the starts of two requests.
     pub fn set_pause(&mut self, pause: Duration) {
         self.pause = pause;
     }
 
-    /// What the next request would be.
+    /// Class of the next request.
     pub fn class(&self) -> RequestClass {
         if self.run.is_some() { RequestClass::Partial } else { RequestClass::Anchor }
     }
 
-    /// When to show `text`. `open` counts the account's growing messages, this one included. Must not
-    /// be asked while a request for this message is under way.
+    /// When to show `text`. `open` counts the account's growing messages, this one included. Must not be called
+    /// while a request for this message is under way.
     pub fn next(
         &self,
         now: Instant,
@@ -103,13 +103,13 @@ impl EditPace {
         wish.and(rate_limiter.next(now, self.class(), open))
     }
 
-    /// Before this time no edit is made, whatever comes; `None` before the first request.
+    /// Time before which no edit is made, whatever arrives; `None` before the first request.
     pub fn earliest(&self) -> Option<Instant> {
         let least = budget::pause(self.made, self.budget, self.pause)?;
         Some(self.run?.latest + least)
     }
 
-    /// A request that shows `text` is being made (besides [`RateLimiter::started`]).
+    /// Records a request that shows `text` (besides [`RateLimiter::started`]).
     pub fn started(&mut self, now: Instant, text: UnshownText) {
         self.made += 1;
         let run = self.run.unwrap_or(EditHistory {
@@ -143,7 +143,7 @@ impl EditPace {
         let spread = run.interval(share);
         let earliest = run.latest + least;
         let halted = earliest.max(text.last + HALT);
-        // After a halt the text begins anew, and its first word alone is not worth an edit.
+        // After a halt the text starts again, and its first word alone is not worth an edit.
         let flowing = earliest.max(run.latest.max(text.since) + spread);
         NextRequest::at(flowing.min(halted), now)
     }
@@ -152,12 +152,12 @@ impl EditPace {
 impl EditHistory {
     /// The interval that makes a share last for the expected rest of the message.
     ///
-    /// By the latest request and not by the present, so that a time once named does not move away while
-    /// it is waited for.
+    /// Computed from the latest request, not from the present, so that the resulting time does not move away
+    /// while it is waited for.
     fn interval(&self, share: StreamShare) -> Duration {
         let elapsed = self.latest.duration_since(self.first).as_secs_f64();
         let rest = elapsed.max(EXPECTED.as_secs_f64() - elapsed);
-        // Tokens come back all the time, but are only needed while text flows.
+        // Tokens are refilled all the time, but only needed while text flows.
         let flowing = 1.0 - self.halted.as_secs_f64() / elapsed.max(1.0);
         Duration::from_secs_f64(flowing.max(0.0) * rest / (share.tokens + share.per_second * rest))
     }

@@ -1,8 +1,8 @@
-//! What an account may still send.
+//! Tracks how many requests an account may make.
 //!
 //! A network counts every send and edit of an account, over all rooms, in a token bucket that we can
 //! only guess. The rate limiter starts from the platform's prior, or from what an earlier run learned, and
-//! is put right by each refusal:
+//! each refusal corrects it:
 //!
 //! - **The network's word wins.** Until the time it named nothing is sent; at that time there is
 //!   exactly one token, because that is what "try again then" means. A refused request costs none.
@@ -26,11 +26,11 @@ use super::{NextRequest, RequestClass};
 /// Rates outside this range are errors of measurement.
 const SANE: std::ops::RangeInclusive<f64> = 0.02..=100.0;
 
-/// Believed of a platform that named no limit and yet refused. Low: the next refusal measures it.
+/// Assumed for a platform that named no limit and yet refused. Low: the next refusal measures it.
 const GUESS: RateLimit = RateLimit { per_second: 1.0, burst: 5.0 };
 
-/// What a refusal only suggested is believed for this long; what was measured stays. Also the longest
-/// wait a network can impose: trying again once a day does no harm.
+/// How long a limit that a refusal only suggests is believed; a measured one stays. Also the longest wait that
+/// a network can impose: trying again once a day does no harm.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After a rest of this length that brought this many tokens, even a bucket much smaller than believed
@@ -38,32 +38,32 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const IDLE: Duration = Duration::from_secs(10);
 const IDLE_TOKENS: f64 = 3.0;
 
-/// A rate that was only assumed becomes this much lower by a refusal that teaches nothing else.
+/// Factor for an assumed rate after a refusal that teaches nothing else.
 const TOO_HIGH: f64 = 0.8;
 
-/// Added whenever a token is waited for: clocks are rounded, and two requests may arrive a little closer
-/// together than they were sent.
+/// Added to every wait for a token: clocks are rounded, and two requests may arrive a little closer together
+/// than they were sent.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// The rate limit of one account, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    /// What the network is believed to allow; `None` is no limit.
+    /// Limit that the network is believed to enforce; `None` is no limit.
     rate: Option<RateLimit>,
-    /// What was believed at first.
+    /// Limit that was believed at first.
     assumed: Option<RateLimit>,
-    /// Since when `rate` is lower than `assumed` on no more than a suspicion.
+    /// Since when `rate` is lower than `assumed` only on suspicion.
     suspected: Option<Instant>,
-    /// Tokens in the bucket at `as_of`. Below zero when someone spent without asking.
+    /// Tokens in the bucket at `as_of`. Below zero if requests were made without asking.
     tokens: f64,
     /// In the future after a refusal: until then nothing may be sent.
     as_of: Instant,
     /// The rate was measured (now or by an earlier run) and not just assumed.
     measured: bool,
-    /// `tokens` was once put right by a refusal. Before that nobody knows what an earlier process of
-    /// this account has spent.
+    /// `tokens` was corrected by a refusal at least once. Before that, spending by an earlier process of this
+    /// account is unknown.
     witnessed: bool,
-    /// Where the running measurement of the rate began.
+    /// Start of the running measurement of the rate.
     refusal: Option<RateRefusal>,
     /// The last time the bucket was full beyond doubt.
     full: Option<FullBucket>,
@@ -74,16 +74,16 @@ pub struct RateLimiter {
 struct RateRefusal {
     /// When the network promised the next token.
     free_at: Instant,
-    /// Requests that were started since and succeeded.
+    /// Requests started since then that succeeded.
     succeeded: u32,
-    /// Tokens that can have been there after the latest request, if they came back at `fastest`.
+    /// Most tokens that can have been there after the latest request, if they were refilled at `fastest`.
     at_most: f64,
     fastest: f64,
 }
 
 impl RateRefusal {
-    /// A request after `idle`. The measurement ends when the bucket may have been full, because what no
-    /// longer fitted in cannot be counted.
+    /// Counts a request after `idle`. The measurement ends when the bucket may have been full, because tokens
+    /// beyond that are lost and cannot be counted.
     fn spend(mut self, idle: Duration, burst: f64) -> Option<Self> {
         let came_back = idle.as_secs_f64() * self.fastest;
         self.at_most += came_back;
@@ -101,22 +101,22 @@ struct FullBucket {
     spent: u32,
 }
 
-/// A request that was announced to its rate limiter.
+/// A request that was announced to its rate limiter, with its start.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTicket(Instant);
 
-/// What one of several streams may count on. Both are infinite where no limit is known.
+/// Tokens that one of several streams may count on. Both are infinite if no limit is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamShare {
-    /// Its part of the tokens that are there now and not kept for finals.
+    /// Its part of the tokens that are available now and not reserved for finals.
     pub tokens: f64,
-    /// Its part of what comes back.
+    /// Its part of the refill.
     pub per_second: f64,
 }
 
 impl RateLimiter {
-    /// A rate limiter that begins with a full bucket. `learned` is what [`learned`](Self::learned) said in
-    /// an earlier run and is believed rather than `prior`.
+    /// Creates a rate limiter with a full bucket. `learned` is the result of [`learned`](Self::learned) in an
+    /// earlier run and overrides `prior`.
     pub fn new(now: Instant, prior: Option<RateLimit>, learned: Option<RateLimit>) -> Self {
         let rate = learned.or(prior).map(sane);
         Self {
@@ -132,17 +132,17 @@ impl RateLimiter {
         }
     }
 
-    /// What is worth keeping for the next run; `None` until the network has taught something.
+    /// Limit to store for the next run; `None` until the network has taught one.
     pub fn learned(&self) -> Option<RateLimit> {
         self.rate.filter(|_| self.measured)
     }
 
     /// When a request of this class may be made while `open` streams will still need a final.
     ///
-    /// A final may take the last token. A partial edit leaves one for each open stream, at most half
-    /// the bucket and at least one; an anchor leaves half of that and a notice a quarter, which is what
-    /// gives them way over partials when tokens are short. Cleaning up waits for a full bucket. Where the bucket is
-    /// too small for partials the answer to them is [`NextRequest::Never`]; everything else always gets its turn.
+    /// A final may take the last token. A partial edit leaves one for each open stream, at most half the bucket
+    /// and at least one; an anchor leaves half of that and a notice a quarter, so that they go first when
+    /// tokens are short. A cleanup waits for a full bucket. If the bucket is too small for partial edits, they
+    /// get [`NextRequest::Never`]; every other class always gets its turn.
     pub fn next(&self, now: Instant, class: RequestClass, open: usize) -> NextRequest {
         let Some(rate) = self.rate else { return NextRequest::Now };
         let reserve = reserve(rate, open);
@@ -156,8 +156,8 @@ impl RateLimiter {
         if needed > rate.burst {
             return NextRequest::Never;
         }
-        // Decided by the time, not by the tokens, so that being asked at the time that was named never
-        // ends in "a nanosecond later" because of rounding.
+        // Decided by the time, not by the tokens, so that asking at the named time never answers "a nanosecond
+        // later" because of rounding.
         let missing = needed - self.tokens;
         if missing <= 0.0 {
             return NextRequest::at(self.as_of, now);
@@ -165,7 +165,7 @@ impl RateLimiter {
         NextRequest::at(self.as_of + Duration::from_secs_f64(missing / rate.per_second) + MARGIN, now)
     }
 
-    /// What one of `open` streams may count on for its partial edits.
+    /// Tokens that one of `open` streams may use for its partial edits.
     pub fn share(&self, now: Instant, open: usize) -> StreamShare {
         let Some(rate) = self.rate else {
             return StreamShare { tokens: f64::INFINITY, per_second: f64::INFINITY };
@@ -177,8 +177,8 @@ impl RateLimiter {
         }
     }
 
-    /// A request is being made. Call this before awaiting it; the ticket goes with its outcome. An
-    /// outcome that says nothing of the limit (a lost connection) needs no word.
+    /// Records a request. Call this before awaiting it, and pass the ticket with its outcome. An outcome that
+    /// says nothing about the limit (a lost connection) need not be reported.
     pub fn started(&mut self, now: Instant) -> RequestTicket {
         let ticket = RequestTicket(now);
         let idle = now.saturating_duration_since(self.as_of);
@@ -202,14 +202,14 @@ impl RateLimiter {
         ticket
     }
 
-    /// The network took the request.
+    /// Records that the network accepted the request.
     pub fn succeeded(&mut self, ticket: RequestTicket) {
         if let Some(refusal) = self.refusal.as_mut().filter(|refusal| ticket.0 >= refusal.free_at) {
             refusal.succeeded += 1;
         }
     }
 
-    /// The network refused the request because there were too many, and asked to wait for `after`.
+    /// Records that the network refused the request for too many, and asked to wait for `after`.
     pub fn limited(&mut self, ticket: RequestTicket, now: Instant, after: Duration) {
         let free_at = now + after.min(DAY) + MARGIN;
         let rate = self.rate.unwrap_or(GUESS);
@@ -223,8 +223,8 @@ impl RateLimiter {
 
     fn learn(&mut self, mut rate: RateLimit, free_at: Instant, after: Duration) -> RateLimit {
         let before = rate;
-        // A full bucket and what came back since are what was spent. Of the two, the one is put right
-        // that was only assumed; both only downwards, because we may be wrong about "full".
+        // Spent tokens are a full bucket plus the refill since. Of burst and rate, the one that was only
+        // assumed is corrected; only downwards, because "full" may be wrong.
         if let Some(full) = self.full.take() {
             let since = free_at.duration_since(full.at).as_secs_f64();
             let spent = f64::from(full.spent);
@@ -234,8 +234,8 @@ impl RateLimiter {
                 rate.per_second = rate.per_second.min((spent - rate.burst) / since);
             }
         }
-        // Refused twice without a success between: the network was wrong about the time, or something
-        // else uses the account. Not a measurement, and no reason to end the running one.
+        // Refused twice without a success in between: the network was wrong about the time, or another program
+        // uses the account. Not a measurement, and no reason to end the running one.
         if self.refusal.is_some_and(|last| last.succeeded == 0) {
             return rate;
         }
@@ -244,7 +244,7 @@ impl RateLimiter {
             rate.per_second = f64::from(last.succeeded) / between;
             self.measured = true;
         }
-        // The wait was for one token or the rest of one, so no faster than this do they come back.
+        // The wait was for one token or the rest of one, so the refill is no faster than this.
         let fastest = 1.0 / after.as_secs_f64();
         if !self.measured {
             rate.per_second = rate.per_second.min(fastest);
@@ -258,7 +258,7 @@ impl RateLimiter {
         rate
     }
 
-    /// During a hold this is what will be there at its end.
+    /// Tokens at `now`; during an imposed wait, those at its end.
     fn available(&self, now: Instant, rate: RateLimit) -> f64 {
         let passed = now.saturating_duration_since(self.as_of).as_secs_f64();
         (self.tokens + passed * rate.per_second).min(rate.burst)
@@ -270,7 +270,7 @@ fn reserve(rate: RateLimit, open: usize) -> f64 {
     (open as f64).min(rate.burst / 2.0).max(1.0)
 }
 
-/// Keeps a guess or a measurement inside what can be.
+/// Clamps a guess or a measurement to the possible range.
 fn sane(rate: RateLimit) -> RateLimit {
     RateLimit { per_second: rate.per_second.clamp(*SANE.start(), *SANE.end()), burst: rate.burst.max(1.0) }
 }

@@ -1,4 +1,4 @@
-//! Scenes and properties of rate limiter and edit pace together, against a network that counts truly.
+//! Tests of rate limiter and edit pace together, against a simulated network with an exact token bucket.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ impl Network {
     }
 }
 
-/// Sends as fast as the rate limiter permits, after thinking for `think` each time, and counts the refusals.
+/// Sends as fast as the rate limiter permits, after a pause of `think` each time; returns the number of
+/// refusals.
 fn send(
     rate_limiter: &mut RateLimiter,
     network: &mut Network,
@@ -66,7 +67,7 @@ fn due(next: NextRequest, now: Instant) -> Instant {
     }
 }
 
-/// `chars` characters that all came at `now`.
+/// `chars` characters that all arrived at `now`.
 fn text(now: Instant, chars: usize) -> UnshownText {
     UnshownText { chars, line_end: false, since: now, last: now }
 }
@@ -225,8 +226,8 @@ proptest! {
         let mut rate_limiter = RateLimiter::new(now, prior, None);
         let mut network = Network::new(now, truth);
         let mut refused = Vec::new();
-        // A busy time and a rest that fills every bucket, several times over: the first refusals teach
-        // the rate, the next one after a rest the burst.
+        // A busy time and a rest that fills every bucket, several times: the first refusals teach the rate, the
+        // next one after a rest teaches the burst.
         for _ in 0..6 {
             let knew = rate_limiter.learned();
             let count = send(&mut rate_limiter, &mut network, &mut now, think, 150);

@@ -1,7 +1,7 @@
-//! Knows whether a piece of Markdown ends inside a code fence.
+//! Tracks whether a piece of Markdown ends inside a code fence.
 //!
-//! Incremental: every byte is looked at once, however the text is cut into pushes. What is known is
-//! always *as if the text ended here*: three backticks without a line end already open a block.
+//! Incremental: every byte is read once, however the text is cut into pushes. The state is always *as if the
+//! text ended here*: three backticks without a line end already open a block.
 //!
 //! The rules are CommonMark's for fences outside of containers: a run of at least three `` ` `` or
 //! `~`, indented by at most three spaces; a block ends with a run of the same character that is at
@@ -20,31 +20,31 @@ const DEEPEST: usize = 3;
 pub struct CodeFence {
     /// `` ` `` or `~`.
     pub marker: char,
-    /// How many of them.
+    /// Length of the run.
     pub length: usize,
-    /// The spaces before them. A closing line without them would end a list item around the block.
+    /// Spaces before the run. A closing line without them would end a list item around the block.
     pub indent: usize,
-    /// What follows them, such as the language; may have white space around it.
+    /// Text behind the run, such as the language; may have white space around it.
     pub info: String,
 }
 
 impl CodeFence {
-    /// The line that opens such a block again, without a line end.
+    /// Line that opens the block again, without a line end.
     pub fn opening(&self) -> String {
         let info = self.info.trim();
-        // `~~~ ~` must not become a run of four.
+        // Keeps `~~~ ~` from becoming a run of four.
         let gap = if info.starts_with(self.marker) { " " } else { "" };
         self.closing() + gap + info
     }
 
-    /// The line that closes the block, without a line end.
+    /// Line that closes the block, without a line end.
     pub fn closing(&self) -> String {
         let mut line = " ".repeat(self.indent);
         line.extend(std::iter::repeat_n(self.marker, self.length));
         line
     }
 
-    /// How long [`closing`](Self::closing) is.
+    /// Length of [`closing`](Self::closing), in bytes.
     pub fn closing_len(&self) -> usize {
         self.indent + self.length
     }
@@ -60,7 +60,7 @@ pub fn looks_like_fence(text: &str) -> bool {
     text[indent..].starts_with("```") || text[indent..].starts_with("~~~")
 }
 
-/// Reads Markdown piece by piece and knows the fence that is open.
+/// Reads Markdown piece by piece and tracks the open fence.
 #[derive(Clone, Debug, Default)]
 pub struct FenceTracker {
     /// The fence that was open when the line in progress began.
@@ -68,14 +68,14 @@ pub struct FenceTracker {
     line: LineStart,
 }
 
-/// What the line in progress can still be.
+/// State of the line in progress.
 #[derive(Clone, Debug)]
 enum LineStart {
-    /// So many spaces, nothing else yet.
+    /// Only this many spaces so far.
     Blank(usize),
-    /// A run of markers, perhaps still too short, and whatever came after it.
+    /// A run of markers, perhaps still too short, and the text behind it.
     Mark(CodeFence),
-    /// No fence, whatever follows.
+    /// Not a fence, whatever follows.
     Plain,
 }
 
@@ -86,7 +86,7 @@ impl Default for LineStart {
 }
 
 impl FenceTracker {
-    /// Reads on.
+    /// Reads the next piece.
     pub fn push(&mut self, text: &str) {
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(open_after("1. do\n   ```sh\n   ls\n   ```"), None);
     }
 
-    /// The rules again, line by line over the whole text.
+    /// Applies the rules of this module naively, line by line to the whole text.
     fn reference(text: &str) -> Option<String> {
         let mut open: Option<(char, usize, String)> = None;
         for line in text.split('\n') {

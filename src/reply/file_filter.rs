@@ -1,12 +1,13 @@
-//! Takes the files out of a streamed answer.
+//! Removes embedded files from a streamed answer.
 //!
-//! An agent puts a file into its text as a data URL, `![chart](data:image/png;base64,…)` or without any link, or behind
-//! `MEDIA:`. Nobody should ever read base64, so the file is taken out as it comes and its name stays in its place.
-//! `MEDIA:` with a path names a file on the agent's machine: nothing is opened for it, here least of all, and only the
-//! name stays. Links to other places are left as they are. In code all of this is something the answer talks about.
-//! What counts as a file is in `grammar`, what counts as code within a line in `code_span`.
+//! An agent embeds a file as a data URL, `![chart](data:image/png;base64,…)` or without a link, or behind
+//! `MEDIA:`. People should never see base64, so the file is taken out while it streams, and its name stays in
+//! its place. `MEDIA:` with a path names a file on the agent's machine: we never open it, and only its name
+//! stays. Links to other places are left as they are. In code, none of this is a file. `grammar` decides what
+//! is a file, `code_span` what is code within a line.
 //!
-//! Linear, and late by no more than the beginning of a link: what cannot be a file any more goes out at once.
+//! Linear, and delays text by no more than the beginning of a link: text that cannot be a file is released at
+//! once.
 
 mod code_span;
 mod grammar;
@@ -25,65 +26,65 @@ use self::name::file_name;
 use super::fence::FenceTracker;
 use crate::util::FileKind;
 
-/// Files that are taken out of one answer; of the others only the name stays.
+/// Most files taken out of one answer; of further ones only the name stays.
 const FILES: usize = 10;
 
-/// The largest file, and all of one answer together.
+/// Largest file, in bytes. `TOTAL` limits all files of one answer together.
 pub const FILE: usize = 8 * 1024 * 1024;
 const TOTAL: usize = 16 * 1024 * 1024;
 
-/// What comes before the name of a file in the text.
+/// Stands before the name of a file in the text.
 const SIGN: &str = "📎 ";
 
-/// Base64 as programs write it, with or without its padding.
+/// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A piece of what came in.
+/// A piece of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextOrFile<'a> {
     /// Belongs to the text.
     Text(&'a str),
     /// A file; the text around it names it.
     File(EnclosedFile),
-    /// One more than are taken; the text around it names it.
+    /// A file beyond the limit; the text around it names it.
     More,
 }
 
-/// A file in an answer.
+/// A file embedded in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnclosedFile {
     /// A safe base name.
     pub name: String,
-    /// The file itself, with its MIME type by its content; or why there is none.
+    /// MIME type by content, and bytes; or why they are not available.
     pub content: Result<(&'static str, Vec<u8>), FileTrouble>,
 }
 
-/// Why a file that an answer names cannot be had.
+/// Why a file that an answer names is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileTrouble {
-    /// It, or all of them together.
+    /// The file, or all files together, exceed the limit.
     TooLarge,
-    /// It is no base64, or broke off.
+    /// It is not valid base64, or broke off.
     Broken,
     /// It is a path on the agent's machine.
     Elsewhere,
 }
 
-/// Tells text and files apart, chunk by chunk. One per stream.
+/// Separates text and files, chunk by chunk. One per stream.
 #[derive(Debug)]
 pub struct FileFilter {
     state: FileFilterState,
-    /// The beginning of what may become a file; empty most of the time, and never long.
+    /// Beginning of a possible file; empty most of the time, and never long.
     held: String,
-    /// The text that went out so far: whether it ends in a code block, or in code within a line.
+    /// State of the released text: whether it ends in a code block, or in code within a line.
     fences: FenceTracker,
     spans: SpanTracker,
-    /// The text that went out ends with white space, or there is none.
+    /// The released text ends with white space, or is empty.
     word_start: bool,
-    /// Files that were taken out, and their bytes.
+    /// Files so far, and the bytes of those that were taken out.
     count: usize,
     total: usize,
 }
@@ -106,28 +107,28 @@ impl Default for FileFilter {
 enum FileFilterState {
     Text,
     Data(DataUrl),
-    /// Behind the data of a link, until its bracket closes. What came of that is held.
+    /// Behind the data of a link, until its bracket closes. Input in between is held.
     Tail(DataUrl),
 }
 
-/// A data URL as far as it has come.
+/// A data URL that is being read.
 #[derive(Debug)]
 struct DataUrl {
     name: String,
-    /// What the text is if there is no data behind it; empty for a link, which ends with its bracket in any case.
+    /// Text to release if no data follows; empty for a link, which always ends with its bracket.
     announced: String,
     base64: String,
     /// Whether any data came, be it kept or not, and whether its padding has begun.
     begun: bool,
     padded: bool,
-    /// It goes on with what may be another URL; all of that is swallowed.
+    /// It continues like another URL; all of that is swallowed.
     odd: bool,
-    /// Why it is not kept.
+    /// Why the data is not kept.
     trouble: Option<FileTrouble>,
 }
 
 impl FileFilter {
-    /// Reads on.
+    /// Reads the next chunk.
     pub fn push(&mut self, text: &str, mut on: impl FnMut(TextOrFile<'_>)) {
         if self.held.is_empty() {
             return self.read(text, &mut on);
@@ -137,20 +138,20 @@ impl FileFilter {
         self.read(&joined, &mut on);
     }
 
-    /// Nothing more comes.
+    /// Ends the stream: releases held input.
     pub fn finish(&mut self, mut on: impl FnMut(TextOrFile<'_>)) {
         loop {
             let held = std::mem::take(&mut self.held);
             match std::mem::replace(&mut self.state, FileFilterState::Text) {
                 FileFilterState::Text if held.is_empty() => return,
                 FileFilterState::Text => {
-                    // White space would end a path; so does the end.
+                    // White space ends a path, and so does the end of the stream.
                     let end = match verdict(&format!("{held}\n")) {
                         PrefixVerdict::Path { path, end } if end <= held.len() => {
                             self.elsewhere(path, &mut on);
                             end
                         }
-                        // It is text, but only its first character is that for certain.
+                        // It is text, but only its first character is certainly not part of a file.
                         PrefixVerdict::No
                         | PrefixVerdict::More
                         | PrefixVerdict::Url { .. }
@@ -184,7 +185,7 @@ impl FileFilter {
         }
     }
 
-    /// Reads text up to the beginning of a data URL. How many bytes that were.
+    /// Reads text up to the beginning of a data URL. Returns the bytes read.
     fn text(&mut self, text: &str, on: &mut dyn FnMut(TextOrFile<'_>)) -> usize {
         let (mut sent, mut from) = (0, 0);
         let bytes = text.as_bytes();
@@ -199,7 +200,7 @@ impl FileFilter {
                     Some(start) if bytes[start..=at].eq_ignore_ascii_case(DATA.as_bytes()) => start,
                     Some(_) | None => continue,
                 },
-                // In the middle of a word it is none of ours.
+                // In the middle of a word it is not our `MEDIA:`.
                 (_, Some(before)) if !before.is_ascii_whitespace() => continue,
                 (_, None) if !self.word_start => continue,
                 (_, _) => at,
@@ -223,7 +224,7 @@ impl FileFilter {
                 PrefixVerdict::Url { name, link, data } => {
                     let announced = if link { "" } else { candidate.get(..data).unwrap_or_default() };
                     let mut data_url = DataUrl::new(name, announced);
-                    // Beyond what is taken nothing is kept.
+                    // Data of files beyond the limit is not kept.
                     data_url.trouble = (self.count >= FILES).then_some(FileTrouble::TooLarge);
                     self.state = FileFilterState::Data(data_url);
                     return start + data;
@@ -241,7 +242,7 @@ impl FileFilter {
         text.len()
     }
 
-    /// Reads the data of a URL. How many bytes that were.
+    /// Reads the data of a URL. Returns the bytes read.
     fn data(&mut self, mut data: DataUrl, text: &str, on: &mut dyn FnMut(TextOrFile<'_>)) -> usize {
         let end = text.bytes().position(|byte| data.ends(byte));
         data.push(text.get(..end.unwrap_or(text.len())).unwrap_or_default());
@@ -261,8 +262,8 @@ impl FileFilter {
         }
     }
 
-    /// Reads on to the bracket that closes a link. What does not belong into a link says that it was none, and is
-    /// text again.
+    /// Reads up to the bracket that closes a link. Input that cannot be part of a link shows that it was none,
+    /// and is text again.
     fn tail(&mut self, data: DataUrl, text: &str, on: &mut dyn FnMut(TextOrFile<'_>)) -> usize {
         match tail(text) {
             LinkTail::More => {
@@ -281,16 +282,16 @@ impl FileFilter {
         }
     }
 
-    /// A data URL is complete.
+    /// Ends a data URL, decodes it and hands it over.
     fn close(&mut self, data: DataUrl, on: &mut dyn FnMut(TextOrFile<'_>)) {
         if !data.begun && !data.is_link() {
-            // It was only spoken of.
+            // The answer only mentioned the prefix.
             return self.emit(&data.announced, on);
         }
         self.count += 1;
         let content = match data.trouble {
             Some(trouble) => Err(trouble),
-            // The URL may have stood in angle brackets.
+            // The URL may have been in angle brackets.
             None => BASE64.decode(data.base64.trim_end_matches('>')).map_err(|_| FileTrouble::Broken),
         };
         let content = content.and_then(|content| match self.total + content.len() {
@@ -308,7 +309,7 @@ impl FileFilter {
         self.hand_over(EnclosedFile { name, content }, on);
     }
 
-    /// A file on the agent's machine is named.
+    /// Hands over the name of a file on the agent's machine.
     fn elsewhere(&mut self, path: &str, on: &mut dyn FnMut(TextOrFile<'_>)) {
         self.count += 1;
         let base = path.trim_end_matches(['/', '\\', '`', '"', '\'']).rsplit(['/', '\\']).next();
@@ -317,7 +318,7 @@ impl FileFilter {
         self.hand_over(EnclosedFile { name, content: Err(FileTrouble::Elsewhere) }, on);
     }
 
-    /// Beyond so many they are only counted: nobody needs to be told of them one by one.
+    /// Hands over a file. Files beyond the limit are only counted: people need not be told about each.
     fn hand_over(&self, file: EnclosedFile, on: &mut dyn FnMut(TextOrFile<'_>)) {
         on(if self.count <= FILES { TextOrFile::File(file) } else { TextOrFile::More });
     }
@@ -359,8 +360,8 @@ impl DataUrl {
         Self { trouble: Some(FileTrouble::Broken), ..self }
     }
 
-    /// Whether the data ends before this byte. In a link it ends with the bracket; one by itself with whatever no
-    /// data URL holds, or what comes after its padding.
+    /// Whether the data ends before this byte. In a link it ends with the bracket; a bare one ends at a byte
+    /// that no data URL contains, or behind its padding.
     fn ends(&mut self, byte: u8) -> bool {
         if self.is_link() {
             return byte.is_ascii_whitespace() || byte == b')';

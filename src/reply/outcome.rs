@@ -1,4 +1,4 @@
-//! How a turn ended, and the words that stay.
+//! How a turn ended, and the final text of its reply.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,39 +10,39 @@ use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOutcome {
-    /// The agent said all it wanted.
+    /// The agent finished its answer.
     Done,
-    /// Somebody stopped it.
+    /// A person or a program stopped it.
     Stopped,
     /// The agent reached a length limit.
     Limit,
-    /// It broke off after text had come.
+    /// The answer broke off after some text had come.
     CutShort {
         /// Why, as part of a sentence.
         words: LocalizedText,
     },
-    /// It failed.
+    /// The turn failed.
     Failed {
-        /// What happened and what to do, as one calm sentence.
+        /// The failure and the next step, as one calm sentence.
         words: LocalizedText,
     },
-    /// Nothing ran, because the agent is away or busy, and whoever asked does not wait for it.
+    /// Nothing ran, because the agent is away or busy, and the caller does not wait for it.
     Unavailable {
-        /// What happened and what to do, as one calm sentence.
+        /// The failure and the next step, as one calm sentence.
         words: LocalizedText,
-        /// The upstream said that it was asked too often.
+        /// Whether the upstream refused it for too many requests.
         rate_limited: bool,
-        /// Seconds after which it is worth asking again.
+        /// Seconds after which a retry is worthwhile.
         retry_after: u64,
     },
-    /// The process ended while it ran, and it cannot be run again safely.
+    /// The process ended during the turn, and the turn cannot be repeated safely.
     Interrupted,
-    /// The connection was lost while it may have run, and it cannot be run again safely.
+    /// The connection was lost while the turn may have run, and it cannot be repeated safely.
     Unknown {
-        /// What happened, as part of a sentence or as one.
+        /// The failure, as part of a sentence or as one.
         words: LocalizedText,
     },
-    /// It was taken out of the line before it began.
+    /// The turn was removed from the queue before it began.
     Cancelled {
         /// Why, as one calm sentence.
         words: LocalizedText,
@@ -50,7 +50,7 @@ pub enum TurnOutcome {
 }
 
 impl TurnOutcome {
-    /// What it is called in the log, and why it came to that, in the log's language.
+    /// Name of the outcome and its reason, for the log and in the log's language.
     pub fn for_the_log(&self) -> (&'static str, Option<String>) {
         let why =
             |words: &LocalizedText| Some(bare(&words.to_string()).to_owned()).filter(|why| !why.is_empty());
@@ -68,7 +68,7 @@ impl TurnOutcome {
     }
 }
 
-/// The text that stays when a turn has ended. Never blank unless the outcome's own words are.
+/// The final text of a turn. Never blank unless the outcome's own words are.
 pub fn finished(text: &str, outcome: &TurnOutcome, words: &TextCatalog) -> String {
     let text = text.trim_end();
     let say = |text: TextKey| words.say(&text.into());
@@ -101,7 +101,7 @@ pub fn finished(text: &str, outcome: &TurnOutcome, words: &TextCatalog) -> Strin
     closed(text, fences.open()).into_owned() + BLANK_LINE + line.as_str()
 }
 
-/// Words without a sign before them and without their full stop, to be put into a sentence.
+/// A text without its leading sign and its full stop, to be used inside a sentence.
 pub fn bare(words: &str) -> &str {
     words.trim_start_matches(['⚠', '\u{fe0f}', ' ']).trim_end().trim_end_matches('.')
 }

@@ -1,25 +1,24 @@
-//! Takes the thoughts out of a streamed answer.
+//! Separates reasoning from the text of a streamed answer.
 //!
 //! Some models write their reasoning into the text, between `<think>` and `</think>` (or `thinking`,
 //! or `reasoning`; case does not matter). Such a block counts only where it begins a line: a tag in
-//! the middle of a sentence, in inline code or in a code fence is something the answer talks about.
+//! the middle of a sentence, in inline code or in a code fence is part of the answer.
 //! A block ends with the first closing tag of its own name, wherever that stands. A block that is
-//! never closed stays thought, because showing it late would be worse than not at all.
+//! never closed stays reasoning, because showing it late would be worse than not at all.
 //!
-//! Linear, and late by no more than one tag: only bytes that may still become a tag are held back.
-//! The parts do not depend on how the text was cut into chunks, except for where one part of a kind
-//! ends and the next of the same kind begins.
+//! Linear, and delays text by no more than one tag: only bytes that may still become a tag are held back. The
+//! result does not depend on how the text was cut into chunks, except for the borders between parts of one
+//! kind.
 //!
-//! White space directly after a closing tag belongs to the tag and is dropped. Inline code that runs
-//! over a line end is not recognised: its end is only known later, and one stray backtick must not
-//! make a thought visible.
+//! White space directly after a closing tag belongs to the tag and is dropped. Inline code that crosses a line
+//! end is not recognised: its end is only known later, and one stray backtick must not make reasoning visible.
 
 use memchr::memchr;
 
 use super::fence::FenceTracker;
 
-/// Opening tags with the closing tags that end them. Only the first byte of a tag is a `<`, so a
-/// byte that breaks a match can at most begin the next one; nothing is ever read again.
+/// Opening tags with the closing tags that end them. Only the first byte of a tag is a `<`, so a byte that
+/// breaks a match can at most begin the next one; nothing is ever read twice.
 const TAGS: [ReasoningTag; 3] = [
     ReasoningTag { opens: "<think>", closes: "</think>" },
     ReasoningTag { opens: "<thinking>", closes: "</thinking>" },
@@ -32,7 +31,7 @@ struct ReasoningTag {
     closes: &'static str,
 }
 
-/// A piece of what came in.
+/// A piece of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextOrReasoning<'a> {
     /// Belongs to the answer.
@@ -41,15 +40,15 @@ pub enum TextOrReasoning<'a> {
     Thought(&'a str),
 }
 
-/// Tells text and thoughts apart, chunk by chunk. One per stream.
+/// Separates text and reasoning, chunk by chunk. One per stream.
 #[derive(Debug)]
 pub struct ReasoningFilter {
     state: ReasoningState,
-    /// The beginning of what may become a tag; empty most of the time, never a whole tag.
+    /// Beginning of a possible tag; empty most of the time, never a whole tag.
     held: String,
-    /// The text that went out so far: a tag inside an open fence is code.
+    /// State of the released text: a tag inside an open fence is code.
     fences: FenceTracker,
-    /// Only white space stands on the current line of the text that went out.
+    /// The current line of the released text has only white space.
     line_start: bool,
 }
 
@@ -73,7 +72,7 @@ impl Default for ReasoningFilter {
 }
 
 impl ReasoningFilter {
-    /// Reads on, and calls `on` for each part that is certain now, in order. Parts are never empty.
+    /// Reads the next chunk, and calls `on` for each part that is certain now, in order. Parts are never empty.
     pub fn push(&mut self, text: &str, mut on: impl FnMut(TextOrReasoning<'_>)) {
         let mut rest = text;
         while let Some(byte) = rest.bytes().next() {
@@ -85,7 +84,7 @@ impl ReasoningFilter {
                         self.state = state;
                         rest = &rest[1..];
                     }
-                    // The byte itself is looked at again, as ordinary text.
+                    // The byte is read again, as ordinary text.
                     TagMatch::Broken => self.release(&mut on),
                 }
                 continue;
@@ -104,7 +103,7 @@ impl ReasoningFilter {
         }
     }
 
-    /// Ends the stream: gives out what was held back and makes the filter ready for another stream.
+    /// Ends the stream: releases held bytes and makes the filter ready for another stream.
     pub fn finish(&mut self, mut on: impl FnMut(TextOrReasoning<'_>)) {
         if !self.held.is_empty() {
             self.release(&mut on);
@@ -112,7 +111,7 @@ impl ReasoningFilter {
         *self = Self::default();
     }
 
-    /// Gives out text up to the next `<` that may open a block, which becomes `held`.
+    /// Releases text up to the next `<` that may open a block, which becomes `held`.
     fn read_text<'a>(&mut self, text: &'a str, on: &mut impl FnMut(TextOrReasoning<'_>)) -> &'a str {
         let mut at = 0;
         let mut tracked = 0;
@@ -145,7 +144,7 @@ impl ReasoningFilter {
         &text[at + self.held.len()..]
     }
 
-    /// Gives out thoughts up to the next `<`, which becomes `held`.
+    /// Releases reasoning up to the next `<`, which becomes `held`.
     fn read_thought<'a>(&mut self, text: &'a str, on: &mut impl FnMut(TextOrReasoning<'_>)) -> &'a str {
         let at = memchr(b'<', text.as_bytes()).unwrap_or(text.len());
         if at > 0 {
@@ -181,7 +180,7 @@ impl ReasoningFilter {
         }
     }
 
-    /// What was held is no tag after all.
+    /// Releases the held bytes, which are not a tag.
     fn release(&mut self, on: &mut impl FnMut(TextOrReasoning<'_>)) {
         let held = std::mem::take(&mut self.held);
         match self.state {
@@ -195,7 +194,7 @@ impl ReasoningFilter {
     }
 }
 
-/// What one more byte makes of the held bytes.
+/// Effect of one more byte on the held bytes.
 enum TagMatch {
     More,
     Whole(ReasoningState),

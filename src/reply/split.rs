@@ -1,10 +1,10 @@
-//! Cuts an answer into parts that a platform can show.
+//! Splits an answer into parts that a platform can show.
 //!
 //! Cuts are made, in this order of preference, at a blank line, at a line end, at the end of a
 //! sentence, at a space, and else between two characters. A cut inside a code fence closes the fence
 //! and opens it again in the next part, so that every part can be read by itself.
 //!
-//! # What is kept
+//! # Guarantees
 //!
 //! Without the fence lines that were inserted, the parts joined are the text, except for white space
 //! at the cuts and at both ends of the text. Precisely: in prose a cut drops the white space before
@@ -12,7 +12,7 @@
 //! fence it drops the one line end it stands at; and a part that would be white space only is left
 //! out. A text that fits is not touched at all.
 //!
-//! # What it costs
+//! # Cost
 //!
 //! A cut looks at no more than `max` bytes and the white space it drops, and takes at least an eighth
 //! of `max` with it, so the work is linear in the text. That is why a good place to cut is only taken
@@ -25,17 +25,17 @@ use super::fence::{CodeFence, FenceTracker};
 
 /// The smallest `max`; less than this leaves no room for words beside fence lines.
 const LEAST: usize = 200;
-/// Stands where an answer goes on.
+/// Marks that an answer continues.
 const MORE: char = '…';
 
-/// Parts of at most `max` bytes, none of them empty; no parts at all if there is nothing to read.
+/// Splits a text into parts of at most `max` bytes, none of them empty; no parts if the text is blank.
 ///
 /// `max` is at least 200 by the platforms' contract; a smaller one is taken as 200.
 pub fn split(markdown: &str, max: usize) -> Vec<String> {
     pieces(markdown, max.max(LEAST)).iter().map(SplitPart::render).collect()
 }
 
-/// The parts of a text that nobody needs any more: one that fits is its only part, and is not copied.
+/// Like [`split`], for an owned text: one that fits is its only part, and is not copied.
 pub fn into_parts(markdown: String, max: usize) -> Vec<String> {
     match markdown.len() <= max && !markdown.trim().is_empty() {
         true => vec![markdown],
@@ -43,12 +43,12 @@ pub fn into_parts(markdown: String, max: usize) -> Vec<String> {
     }
 }
 
-/// The beginning of a text that does not fit: at most `max` bytes, any open fence closed, ending
-/// with `…`. Costs `max`, however long the text is.
+/// The beginning of a text that does not fit: at most `max` bytes, any open fence closed, ending with `…`.
+/// Costs `max`, however long the text is.
 pub fn beginning(markdown: &str, max: usize) -> String {
     let room = max.saturating_sub(1 + MORE.len_utf8());
     let cut = cut(markdown, None, room);
-    // Behind a closing fence on the same line the mark would keep the fence open.
+    // On the line of a closing fence the mark would keep the fence open.
     let gap = if cut.fence.is_some() { '\n' } else { ' ' };
     let mut shown = SplitPart { reopened: None, text: cut.taken, closed: cut.fence }.render();
     shown.push(gap);
@@ -94,15 +94,15 @@ fn pieces(markdown: &str, max: usize) -> Vec<SplitPart<'_>> {
     pieces
 }
 
-/// What one cut makes of a text.
+/// Result of one cut.
 struct TextCut<'a> {
     taken: &'a str,
-    /// Open at the cut: to be closed before it and opened after it.
+    /// Fence that is open at the cut: closed before it and opened again after it.
     fence: Option<CodeFence>,
     rest: &'a str,
 }
 
-/// Cuts a part off a text that begins inside `reopened`; with its fence lines the part has at most
+/// Cuts a part off a text that begins inside `reopened`; together with its fence lines the part has at most
 /// `max` bytes.
 fn cut<'a>(text: &'a str, reopened: Option<&CodeFence>, max: usize) -> TextCut<'a> {
     let room = max.saturating_sub(opening_len(reopened));
@@ -114,7 +114,7 @@ fn cut<'a>(text: &'a str, reopened: Option<&CodeFence>, max: usize) -> TextCut<'
     let (before, after) = text.split_at(at);
     match fences.open().and_then(|fence| mendable(fence, max)) {
         Some(fence) => {
-            // The fence lines bring the line end that they replace.
+            // The inserted fence lines include the line end that they replace.
             let (taken, rest) = match before.strip_suffix('\n') {
                 Some(taken) => (taken, after),
                 None => (before, after.strip_prefix('\n').unwrap_or(after)),
@@ -133,7 +133,7 @@ fn space(c: char) -> bool {
     c.is_whitespace() && c != '\n'
 }
 
-/// Without leading lines that are blank; the indentation of the first other line stays.
+/// Drops leading blank lines; the indentation of the first other line stays.
 fn skip_blank_lines(text: &str) -> &str {
     let words = text.trim_start();
     let blank = text.len() - words.len();
@@ -149,8 +149,8 @@ fn tracker(reopened: Option<&CodeFence>) -> FenceTracker {
     tracker
 }
 
-/// The fence as it is opened again. A language that takes too much room is left out; a fence that
-/// itself takes too much stays open, and the next part begins as prose.
+/// The fence as it is opened again. A language that takes too much room is left out; a fence that itself takes
+/// too much is not closed, and the next part begins as prose.
 fn mendable(fence: &CodeFence, max: usize) -> Option<CodeFence> {
     if closing_len(fence, max) == 0 {
         None
@@ -161,7 +161,7 @@ fn mendable(fence: &CodeFence, max: usize) -> Option<CodeFence> {
     }
 }
 
-/// The room that one inserted line may take, with its line end.
+/// Bytes that one inserted line may take, with its line end.
 fn mending_room(max: usize) -> usize {
     max / 4
 }
@@ -170,7 +170,7 @@ fn opening_len(reopened: Option<&CodeFence>) -> usize {
     reopened.map_or(0, |fence| fence.opening().len() + 1)
 }
 
-/// What closing the fence adds; nothing if it cannot be mended.
+/// Bytes that closing the fence adds; 0 if the fence is too long to be closed.
 fn closing_len(fence: &CodeFence, max: usize) -> usize {
     let len = 1 + fence.closing_len();
     if len <= mending_room(max) { len } else { 0 }

@@ -1,4 +1,4 @@
-//! What is visible while a turn runs, and what stays.
+//! Tests of the text that is visible while a turn runs, and of the final text.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Every error, in the form that clients of this protocol know.
+//! Every error response of the server, in the form that clients of the OpenAI protocol know.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,54 +16,54 @@ use crate::ids::TurnId;
 use crate::store::StoreError;
 use crate::turns::TooLate;
 
-/// Why a request is not answered as it wished.
+/// Error response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// For programs.
+    /// HTTP status.
     pub status: StatusCode,
-    /// For programs that care which.
+    /// Machine-readable code, finer than the status.
     pub code: &'static str,
-    /// Which part of the request is meant.
+    /// The field of the request that is wrong.
     pub param: Option<String>,
-    /// For people: what is wrong and what to do.
+    /// One sentence for people: what is wrong and what to do.
     pub message: String,
-    /// When to come back.
+    /// Sent as `Retry-After`.
     pub retry_after: Option<Duration>,
-    /// Whether a client that tries again by itself may do so.
+    /// Whether a client that retries by itself may do so.
     pub again: bool,
-    /// With a 401: how to come in.
+    /// `WWW-Authenticate` of a 401.
     pub challenge: &'static str,
-    /// The session and the run that it is about, if one has begun.
+    /// Session and run of the request, if its turn has begun.
     pub begun: Option<Box<(String, TurnId)>>,
-    /// The beginning of an answer that failed, if there was any. Boxed, so that the error itself stays small.
+    /// Partial text of an answer that failed. Boxed, so that the error itself stays small.
     pub partial: Option<Box<Arc<String>>>,
 }
 
-/// The usual challenge.
+/// Challenge of a 401 for a wrong key.
 const BEARER: &str = "Bearer";
 
-/// The challenge to whoever sent no key at all.
+/// Challenge of a 401 for a request without a key.
 const NO_KEY: &str = "Bearer error_description=\"no key was sent; send it as Authorization: Bearer <key>\"";
 
-/// As it goes over the wire.
+/// The `error` object on the wire.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 struct ApiErrorBody<'a> {
-    /// For people: what is wrong and what to do.
+    /// One sentence for people: what is wrong and what to do.
     message: &'a str,
-    /// The kind of it.
+    /// Class of the error.
     r#type: &'static str,
-    /// Which part of the request is meant.
+    /// The field of the request that is wrong.
     param: Option<&'a str>,
-    /// For programs.
+    /// Machine-readable code.
     code: &'a str,
-    /// What there was of an answer that failed.
+    /// Partial text of an answer that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     partial: Option<Value>,
 }
 
-/// The body of every answer that is a problem.
+/// Body of every error response.
 #[derive(JsonSchema)]
 #[schemars(rename = "Problem")]
 #[expect(dead_code, reason = "for the OpenAPI document; what is sent is made of the error alone")]
@@ -72,7 +72,7 @@ pub struct ApiErrorSchema {
 }
 
 impl ApiError {
-    /// A problem of this kind.
+    /// Creates an error without parameter, `Retry-After` or partial text.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -87,80 +87,80 @@ impl ApiError {
         }
     }
 
-    /// The request is wrong in this part of it.
+    /// The request is wrong in this field.
     pub fn wrong(param: impl Into<String>, message: impl Into<String>) -> Self {
         let param = Some(param.into());
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message) }
     }
 
-    /// The request asks in this part for something that no agent here can do.
+    /// This field asks for something that no agent here can do.
     pub fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: "unsupported_parameter", ..Self::wrong(param, message) }
     }
 
-    /// Nobody may ask with this key. LiteLLM and others look for these words.
+    /// The key is wrong. LiteLLM and others search for these words.
     pub fn invalid_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "Incorrect API key provided")
     }
 
-    /// Nobody may ask without one. For programs it is the same; people find what to do in a header.
+    /// The request has no key. Programs get the error of a wrong key; people find the next step in a header.
     pub fn no_key() -> Self {
         Self { challenge: NO_KEY, ..Self::invalid_key() }
     }
 
-    /// An app asks for what only whoever runs the server may see.
+    /// An app asks for something that only the owner may see.
     pub fn owner_only() -> Self {
         let message = "Only the owner of the server may ask this; use the server's own key";
         Self::new(StatusCode::FORBIDDEN, "owner_only", message)
     }
 
-    /// An app says how the agent is to behave, and its token was made without that right.
+    /// An app sends instructions for the agent, and its token lacks that right.
     pub fn no_instructions() -> Self {
         let message = "This app may not instruct the agent; leave out system messages and instructions, or ask the \
                        owner for a token that may";
         Self::new(StatusCode::FORBIDDEN, "system_not_allowed", message)
     }
 
-    /// There is no such session, for whoever asks.
+    /// The caller has no such session.
     pub fn no_session() -> Self {
         Self::new(StatusCode::NOT_FOUND, "session_not_found", "Session not found")
     }
 
-    /// The same about a run that has begun, which it names.
+    /// Names the session and the run that an error is about.
     pub fn about(self, session: &str, run: &TurnId) -> Self {
         Self { begun: Some(Box::new((session.to_owned(), run.clone()))), ..self }
     }
 
-    /// There is no such run, for whoever asks.
+    /// The caller has no such run.
     pub fn no_run() -> Self {
         Self::new(StatusCode::NOT_FOUND, "run_not_found", "Run not found")
     }
 
-    /// There is no such response, for whoever asks.
+    /// The caller has no such response.
     pub fn no_response() -> Self {
         Self::new(StatusCode::NOT_FOUND, "response_not_found", "Response not found")
     }
 
-    /// There is no such model.
+    /// The server has no such model.
     pub fn no_model() -> Self {
         let message = "There is no such model; GET /v1/models lists those there are";
         Self::new(StatusCode::NOT_FOUND, "model_not_found", message)
     }
 
-    /// Nobody read a run for as long as it had patience, and it is about to end.
+    /// The run had no reader for too long and is being stopped.
     pub fn too_late() -> Self {
         let message = "Nobody reads this run, so it is being stopped; ask again in a moment for its end";
         let retry_after = Some(Duration::from_secs(1));
         Self { retry_after, ..Self::new(StatusCode::CONFLICT, "run_stopping", message) }
     }
 
-    /// A relay is pointed at itself, or at one that is pointed at it.
+    /// A relay is pointed at itself, directly or through others.
     pub fn circle() -> Self {
         let message = "The request goes in circles: a relay is pointed at itself. Check GATEWAY_PROXY_URL";
         Self::new(StatusCode::LOOP_DETECTED, "relay_loop", message)
     }
 
-    /// Too much goes on.
+    /// A limit is reached; the client should come back after `after`.
     pub fn busy(message: impl Into<String>, after: Duration) -> Self {
         let retry_after = Some(after);
         Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message) }
@@ -173,19 +173,19 @@ impl ApiError {
         Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "gateway_draining", message) }
     }
 
-    /// The same for a turn that has begun and cannot be asked for again.
+    /// Marks an error of a turn that has begun: it may have run, so clients must not retry it.
     pub fn after_it_began(self) -> Self {
         let message = format!("{}; it may have run, and X-Hermes-Run-Id names it", self.message);
         Self { again: false, message, ..self }
     }
 
-    /// A task of ours broke; that is our mistake, whoever asked.
+    /// A bug or a broken task of ours; the error goes to the log, not to the client.
     pub fn mistake(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "answering a request broke");
+        tracing::error!(%error, "a request handler failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server made a mistake")
     }
 
-    /// The error object by itself. The beginning of an answer, which may be long, is written with these frames.
+    /// The `error` object. A long partial text is written through `frames`.
     pub fn object(&self, frames: &mut SseBuffer) -> Value {
         let Self { code, param, message, partial, .. } = self;
         let (param, partial) = (param.as_deref(), partial.as_deref().map(|text| frames.long(text)));

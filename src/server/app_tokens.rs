@@ -1,4 +1,4 @@
-//! Programs with a token of their own, and the end of what they read when it is revoked.
+//! Looks up the tokens of apps, and cuts off running responses when a token is revoked.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 use super::ApiError;
 use crate::store::{Store, TokenRecord};
 
-/// Tokens that are looked up at once. Anybody can make us look, without any key; the store has other things to do.
+/// Token lookups at once. Any client can cause one without a valid key, and the store has other work.
 const LOOKUPS: usize = 32;
 
-/// How long a use of a token is not written down again: it would be a write for every request.
+/// How long the use of a token is not recorded again: otherwise every request would be a write.
 const NOTED: Duration = Duration::from_secs(60);
 
-/// An app whose token holds.
+/// An app whose token is valid.
 pub(super) struct FoundApp {
-    /// What it is called.
+    /// Name of the app.
     pub app: String,
     /// Whether it may send system messages and instructions.
     pub instructions: bool,
@@ -29,7 +29,7 @@ pub(super) struct FoundApp {
     pub revoked: CancellationToken,
 }
 
-/// The apps that ask.
+/// Tokens of apps: bounded lookups, and the apps to notify of a revocation.
 pub struct AppTokens {
     revocations: Mutex<AppRevocations>,
     lookups: Semaphore,
@@ -37,17 +37,17 @@ pub struct AppTokens {
 
 #[derive(Default)]
 struct AppRevocations {
-    /// Counts them, so that whoever was looked up during one is looked up again.
+    /// Number of revocations, so that a lookup that overlapped with one is repeated.
     count: u64,
-    /// Only apps that have a token are here, so there are never more than those.
+    /// By app name. Only apps with a valid token are here, so their number is bounded.
     known: HashMap<String, KnownApp>,
 }
 
 #[derive(Default)]
 struct KnownApp {
-    /// Fired when its token is revoked.
+    /// Fired when the app's token is revoked.
     revoked: CancellationToken,
-    /// When its use was last written down.
+    /// When the use of the token was last recorded.
     noted: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Default for AppTokens {
 }
 
 impl AppTokens {
-    /// The app that a token belongs to, if it holds. `given` is its digest.
+    /// Finds the app of a token, if the token is valid. `given` is its digest.
     pub(super) async fn find(
         &self,
         store: &Store,
@@ -73,7 +73,8 @@ impl AppTokens {
             else {
                 return Ok(None);
             };
-            // That there is a token with this id is no secret; what it is compared with is always as long.
+            // That a token with this id exists is no secret; the digests that are compared always have the same
+            // length.
             if !bool::from(digest.as_slice().ct_eq(given)) {
                 return Ok(None);
             }
@@ -89,7 +90,7 @@ impl AppTokens {
         }
     }
 
-    /// The token of an app no longer holds, and the store knows it: whatever is read with it ends now.
+    /// Ends all responses to an app. Called when its token was revoked in the store.
     pub fn revoked(&self, app: &str) {
         let mut revocations = self.lock();
         revocations.count += 1;
@@ -103,11 +104,12 @@ impl AppTokens {
     }
 }
 
-/// Writes down that a token was used. On a task of its own: nobody waits for it, and it ends with the store.
+/// Records that a token was used, in a task of its own: the request does not wait for it, and the task ends
+/// with the store.
 fn note(store: Store, id: String) {
     spawn_task("note the use of a token", async move {
         if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
-            tracing::warn!(%error, "the use of a token could not be written down");
+            tracing::warn!(%error, "the use of a token could not be recorded");
         }
     });
 }

@@ -1,4 +1,5 @@
-//! What agents ask in the runs of programs: how it is told on every stream, and how it is answered.
+//! Asks of agents in the turns of HTTP callers: their events on every stream, and the endpoint that answers
+//! them.
 
 use std::sync::Arc;
 
@@ -19,16 +20,17 @@ use crate::agent::{AskChoice, AskOpened, AskResolved};
 use crate::ids::{AskId, TurnId};
 use crate::turns::{AnswerResult, choice};
 
-/// The type of the event by which a question is told.
+/// Type of the event for an ask.
 pub const REQUEST: &str = "approval.request";
 
-/// The type of the event that tells how it came out.
+/// Type of the event for an answer.
 pub const RESPONDED: &str = "approval.responded";
 
-/// What may be answered.
+/// Answers that an ask accepts.
 pub const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
 
-/// How a question is told. `command` and `description` are what other servers call the same.
+/// Data of the event for an ask. `command` and `description` repeat `detail` and `title` under other servers'
+/// names.
 pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
     let AskOpened { id, ask, expires, .. } = asked;
     json!({
@@ -38,7 +40,7 @@ pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
     })
 }
 
-/// How it is told what became of a question.
+/// Data of the event for an answer.
 pub fn responded(run: &TurnId, answered: &AskResolved) -> Value {
     json!({
         "run_id": run.0, "approval_id": answered.id.0,
@@ -55,17 +57,17 @@ fn word(choice: AskChoice) -> &'static str {
     }
 }
 
-/// An answer.
+/// Body of a request that answers an ask.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ApprovalRequest {
     /// `once`, `session`, `always` or `deny`.
     pub choice: String,
-    /// Which question is meant; the only one if it is not said.
+    /// Id of the ask; optional if the run has only one.
     #[serde(default)]
     pub approval_id: Option<String>,
 }
 
-/// What was decided.
+/// Confirms the answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Responded")]
 pub struct ApprovalResponse {
@@ -73,7 +75,7 @@ pub struct ApprovalResponse {
     run_id: String,
     approval_id: String,
     choice: &'static str,
-    /// How many questions it answers.
+    /// Number of asks that were answered.
     resolved: u32,
 }
 
@@ -99,7 +101,8 @@ pub async fn respond(
         let message = "A room asks its own people: answer it there";
         return Err(ApiError::new(StatusCode::CONFLICT, "approval_in_room", message));
     }
-    // On a task of its own: whoever answers may leave, and an answer that is kept must be heard at once.
+    // On a task of its own: the client may disconnect, and an answer that is stored must reach the agent at
+    // once.
     let (turns, id, by) = (server.turns.clone(), turn.id.clone(), caller.actor());
     let answering = async move { turns.answer(&id, approval_id.map(AskId), choice, by).await };
     match spawn_task("answer an ask", answering).await.map_err(ApiError::mistake)?? {

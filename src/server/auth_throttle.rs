@@ -1,9 +1,10 @@
-//! Slows down whoever guesses keys.
+//! Slows down clients that guess keys.
 //!
-//! The caller passes the time in. Counted is only what was wrong, by the address it came from and the first part of the
-//! key: whoever guesses elsewhere or otherwise does not lock anybody out. A wrong key that is only repeated, as by a
-//! program with an old one, counts by itself, so that the right one goes on beside it. Because a first part is quickly
-//! changed, an address has a bound of its own too, which does not hold up those keys that were right there before.
+//! The caller passes the time in. Only wrong keys are counted, by client address and by the first bytes of the
+//! key, so that guessing from one address, or with one prefix, locks no other client out. Repeats of one wrong
+//! key, as from a program with an old key, are counted separately, so that the right key keeps working from
+//! that address. Because a guesser can vary the first bytes, each address also has a limit of its own; keys
+//! that were right from that address before are exempt from it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,34 +15,35 @@ use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::Backoff;
 use tokio::time::Instant;
 
-/// Wrong keys in a minute, with the same first part; one more is not even looked at.
+/// Wrong keys per minute with the same first bytes; after that, keys are refused unchecked.
 const GUESSES: u32 = 10;
 
-/// The same for an address, whatever the keys are.
+/// Wrong keys per minute from one address, whatever their first bytes.
 const GUESSES_OF_ADDRESS: u32 = 100;
 
-/// The minute.
+/// Period over which wrong keys are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long nothing is looked at: doubled each time, from the first to the longest.
+/// First and longest pause in which keys are refused unchecked. The pause doubles each time.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(60), Duration::from_secs(15 * 60));
 
-/// After so long without a wrong key everything is forgotten.
+/// After this long without a wrong key, a count starts anew.
 const FORGOTTEN: Duration = Duration::from_secs(60 * 60);
 
-/// What is counted at once. More come only from many addresses, which no counting holds up.
+/// Most counts held at once. More can only come from many addresses, against which counting is no help anyway.
 const COUNTED: usize = 8192;
 
-/// Addresses with their right keys that are remembered.
+/// Most pairs of address and right key that are remembered.
 const KNOWN: usize = 1024;
 
-/// Bytes of a key that are its first part. Few enough to say nothing, enough to tell people's keys apart.
+/// Bytes of a key that count as its first part. Few enough to reveal nothing, enough to tell people's keys
+/// apart.
 const FIRST: usize = 8;
 
-/// Wrong keys of late.
+/// Counts of recent wrong keys.
 #[derive(Default)]
 pub struct AuthThrottle {
-    /// Makes the keys of the maps, so that these hold nothing of anybody's key.
+    /// Hashes keys for the maps, so that the maps contain nothing of any key.
     hasher: RandomState,
     inner: Mutex<ThrottleState>,
 }
@@ -49,18 +51,18 @@ pub struct AuthThrottle {
 #[derive(Default)]
 struct ThrottleState {
     counts: HashMap<(IpAddr, ThrottleKey), FailureCount>,
-    /// Where a key with this first part was right.
+    /// Addresses with the hashed first parts of keys that were right from there.
     known: HashSet<(IpAddr, u64)>,
 }
 
-/// What is counted, of one address.
+/// Subject of a count of one address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum ThrottleKey {
-    /// This very key.
+    /// Repeats of one key, by its hash.
     Key(u64),
-    /// Keys that begin like this.
+    /// Keys with this first part, by its hash.
     First(u64),
-    /// All.
+    /// All keys from the address.
     Address,
 }
 
@@ -68,14 +70,14 @@ struct FailureCount {
     wrong: u32,
     since: Instant,
     last: Instant,
-    /// Nothing is looked at before this.
+    /// Keys are refused unchecked before this time.
     until: Option<Instant>,
-    /// How often that was so.
+    /// Pauses so far.
     pauses: Backoff,
 }
 
 impl AuthThrottle {
-    /// Whether a key is to be looked at; if not, when the next may be sent.
+    /// Whether a key may be checked; if not, how long to wait.
     pub fn permit(&self, from: IpAddr, key: &[u8], now: Instant) -> Result<(), Duration> {
         let from = network(from);
         let (key, first) = self.names(key);
@@ -90,13 +92,13 @@ impl AuthThrottle {
         }
     }
 
-    /// Whether this very key was wrong so often that it need not be looked at; if so, when it may be sent again.
+    /// How long to wait, if this exact key was wrong so often that it need not be checked.
     pub fn repeats(&self, from: IpAddr, key: &[u8], now: Instant) -> Option<Duration> {
         let (key, _) = self.names(key);
         self.lock().counts.get(&(network(from), ThrottleKey::Key(key))).and_then(|count| count.paused(now))
     }
 
-    /// A key was wrong.
+    /// Counts a wrong key.
     pub fn wrong(&self, from: IpAddr, key: &[u8], now: Instant) {
         let from = network(from);
         let (key, first) = self.names(key);
@@ -108,7 +110,7 @@ impl AuthThrottle {
         }
     }
 
-    /// A key was right.
+    /// Remembers a right key.
     pub fn right(&self, from: IpAddr, key: &[u8]) {
         let (_, first) = self.names(key);
         let known = &mut self.lock().known;
@@ -118,14 +120,14 @@ impl AuthThrottle {
         known.insert((network(from), first));
     }
 
-    /// Another key is right now: nothing that was wrong need be so any more.
+    /// Forgets everything: the owner's key was replaced, and a key that was wrong may be right now.
     pub fn forget(&self) {
         *self.lock() = ThrottleState::default();
     }
 
     fn names(&self, key: &[u8]) -> (u64, u64) {
         let first = match key.strip_prefix(crate::token::PREFIX.as_bytes()) {
-            // Which token it is stands before its secret.
+            // The id of a token stands before its secret.
             Some(rest) => rest.split(|byte| *byte == b'_').next().unwrap_or(rest),
             None => key.get(..FIRST).unwrap_or(key),
         };
@@ -150,7 +152,7 @@ impl ThrottleState {
         count
     }
 
-    /// Forgets what is old, or else the oldest eighth: never one by one, which would be much work for each.
+    /// Removes expired counts, or else the oldest eighth: never one by one, which would be expensive for each.
     fn make_room(&mut self, now: Instant) {
         self.counts.retain(|_, count| now.duration_since(count.last) <= FORGOTTEN);
         if self.counts.len() >= COUNTED {
@@ -162,7 +164,7 @@ impl ThrottleState {
 }
 
 impl FailureCount {
-    /// Counts one more. Whether it is the first of its minute.
+    /// Counts one more wrong key. Returns whether it is the first in its window.
     fn add(&mut self, most: u32, now: Instant) -> bool {
         if now.duration_since(self.since) >= WINDOW {
             (self.wrong, self.since) = (0, now);
@@ -172,7 +174,7 @@ impl FailureCount {
         let first = self.wrong == 1;
         if self.wrong >= most {
             self.until = Some(now + self.pauses.advance());
-            // After the pause begins a minute of its own.
+            // A new window begins.
             (self.wrong, self.since) = (0, now);
         }
         first
@@ -183,7 +185,8 @@ impl FailureCount {
     }
 }
 
-/// An address as far as somebody cannot change it at will: of IPv6 the network, which one customer has for himself.
+/// The part of an address that a client cannot vary at will: for IPv6 its /64 network, which belongs to one
+/// customer.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -218,7 +221,7 @@ mod tests {
             assert_eq!(guess(99, now), Err(Duration::from_secs(pause)));
             now += Duration::from_secs(pause);
         }
-        // Elsewhere, and with other keys, nobody notices.
+        // Other addresses and keys with other first parts are not affected.
         assert_eq!(wrong.permit(THERE, b"the same beginning", start), Ok(()));
         assert_eq!(wrong.permit(HERE, b"another beginning", start), Ok(()));
         now += FORGOTTEN + Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A request's JSON, read within its bounds.
+//! Reads the JSON body of a request, with limits on size, time, memory and depth.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use super::{ApiError, Caller, Server};
 use crate::turns::{BudgetPayer, InputBudget, InputPermit};
 use crate::util::one_line;
 
-/// Bytes of a request.
+/// Most bytes of a body.
 const LARGEST: usize = 10_000_000;
 
-/// How long a request may take in all: ten megabytes over a poor line.
+/// Longest time for a whole body: ten megabytes over a poor line.
 const WHOLE: Duration = Duration::from_secs(120);
 
-/// How long nothing may come of it.
+/// Longest time without a new piece of the body.
 const PIECE: Duration = Duration::from_secs(30);
 
-/// How long a request waits for others to make room for it.
+/// How long a request waits for a share of the input budget.
 const ROOM: Duration = Duration::from_secs(10);
 
-/// When to come back if there is no room then.
+/// `Retry-After` if there is no room in the input budget.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// How deep its JSON may be nested.
+/// Deepest nesting of the JSON.
 const DEPTH: usize = 64;
 
-/// Characters of a request that an error repeats.
+/// Characters of the request that an error message repeats.
 const SAID: usize = 200;
 
-/// A request as it came and as it is read.
+/// A request body, as bytes and parsed.
 pub struct JsonBody<T> {
-    /// Byte for byte, for what must be the same when it is asked again.
+    /// The exact bytes, for the fingerprint that recognises a repeated request.
     pub bytes: CountedBody,
-    /// What it says.
+    /// The parsed body.
     pub value: T,
 }
 
-/// The bytes of a request, and what they count of the budget that all requests share.
+/// Bytes of a body, and their share of the input budget that all requests share.
 pub struct CountedBody {
     bytes: Bytes,
     permit: InputPermit,
 }
 
 impl CountedBody {
-    /// Lets go of the bytes. What is made of them counts on.
+    /// Drops the bytes. Their share of the budget stays taken, for the data that was made from them.
     pub fn into_permit(self) -> InputPermit {
         self.permit
     }
@@ -70,14 +70,14 @@ impl<T: DeserializeOwned> FromRequest<Arc<Server>> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, ApiError> {
-        // Nobody asks anything but with a key, or where there is none.
+        // Without an authenticated caller there is no key, and every client is the owner.
         let payer = request.extensions().get::<Caller>().map_or(BudgetPayer::Owner, Caller::payer);
         Self::whole(request, (server.turns.input_budget(), &payer), &server.draining).await
     }
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {
-    /// Reads a request, unless the process ends first.
+    /// Reads and parses a body, unless the process ends first.
     async fn whole(
         request: Request,
         room: (&Arc<InputBudget>, &BudgetPayer),
@@ -88,13 +88,13 @@ impl<T: DeserializeOwned> JsonBody<T> {
         let collected = tokio::select! {
             biased;
             collected = tokio::time::timeout(WHOLE, collecting) => collected,
-            // Whoever has sent only half of it is not waited for.
+            // A half-sent request does not hold up shutdown.
             () = draining.cancelled() => return Err(ApiError::draining()),
         };
         let bytes = collected.map_err(|_| too_slow())??;
         check_kind(&parts.headers, &bytes)?;
         let value = read(&bytes)?;
-        // A list is read as the fields in their order, which nobody means.
+        // serde reads a list as the fields in their order; no client means that.
         if bytes.trim_ascii_start().starts_with(b"[") {
             let message = "The request must be a JSON object";
             return Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_request", message));
@@ -103,7 +103,7 @@ impl<T: DeserializeOwned> JsonBody<T> {
     }
 }
 
-/// Reads a body to its end, and not a byte more than it may have.
+/// Reads a body to its end, at most [`LARGEST`] bytes.
 async fn collect(
     headers: &HeaderMap,
     mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
@@ -114,7 +114,8 @@ async fn collect(
         return Err(too_large());
     }
     let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(LARGEST));
-    // All that is announced counts at once: two that have half of what they need would wait for each other.
+    // Takes the share for the whole announced length at once: two requests that each hold half of what they
+    // need would wait for each other.
     let room = tokio::time::timeout(ROOM, budget.take(payer, announced));
     let mut permit = room.await.map_err(|_| no_room())?;
     let mut all = Vec::with_capacity(announced);
@@ -139,7 +140,8 @@ fn no_room() -> ApiError {
     ApiError::busy("Too much is sent at once; send it again in a moment", AGAIN)
 }
 
-/// JSON comes as such, or unnamed. What a page can send without asking first is none of that.
+/// Accepts JSON, and a body without a content type. The types that a web page can send without a CORS preflight
+/// are refused.
 fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), ApiError> {
     let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| !bytes.is_empty()) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -164,7 +166,7 @@ fn too_slow() -> ApiError {
     )
 }
 
-/// Reads JSON; nothing at all counts as an empty object.
+/// Parses JSON; an empty body counts as an empty object.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     if deeper_than(bytes, DEPTH) {
         let message = format!("The JSON is nested deeper than {DEPTH} levels");
@@ -173,7 +175,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut from).map_err(|error| {
-        // `.` is the whole of it, which needs no name.
+        // The path `.` is the whole body, which needs no name.
         let param = Some(error.path().to_string()).filter(|path| path != ".");
         let error = error.into_inner();
         let code = if error.is_data() { "invalid_request" } else { "invalid_json" };
@@ -184,7 +186,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     Ok(value)
 }
 
-/// An error repeats what it does not understand, which may be all of the request.
+/// Builds the error. Shortened, because serde's message can quote the whole request.
 fn not_understood(code: &'static str, error: &serde_json::Error) -> ApiError {
     let message = format!("The request is not understood: {}", one_line(&error.to_string(), SAID));
     ApiError::new(StatusCode::BAD_REQUEST, code, message)
@@ -249,7 +251,7 @@ mod tests {
         Arc::default()
     }
 
-    /// Pieces that come after so many seconds each.
+    /// Pieces that arrive `seconds` apart.
     fn slow(pieces: usize, seconds: u64) -> impl Stream<Item = Result<Bytes, axum::Error>> + Unpin {
         Box::pin(futures_util::stream::iter(0..pieces).then(move |_| async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -313,18 +315,18 @@ mod tests {
         assert_eq!(held.len(), 9_984_000);
         let refused = collect(&headers, pieces(3), (&budget, &app)).await.err().unwrap();
         assert_eq!((refused.status, refused.retry_after), (StatusCode::TOO_MANY_REQUESTS, Some(AGAIN)));
-        // Whoever says how much it will be waits a while, and is told if that does not help.
+        // A request that announces its length waits a while, and is refused if no room becomes free.
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "64000".parse().unwrap())]);
         let refused = collect(&announced, pieces(1), (&budget, &app)).await.err().unwrap();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-        // Neither another app nor the owner waits for that.
+        // Another app and the owner have shares of their own and do not wait.
         for other in [BudgetPayer::app("two"), BudgetPayer::Owner] {
             assert_eq!(collect(&announced, pieces(1), (&budget, &other)).await.unwrap().len(), 64_000);
         }
         let waiting = collect(&announced, pieces(1), (&budget, &app));
         let later = async {
             tokio::time::sleep(ROOM / 2).await;
-            // The bytes are gone, but what was made of them is there.
+            // The bytes are dropped, but their share stays taken.
             let permit = held.into_permit();
             tokio::time::sleep(ROOM / 4).await;
             drop(permit);

@@ -1,4 +1,4 @@
-//! Who asks. What somebody may see and do follows from their key alone, never from what they say of themselves.
+//! Authenticates the caller. Its rights follow from its key alone, never from other parts of the request.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,36 +24,36 @@ use crate::token;
 use crate::turns::BudgetPayer;
 use crate::util::hash;
 
-/// Whoever asks.
+/// The owner or an app, authenticated.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The name of the app; empty for the owner.
+    /// Name of the app; empty for the owner.
     app: String,
-    /// There is no key that could be wrong.
+    /// The server has no key, so none can be wrong.
     pub keyless: bool,
-    /// Whether it may send system messages and instructions.
+    /// Whether the caller may send system messages and instructions.
     instructions: bool,
-    /// Fired when its token is revoked, or the owner's key is replaced.
+    /// Fired when the app's token is revoked, or the owner's key is replaced.
     pub revoked: CancellationToken,
 }
 
 impl Caller {
-    /// The app as it is stored: the room of its turns and sessions.
+    /// Name of the app as stored: the room of its turns and sessions.
     pub fn app(&self) -> &str {
         &self.app
     }
 
-    /// The same as a room.
+    /// Name of the app as a room id.
     pub fn room(&self) -> RoomId {
         RoomId::new(self.app.clone())
     }
 
-    /// Whether it is whoever runs the server.
+    /// Whether the caller is the owner of the server.
     pub fn is_owner(&self) -> bool {
         self.app.is_empty()
     }
 
-    /// What concerns everybody's turns is for the owner alone.
+    /// Refuses an app. For endpoints that concern everybody's turns.
     pub fn must_be_owner(&self) -> Result<(), ApiError> {
         if self.is_owner() { Ok(()) } else { Err(ApiError::owner_only()) }
     }
@@ -63,7 +63,7 @@ impl Caller {
         if self.instructions { Ok(()) } else { Err(ApiError::no_instructions()) }
     }
 
-    /// The session that this caller means by a name.
+    /// Id of the session that has this name for the caller.
     pub fn session(&self, name: &str) -> SessionId {
         match self.is_owner() {
             true => SessionId(name.to_owned()),
@@ -71,7 +71,7 @@ impl Caller {
         }
     }
 
-    /// The scope of an agent's memory that this caller means by a name: one app's is never another's.
+    /// Memory scope of the agent that has this name for the caller. Scopes of two apps never coincide.
     pub fn memory(&self, name: &str) -> String {
         match self.is_owner() {
             true => name.to_owned(),
@@ -79,13 +79,13 @@ impl Caller {
         }
     }
 
-    /// What this caller calls a session.
+    /// The caller's name for a session.
     pub fn name_of(&self, session: &SessionId) -> String {
         let own = session.0.strip_prefix(&self.app).and_then(|rest| rest.strip_prefix('/'));
         own.filter(|_| !self.is_owner()).unwrap_or(&session.0).to_owned()
     }
 
-    /// Whether a turn is this caller's to see: its own, and for the owner those of rooms too.
+    /// Whether the caller may see a turn: its own, and as the owner those of rooms too.
     pub fn owns(&self, turn: &TurnRow) -> bool {
         match turn.account.as_str() == HTTP {
             true => turn.place.room.as_str() == self.app,
@@ -93,18 +93,18 @@ impl Caller {
         }
     }
 
-    /// Whose share of what all hold in memory is used.
+    /// Whose share of the memory budgets the caller uses.
     pub fn payer(&self) -> BudgetPayer {
         BudgetPayer::app(&self.app)
     }
 
-    /// What the audit calls it.
+    /// Name of the caller in the audit.
     pub fn actor(&self) -> String {
         if self.is_owner() { "owner".to_owned() } else { format!("app {}", self.app) }
     }
 }
 
-/// Finds out who asks, or turns them away.
+/// Middleware: authenticates the caller, or rejects the request.
 pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
     let key = bearer(request.headers()).map(<[u8]>::to_vec);
     let from =
@@ -121,7 +121,7 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
     };
-    // Whatever the handler waits for, it is over when the key is.
+    // A handler that waits is cancelled when the key is revoked.
     let response = tokio::select! {
         biased;
         () = caller.revoked.cancelled() => return ApiError::invalid_key().into_response(),
@@ -133,11 +133,11 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
     held(response, caller.revoked, place)
 }
 
-/// The key that is sent, byte for byte. It has one place; what stands in an address or a cookie is none.
+/// The key in the `Authorization` header, byte for byte. Keys in an address or a cookie are ignored.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.as_bytes().trim_ascii();
-    // Two of them are read differently by everybody on the way.
+    // Proxies and servers disagree on which of two headers counts.
     if values.next().is_some() {
         return None;
     }
@@ -161,15 +161,15 @@ impl Server {
                 self.turned_away(from, RejectedRequest::Nothing);
                 return Err(ApiError::no_key());
             }
-            // Clients send some key even where none is asked for. An app stays an app.
+            // Clients send some key even to a server without one. The token of an app still identifies the app.
             Some(key) if owner.has_key() || id.is_some() => key,
             None | Some(_) => return Ok(is_owner(true)),
         };
         let now = Instant::now();
         let paused = self.wrong_keys.permit(from, key, now).err();
         let busy = |after| ApiError::busy("Too many wrong keys were sent; wait before the next one", after);
-        // Whoever has a key that nobody guesses is not held up by those who try. One that may be guessed is not even
-        // looked at meanwhile.
+        // An owner's key that is too long to guess is checked even while others guess from that address; a
+        // guessable one is not.
         let unseen = if owner.guessable { paused } else { self.wrong_keys.repeats(from, key, now) };
         if let Some(after) = unseen {
             return Err(busy(after));
@@ -203,7 +203,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // A route that nobody had to be recognised for knows nobody.
+        // A route without authentication has no caller.
         parts.extensions.get::<Self>().cloned().ok_or_else(ApiError::invalid_key)
     }
 }

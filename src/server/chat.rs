@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: what every client of this protocol asks.
+//! `POST /v1/chat/completions`, the endpoint that every OpenAI client uses.
 
 mod request;
 
@@ -25,7 +25,7 @@ use crate::ids::TurnId;
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
 use crate::turns::log::LogPosition;
 
-/// The answer when it has not been asked for as it grows.
+/// The answer to a request without a stream.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Completion")]
 pub struct ChatCompletion {
@@ -35,34 +35,34 @@ pub struct ChatCompletion {
     model: String,
     choices: [CompletionChoice; 1],
     usage: ChatTokens,
-    /// What became of the turn, if it is not whole; with its `error`, if it failed. Not beside `choices`: LiteLLM takes an
-    /// `error` there for a failed request, and the client asked for the text.
+    /// Status of the turn if it is incomplete, with its `error` if it failed. Not beside `choices`: LiteLLM
+    /// takes an `error` there for a failed request, although the client asked for the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     hermes: Option<Value>,
 }
 
-/// The one answer there is.
+/// The only choice.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Choice")]
 struct CompletionChoice {
     index: u32,
     message: CompletionMessage,
-    /// `stop`; `length` if it was cut or somebody stopped it; `error` if it failed and partial answers were asked for by
-    /// `X-Talaria-Partial: true`. Otherwise a turn that failed is a 502.
+    /// `stop`; `length` if the answer was cut or stopped; `error` if the turn failed and the client accepts
+    /// partial answers with `X-Talaria-Partial: true`. Without that header a failed turn is a 502.
     finish_reason: &'static str,
 }
 
-/// What the agent said.
+/// The agent's message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Answer")]
 struct CompletionMessage {
     role: &'static str,
-    /// A long text is written while it is sent.
+    /// A long text is escaped while it is sent.
     #[schemars(with = "String")]
     content: Value,
 }
 
-/// Runs a turn.
+/// Handles the request: runs a turn, and responds with a stream or with the whole answer.
 pub async fn complete(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -79,7 +79,7 @@ pub async fn complete(
         answer: if stream.unwrap_or_default() { AnswerMode::Streamed } else { AnswerMode::Whole },
         fingerprint: fingerprint("/v1/chat/completions", bytes),
     };
-    // It may be large, and the answer may take long.
+    // Freed early: the messages may be large, and the answer may take long.
     drop(messages);
     let submitted = submit_turn(&server, &caller, turn_request).await?;
     let created = submitted.asked_at(&server).await;
@@ -100,17 +100,17 @@ pub async fn complete(
     Ok(params.tell(turn_headers.name(answer, &session, &run)))
 }
 
-/// What stands in a delta after its text; before it stands what [`ChatChunks::before`] says.
+/// JSON of a delta behind its text; [`ChatChunks::before`] is the JSON in front of it.
 const AFTER: &str = r#"},"finish_reason":null}]}"#;
 
-/// The answer as the protocol has it.
+/// Writes a turn as chat completion chunks.
 struct ChatChunks {
     id: String,
     created: i64,
     model: String,
     run: TurnId,
     session: String,
-    /// Made with the first delta.
+    /// JSON of a delta in front of its text. Built with the first delta.
     before: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl ChatChunks {
         json!({ "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices })
     }
 
-    /// A delta up to its text; what comes after it is [`AFTER`].
+    /// JSON of a delta in front of its text; [`AFTER`] is the JSON behind it.
     fn before(&mut self) -> &str {
         let Self { id, created, model, before, .. } = self;
         before.get_or_insert_with(|| {
@@ -135,7 +135,7 @@ impl ChatChunks {
         self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]))
     }
 
-    /// What became of the turn; with its whole text where that did not come as deltas.
+    /// Our own `hermes` object: status of the turn, and its whole text if that was not sent as deltas.
     fn hermes(&self, end: &TurnResult, text: Option<Value>) -> Value {
         let mut hermes = json!({ "run_id": self.run.0, "session_id": self.session, "status": end.status() });
         if let Some(text) = text {
@@ -147,7 +147,7 @@ impl ChatChunks {
         hermes
     }
 
-    /// A chunk without choices, so that a client that knows no such events does not stumble; with these fields.
+    /// A chunk without choices and with these fields, so that a client that does not know our events skips it.
     fn aside(&self, fields: Value) -> Value {
         let mut chunk = self.chunk(json!([]));
         if let (Value::Object(chunk), Value::Object(fields)) = (&mut chunk, fields) {
@@ -158,7 +158,7 @@ impl ChatChunks {
         chunk
     }
 
-    /// The whole answer at once.
+    /// The response to a request without a stream.
     fn answer(self, end: &TurnResult, turn_headers: &TurnHeaders) -> Response {
         match end.problem(turn_headers) {
             Some(problem) => problem.into_response(),
@@ -171,7 +171,7 @@ impl ChatChunks {
     }
 
     fn whole(self, end: &TurnResult, content: Value) -> ChatCompletion {
-        // Also of one that was stopped, which is no error: half an answer must not pass for a whole one.
+        // Present for a stopped turn too, which is no error: a partial answer must not look complete.
         let hermes = (end.status() != "completed").then(|| {
             let mut hermes = self.hermes(end, None);
             if let Some(error) = end.error() {

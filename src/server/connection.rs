@@ -1,9 +1,10 @@
-//! The connection beneath HTTP: whoever is slow loses it, and what is no HTTP is answered in our form.
+//! The byte stream beneath HTTP: enforces timeouts on slow peers, and answers requests that are not HTTP in our
+//! own form.
 //!
-//! hyper itself would count the time between two requests as that of the next one's head, knows no bound for a reader
-//! that takes nothing, and closes while somebody still sends, which destroys the answer on its way. So that is done
-//! here, beneath it. How long a connection may be idle between two requests is not: hyper does not read then, so
-//! nothing here is called; see `connection_limit`.
+//! hyper would count the pause between two requests as part of reading the next head, has no limit for a peer
+//! that does not read, and closes while the peer still sends, which destroys the answer on its way. So these
+//! are done here, beneath it. The idle time between two requests is not: hyper does not read then, so nothing
+//! here is called; see `connection_limit`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,46 +21,48 @@ use tokio::time::{Instant, Sleep};
 use super::connection_limit::BusyConnection;
 use super::raw_errors;
 
-/// How long the head of a request may take, from its first byte; and a new connection until it has sent one.
+/// How long the head of a request may take from its first byte, and a new connection until it sends one.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// How long somebody may take nothing of what is written to him. He would hold on to all that he has not read.
+/// How long a peer may read nothing of the bytes written to it. All unread bytes stay in memory.
 const STALL: Duration = Duration::from_secs(60);
 
-/// How long we listen to what is still sent after our last word, so that it is read and not cut off.
+/// How long we keep reading after our last byte: closing while the peer still sends would reset the connection
+/// and destroy the answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Where a connection is.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum ConnectionStage {
-    /// Waits for the rest of a head, or for the very first one.
+    /// Waits for the rest of a head, or for the very first byte.
     Head,
-    /// A request is answered, or still read by whoever answers it.
+    /// A request is being answered, or its body read by the handler.
     Answering,
     /// Waits for the next request.
     Idle,
 }
 
-/// How far a connection has come. Moved on by who answers and by the wire, looked at by the wire and by who ends it.
+/// Stage of a connection. Written by the response body and [`TimedConnection`]; read by [`TimedConnection`] and
+/// by shutdown.
 #[derive(Clone)]
 pub struct ConnectionProgress(Arc<ProgressState>);
 
-// One task does all of it; the order is its own.
+// All accesses happen in one task, so relaxed ordering is enough.
 struct ProgressState {
     stage: AtomicU8,
-    /// Something that is written was not taken yet. An answer is over before that: HTTP lets go of a body once it has
-    /// the last of it in its own buffer, which may be all of it.
+    /// The peer has not read everything that was written. The stage can leave `Answering` before that: hyper
+    /// drops a body once the rest of it is in hyper's own buffer, which may be the whole body.
     untaken: AtomicBool,
-    /// One of these has changed since [`ConnectionProgress::has_rested`].
+    /// `stage` or `untaken` has changed since the last [`ConnectionProgress::has_rested`].
     moved: AtomicBool,
 }
 
-/// For as long as an answer takes.
+/// Keeps the stage at `Answering` until it is dropped.
 pub struct AnsweringGuard(ConnectionProgress);
 
 impl ConnectionProgress {
-    /// Of a connection that is new.
+    /// Progress of a new connection.
     pub fn begin() -> Self {
         Self(Arc::new(ProgressState {
             stage: AtomicU8::new(ConnectionStage::Head as u8),
@@ -68,13 +71,13 @@ impl ConnectionProgress {
         }))
     }
 
-    /// A request is there.
+    /// Marks that a request has arrived.
     pub fn answers(&self) -> AnsweringGuard {
         self.set(ConnectionStage::Answering);
         AnsweringGuard(self.clone())
     }
 
-    /// Whether no answer is under way or waits to be taken, nor was since this was asked last.
+    /// Whether no answer was under way or unread since the last call of this.
     pub fn has_rested(&self) -> bool {
         let moved = self.0.moved.swap(false, Ordering::Relaxed);
         !moved && self.stage() != ConnectionStage::Answering && !self.0.untaken.load(Ordering::Relaxed)
@@ -105,14 +108,14 @@ impl Drop for AnsweringGuard {
     }
 }
 
-/// The body of an answer, which lasts until all of it is fetched, or it is given up.
+/// Body of an answer. Keeps the connection busy until the whole body was fetched or dropped.
 pub struct TrackedBody {
     body: Body,
     _lasts: (AnsweringGuard, BusyConnection),
 }
 
 impl TrackedBody {
-    /// An answer that is under way.
+    /// Wraps a body together with the guards that it keeps alive.
     pub fn new(body: Body, lasts: (AnsweringGuard, BusyConnection)) -> Self {
         Self { body, _lasts: lasts }
     }
@@ -138,24 +141,24 @@ impl hyper::body::Body for TrackedBody {
     }
 }
 
-/// A connection with its times.
+/// A byte stream with timeouts for reading and writing.
 pub struct TimedConnection<I> {
     stream: I,
     progress: ConnectionProgress,
-    /// By when something must have come.
+    /// Time by which something must have arrived.
     reading: ConnectionDeadline,
-    /// Something of a head has come, on this connection.
+    /// The peer has sent something on this connection.
     begun: bool,
-    /// By when something of what is written must have been taken.
+    /// Time by which the peer must have read something.
     writing: ConnectionDeadline,
-    /// Our own words in place of hyper's, as far as they are not written.
+    /// Our own answer in place of hyper's, as far as it is not yet written.
     own: Vec<u8>,
-    /// Our last word is said.
+    /// The write half is shut down.
     closed: bool,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> TimedConnection<I> {
-    /// A new connection.
+    /// Wraps a new connection; [`HEAD`] starts now.
     pub fn new(stream: I, progress: ConnectionProgress) -> Self {
         let mut reading = ConnectionDeadline::default();
         reading.set(HEAD);
@@ -170,7 +173,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TimedConnection<I> {
         }
     }
 
-    /// Keeps the time of what waits for its reader.
+    /// Starts, clears and checks the write deadline by the result of a write.
     fn taken<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             if self.writing.is_set() {
@@ -189,7 +192,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TimedConnection<I> {
         }
     }
 
-    /// Writes what is our own.
+    /// Writes the rest of our own answer.
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.own.is_empty() {
             let polled = Pin::new(&mut self.stream).poll_write(context, &self.own);
@@ -202,7 +205,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TimedConnection<I> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what somebody still sends, until he has heard that we are done.
+    /// Reads and discards input until the peer closes or [`LINGER`] has passed.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut room = [0; 4096];
         loop {
@@ -230,7 +233,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedConnection<I> {
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         let stage = self.progress.stage();
         match (&polled, stage) {
-            // Whoever reads a body keeps its time.
+            // The handler that reads a body enforces its time limit.
             (_, ConnectionStage::Answering) | (Poll::Ready(Err(_)), _) => {}
             (Poll::Ready(Ok(())), ConnectionStage::Head) => self.begun |= buffer.filled().len() > before,
             (Poll::Ready(Ok(())), ConnectionStage::Idle) => {
@@ -242,7 +245,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedConnection<I> {
             (Poll::Pending, ConnectionStage::Head) => {
                 if self.reading.passed(context) {
                     if self.begun {
-                        // Said if there is room for it; the connection ends either way.
+                        // Written if the socket takes it at once; the connection ends either way.
                         let _ = Pin::new(&mut self.stream).poll_write(context, &raw_errors::too_slow());
                     }
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -277,7 +280,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedConnection<I> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.progress.stage() != ConnectionStage::Answering {
-            // One after the other, to look at them.
+            // Written one by one, because each is inspected for an automatic answer of hyper.
             let first = slices.iter().find(|slice| !slice.is_empty());
             return self.poll_write(context, first.map_or(&[], |slice| &**slice));
         }
@@ -303,7 +306,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedConnection<I> {
             ready!(self.taken(context, polled))?;
             self.closed = true;
             if !self.begun {
-                // Nobody ever sent anything.
+                // The peer never sent anything, so no input can destroy an answer.
                 return Poll::Ready(Ok(()));
             }
             self.reading.set(LINGER);
@@ -312,7 +315,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedConnection<I> {
     }
 }
 
-/// A moment that may be set anew. Takes room only once it was set.
+/// A timer that can be set again. Allocates only when it is first set.
 #[derive(Default)]
 struct ConnectionDeadline {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -337,7 +340,7 @@ impl ConnectionDeadline {
         self.set
     }
 
-    /// Whether it is over; if not, the task is woken then.
+    /// Whether the time has come; if not, the task is woken at that time.
     fn passed(&mut self, context: &mut Context<'_>) -> bool {
         match &mut self.sleep {
             Some(sleep) if self.set => sleep.as_mut().poll(context).is_ready(),

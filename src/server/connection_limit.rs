@@ -1,8 +1,8 @@
-//! How many connections there may be, in all and from one address, and which of them goes when there are too many.
+//! Limits the number of connections, in total and per address, and picks one to close when there are too many.
 //!
-//! A connection that is answered nothing now is idle: new, with half a request, or between two of them. Idle ones never
-//! keep anybody out. The one that has been idle for longest is closed when another needs its place, and each is closed
-//! after [`IDLE`].
+//! A connection is idle while no request on it is being answered: new, with half a request, or between two
+//! requests. Idle connections never keep a new one out. The one that has been idle longest is closed when
+//! another needs its place, and each is closed after [`IDLE`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,29 +15,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::auth_throttle::network;
 
-/// Connections at once. Each takes little, and a reader is one.
+/// Connections at once. Each costs little, and every reader of a stream is one.
 const ALL: usize = 10_000;
 
-/// Connections of one address at once: many, because a proxy before us is one address. This machine may have all.
+/// Connections of one address at once: many, because a proxy in front of us is one address. Loopback may take
+/// all.
 const EACH: usize = 2_000;
 
-/// Connections that were told to close to make place and have not done so yet. They count until they are gone, because
-/// their files are open until then; this many newcomers need not wait for that.
+/// Evicted connections that have not closed yet. They count until they are gone, because their file descriptors
+/// are open until then; this many new connections need not wait for that.
 const CLOSING: usize = 64;
 
-/// Open files that are for something else: the store, platforms, what is asked of an upstream.
+/// File descriptors reserved for other uses: the store, platforms, requests to an upstream.
 const OTHER_FILES: usize = 256;
 
-/// Connections that are taken however few files there may be.
+/// Connections that are accepted however low the limit of open files is.
 const FEWEST: usize = 64;
 
 /// How long a connection may wait for its next request.
 const IDLE: Duration = Duration::from_secs(75);
 
-/// How often [`ConnectionLimit::close_idle`] should look for those.
+/// How often [`ConnectionLimit::close_idle`] should be called.
 pub const CLOSE_IDLE_EVERY: Duration = Duration::from_secs(5);
 
-/// What is taken.
+/// Bound on connections, shared by all of them.
 #[derive(Clone)]
 pub struct ConnectionLimit {
     taken: Arc<Mutex<TakenConnections>>,
@@ -49,25 +50,25 @@ pub struct ConnectionLimit {
 struct TakenConnections {
     all: usize,
     by: HashMap<IpAddr, usize>,
-    /// Connections that are idle, in the order in which they became so.
+    /// Idle connections, in the order in which they became idle.
     idle: BTreeMap<u64, IdleConnection>,
-    /// The key of the next one in `idle`.
+    /// Key of the next entry in `idle`.
     next: u64,
 }
 
 struct IdleConnection {
     from: IpAddr,
     since: Instant,
-    /// Ends the connection in order; a request that has just come in is still answered.
+    /// Ends the connection gracefully; a request that has just arrived is still answered.
     close: CancellationToken,
 }
 
-/// Room for one connection. Dropping it makes it free.
+/// Place of one connection. Dropping it frees the place.
 pub struct ConnectionPermit {
     connection_limit: ConnectionLimit,
     from: IpAddr,
     close: CancellationToken,
-    /// The key of this connection among the idle ones, while it is.
+    /// Key of this connection in the idle map, while it is idle.
     idle: Mutex<Option<u64>>,
 }
 
@@ -75,13 +76,13 @@ pub struct ConnectionPermit {
 pub struct BusyConnection(Arc<ConnectionPermit>);
 
 impl ConnectionLimit {
-    /// As many as this process may have open, which is first raised as far as we may. A turn of a connection may need
-    /// another one, to the upstream.
+    /// As many as the limit of open files allows, after raising it as far as permitted. Each connection is
+    /// counted twice, because its turn may need another one to the upstream.
     pub fn of_this_process() -> Self {
         let wanted = 2 * ALL + OTHER_FILES;
         let all = (open_files(wanted).saturating_sub(OTHER_FILES) / 2).clamp(FEWEST, ALL);
         if all < ALL {
-            tracing::debug!(all, "the limit of open files is low, and so are fewer connections taken");
+            tracing::debug!(all, "the limit of open files is low, so fewer connections are accepted");
         }
         Self::new(all, EACH.min(all))
     }
@@ -90,8 +91,8 @@ impl ConnectionLimit {
         Self { taken: Arc::default(), all, each }
     }
 
-    /// Takes one for a new connection that ends when `close` fires. If all are taken, the connection that has been idle
-    /// for longest is told to close; `None` if every connection is being answered.
+    /// Takes a place for a new connection, which ends when `close` fires. If all are taken, the connection that
+    /// has been idle longest is told to close; `None` if every connection is busy.
     pub fn take(&self, from: IpAddr, close: CancellationToken) -> Option<Arc<ConnectionPermit>> {
         let from = network(from);
         let mut taken = self.lock();
@@ -121,7 +122,7 @@ impl ConnectionLimit {
         Some(permit)
     }
 
-    /// Tells every connection to close that has been idle for too long.
+    /// Tells every connection to close that has been idle for [`IDLE`].
     pub fn close_idle(&self) {
         let mut taken = self.lock();
         let mut expired = Vec::new();
@@ -147,7 +148,7 @@ impl TakenConnections {
 }
 
 impl ConnectionPermit {
-    /// A request is there; until the guard is dropped the connection is not idle.
+    /// Marks that a request has arrived; the connection is not idle until the guard is dropped.
     pub fn busy(self: &Arc<Self>) -> BusyConnection {
         if let Some(key) = self.key().take() {
             self.connection_limit.lock().idle.remove(&key);
@@ -192,7 +193,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Raises the limit of open files to what is wanted, if that is permitted; what it is then.
+/// Raises the limit of open files towards `wanted` as far as permitted. Returns the limit afterwards.
 fn open_files(wanted: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -212,7 +213,7 @@ mod tests {
     const NEAR: [u8; 4] = [127, 0, 0, 1];
     const FAR: [u8; 4] = [10, 0, 0, 1];
 
-    /// A connection that is being answered, and what would close it.
+    /// A busy connection, and the token that would close it.
     fn busy(
         connection_limit: &ConnectionLimit,
         from: [u8; 4],
@@ -247,13 +248,13 @@ mod tests {
         let (second_seat, first_seat) = (second.0.0.clone(), first.0.0.clone());
         drop(second);
         drop(first);
-        // Of one address that has too many, one of its own goes, although another has been silent for longer.
+        // An address over its limit loses one of its own connections, although another has been idle longer.
         let third = busy(&connection_limit, FAR).unwrap();
         assert_eq!(
             (silent.is_cancelled(), second_close.is_cancelled(), first_close.is_cancelled()),
             (false, true, false)
         );
-        // It counts until it is gone.
+        // An evicted connection counts until it is gone.
         drop(second_seat);
         let fourth = busy(&connection_limit, NEAR).unwrap();
         assert_eq!((silent.is_cancelled(), first_close.is_cancelled()), (true, false));

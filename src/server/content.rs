@@ -1,4 +1,4 @@
-//! What programs send as messages, in the forms that are known, made into one.
+//! Reads the messages of a request in the forms that clients send, and converts them into one.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,28 +8,28 @@ use super::ApiError;
 use crate::agent::{ImageUrl, MessageRole, PromptPart, SessionMessage};
 use crate::turns::AppRequest;
 
-/// What a person says: text, or parts of which some are pictures.
+/// Content of a user's message: text, or parts of which some are pictures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptContent {
-    /// The text of it.
+    /// The text; of several parts, joined by line breaks.
     pub text: String,
-    /// All of it, if there is more than text.
+    /// All parts in order; empty if there is only text.
     pub parts: Vec<PromptPart>,
 }
 
 /// A message of the chat-completions protocol.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ChatMessage {
-    /// Who says it.
+    /// Role of the sender.
     #[schemars(extend("enum" = ["system", "developer", "user", "assistant", "tool", "function"]))]
     pub role: String,
-    /// What; text, a list of parts, or nothing.
+    /// Text, a list of parts, or nothing.
     #[serde(default)]
     #[schemars(with = "ContentSchema")]
     pub content: Value,
 }
 
-/// What [`PromptContent`] is read from, for the OpenAPI document.
+/// JSON forms of [`PromptContent`], for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
@@ -39,27 +39,27 @@ pub enum ContentSchema {
     Text(String),
     /// Text and pictures.
     Parts(Vec<ContentPartSchema>),
-    /// Nothing.
+    /// No content.
     Nothing(()),
 }
 
-/// One part of it.
+/// One part of a message's content.
 #[derive(JsonSchema)]
 #[schemars(tag = "type", rename_all = "snake_case")]
 #[expect(dead_code, reason = "see `Said`")]
 #[schemars(rename = "SaidPart")]
 pub enum ContentPartSchema {
-    /// Words.
+    /// Text.
     Text { text: String },
-    /// The same, as the Responses API has it.
+    /// Text, as the Responses API writes it.
     InputText { text: String },
     /// A picture.
     ImageUrl { image_url: ImageUrlSchema },
-    /// The same, as the Responses API has it.
+    /// A picture, as the Responses API writes it.
     InputImage { image_url: String },
 }
 
-/// Where a picture is.
+/// Address of a picture.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "see `Said`")]
 #[schemars(rename = "Picture")]
@@ -69,19 +69,19 @@ pub struct ImageUrlSchema {
     url: String,
 }
 
-/// What a list of messages comes to.
+/// A list of messages, sorted into system message, history and prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedMessages {
-    /// For the system message of the turn.
+    /// Text to add to the system message of the turn.
     pub system: Option<String>,
-    /// What was said before.
+    /// Messages before the prompt.
     pub history: Vec<SessionMessage>,
-    /// What is said now.
+    /// The prompt.
     pub now: PromptContent,
 }
 
 impl PromptContent {
-    /// Reads text or parts. `at` is how the place is called in an error.
+    /// Reads text or parts. `at` names the place in an error.
     pub fn read(value: &Value, at: &str) -> Result<Self, ApiError> {
         match value {
             Value::String(text) => Ok(Self { text: text.clone(), parts: Vec::new() }),
@@ -96,7 +96,7 @@ impl PromptContent {
         }
     }
 
-    /// What these parts say together.
+    /// Joins the texts of these parts.
     pub fn from_parts(parts: Vec<PromptPart>) -> Self {
         let texts = parts.iter().filter_map(|part| match part {
             PromptPart::Text { text } => Some(text.as_str()),
@@ -107,26 +107,26 @@ impl PromptContent {
         Self { text, parts: if pictures { parts } else { Vec::new() } }
     }
 
-    /// Whether nothing is said.
+    /// Whether there is neither text nor a picture.
     pub fn is_blank(&self) -> bool {
         self.text.trim().is_empty() && self.parts.is_empty()
     }
 
-    /// How it is remembered: pictures are named, not kept.
+    /// Text to keep in the history: pictures are named, not kept.
     pub fn remembered(&self) -> String {
         let app_request = AppRequest { parts: self.parts.clone(), ..AppRequest::default() };
         format!("{}{}", self.text, app_request.pictures()).trim().to_owned()
     }
 }
 
-/// Reads the messages of a request: the last of a person is what is asked, and what stands before it the history.
-/// What tools said is left out, because it means nothing without its calls.
+/// Reads the messages of a request: the last one, a user's, is the prompt; those before it are the history.
+/// Results of tools are left out, because they mean nothing without their calls.
 pub fn read_messages(messages: &[ChatMessage]) -> Result<ParsedMessages, ApiError> {
     read_list(messages, "messages")
 }
 
-/// Reads what a run is asked: text, parts, or messages of which the last is asked. Where the history is given apart
-/// from it, that is the history.
+/// Reads the input of a run: text, parts, or messages of which the last is the prompt. A history that is passed
+/// separately replaces the one in the messages.
 pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<ParsedMessages, ApiError> {
     let is_message = |one: &Value| one.get("role").is_some();
     let mut spoken = match input {
@@ -153,17 +153,17 @@ pub fn read_input(input: &Value, history: Option<&[ChatMessage]>) -> Result<Pars
     Ok(spoken)
 }
 
-/// What messages come to before it is known which of them are asked.
+/// Messages by kind, before the prompt is told from the history.
 #[derive(Default)]
 pub struct MessageCollector {
-    /// What they say for the system message.
+    /// Texts for the system message.
     pub system: Vec<Option<String>>,
-    /// What people and the agent say.
+    /// Messages of users and of the agent, in order.
     pub said: Vec<(MessageRole, PromptContent)>,
 }
 
 impl MessageCollector {
-    /// Takes one more. `false` if nobody speaks in this role.
+    /// Takes one message. Returns `false` if the role is none of those that speak.
     pub fn take(&mut self, role: Option<&str>, content: PromptContent) -> bool {
         match role {
             Some("system" | "developer") => self.system.push(Some(content.text)),
@@ -174,7 +174,7 @@ impl MessageCollector {
         true
     }
 
-    /// All of it is history, but for what is asked now. `name` is how the list is called in an error.
+    /// Makes all collected messages history, with `now` as the prompt. `name` names the list in an error.
     pub fn then(self, now: Option<PromptContent>, name: &str) -> Result<ParsedMessages, ApiError> {
         let Self { system, said } = self;
         let wrong = || ApiError::wrong(name, "The last message must be a user's, and not empty");
@@ -183,7 +183,7 @@ impl MessageCollector {
     }
 }
 
-/// What several say for the system message, in this order, as one. What is blank says nothing.
+/// Joins texts for the system message in this order. Blank ones are left out.
 pub fn join_system(said: impl IntoIterator<Item = Option<String>>) -> Option<String> {
     let said: Vec<_> = said.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
     (!said.is_empty()).then(|| said.join("\n\n"))
@@ -221,7 +221,7 @@ fn read_each(messages: &[ChatMessage], name: &str) -> Result<MessageCollector, A
     Ok(heard)
 }
 
-/// Whether a message is the result of a tool.
+/// Whether a message with this role is the result of a tool.
 fn is_tool(role: &str) -> bool {
     matches!(role, "tool" | "function")
 }

@@ -1,4 +1,4 @@
-//! What browsers want to be told before a listed page may ask and read. Without a listed page none of it is said.
+//! CORS headers for the web pages that the configuration lists. Without a listed page, none are sent.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -12,28 +12,28 @@ use axum::response::Response;
 
 use crate::config::WebOrigin;
 
-/// What a page may do.
+/// Methods that a page may use.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH, DELETE");
 
-/// What it may say, unless it asks for something else.
+/// Request headers that a page may send, unless it asks for others.
 const SAYS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, last-event-id, x-hermes-session-id, x-hermes-session-key",
 );
 
-/// What it may read of the answer, besides what every page may.
+/// Response headers that a page may read, besides those that every page may.
 const READS: HeaderValue = HeaderValue::from_static(
     "retry-after, x-hermes-run-id, x-hermes-session-id, x-hermes-session-key, x-talaria-ignored",
 );
 
-/// For how many seconds it need not ask again.
+/// Seconds for which a browser may cache the preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Whether a browser asks, before a page does.
+/// Whether a request is a CORS preflight.
 pub fn is_preflight(request: &Request) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer to that. Nobody has a key yet: it says nothing but what may be asked.
+/// Answers a preflight. It carries no key yet, so the answer only says what may be asked.
 pub fn preflight(asked: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -41,21 +41,21 @@ pub fn preflight(asked: &HeaderMap) -> Response {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, says(asked));
     headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-    // From a public page to a private address.
+    // A public page may call a server on a private address.
     let private = HeaderName::from_static("access-control-allow-private-network");
     headers.insert(private, HeaderValue::from_static("true"));
     response
 }
 
-/// Clients send headers of their own, such as those of OpenAI's. None of them is worth anything by itself: a listed page
-/// may send what it asks for.
+/// Allows the headers that a listed page asks for. Clients send headers of their own, such as OpenAI's, and no
+/// header grants anything by itself.
 fn says(asked: &HeaderMap) -> HeaderValue {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(byte);
     let asked = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);
     asked.filter(|asked| asked.as_bytes().iter().all(plain)).cloned().unwrap_or(SAYS)
 }
 
-/// Lets a listed page read an answer, and says that others get another one.
+/// Lets a listed page read an answer, and tells caches that the answer depends on the origin.
 pub fn allow(headers: &mut HeaderMap, listed: &[WebOrigin], page: Option<HeaderValue>) {
     if !listed.is_empty() {
         headers.append(VARY, HeaderValue::from_static("Origin"));

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Health, models, skills and capabilities: the endpoints by which clients discover the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::route::Route;
 use super::{ApiError, Server, routes};
 use crate::store::unix_now;
 
-/// What this program is called where several kinds of server are told apart.
+/// Name of this program, for clients that know several kinds of server.
 pub const PLATFORM: &str = "talaria";
 
-/// That the server is there.
+/// Answer of the health endpoint.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
 pub struct HealthResponse {
@@ -26,7 +26,7 @@ pub struct HealthResponse {
     version: &'static str,
 }
 
-/// The models there are.
+/// Models that a request can name.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Models")]
 pub struct ModelList {
@@ -34,7 +34,7 @@ pub struct ModelList {
     data: Vec<ModelEntry>,
 }
 
-/// One of them.
+/// One model.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Model")]
 pub struct ModelEntry {
@@ -44,7 +44,7 @@ pub struct ModelEntry {
     owned_by: &'static str,
 }
 
-/// The skills there are.
+/// Skills that the server offers: none.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Skills")]
 pub struct SkillList {
@@ -53,7 +53,7 @@ pub struct SkillList {
     data: [Value; 0],
 }
 
-/// What the server can do, and where.
+/// Features of the server, and its endpoints.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Capabilities")]
 pub struct ServerCapabilities {
@@ -61,14 +61,14 @@ pub struct ServerCapabilities {
     platform: &'static str,
     version: &'static str,
     model: String,
-    /// Whether it can; and the names of headers.
+    /// Features by name: whether the server has it, or the name of a header.
     #[schemars(with = "Map<String, Value>")]
     features: Value,
-    /// By the name of what can be asked.
+    /// Endpoints by name.
     endpoints: BTreeMap<&'static str, EndpointEntry>,
 }
 
-/// Where something is asked.
+/// Method and path of an endpoint.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Endpoint")]
 struct EndpointEntry {
@@ -76,7 +76,7 @@ struct EndpointEntry {
     path: &'static str,
 }
 
-/// `GET /health`, `GET /v1/health`: open to everybody.
+/// `GET /health`, `GET /v1/health`: need no key.
 pub async fn health() -> Json<HealthResponse> {
     Json(HealthResponse { status: "ok", platform: PLATFORM, version: env!("CARGO_PKG_VERSION") })
 }
@@ -98,14 +98,14 @@ pub async fn model(
 }
 
 impl ModelEntry {
-    /// The agent, under the name that it is asked by.
+    /// The agent, under the name by which clients ask for it.
     fn of(server: &Server) -> Self {
         let id = server.settings.model.clone();
         Self { id, object: "model", created: unix_now(), owned_by: PLATFORM }
     }
 }
 
-/// `GET /v1/skills`: there are none here; an agent has its own and does not tell.
+/// `GET /v1/skills`: an empty list; an agent has its own skills and does not report them.
 pub async fn skills() -> Json<SkillList> {
     Json(SkillList { object: "list", data: [] })
 }

@@ -1,4 +1,4 @@
-//! What a request says in its headers about the turn it asks for. All of it is checked before anything happens.
+//! Reads the headers of a request that concern its turn. All are checked before anything happens.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -9,43 +9,43 @@ use super::{ApiError, Caller};
 use crate::agent::TurnOrigin;
 use crate::ids::TurnId;
 
-/// The session that is talked in.
+/// Session of the turn.
 pub const SESSION_ID: &str = "x-hermes-session-id";
-/// What scopes the agent's memory.
+/// Memory scope of the agent.
 pub const SESSION_KEY: &str = "x-hermes-session-key";
-/// The run, in answers.
+/// Id of the run, in responses.
 pub const RUN_ID: &str = "x-hermes-run-id";
-/// What makes asking twice the same as asking once.
+/// Key that makes a repeated request the same as one.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The last event that a reader has seen.
+/// Id of the last event that the client has seen.
 pub const LAST_EVENT_ID: &str = "last-event-id";
-/// Asks for the text of a turn that failed as an ordinary answer.
+/// Asks for the partial text of a failed turn as an ordinary answer.
 pub const PARTIAL: &str = "x-talaria-partial";
-/// Counts relays.
+/// Number of relays that the request came through.
 pub const HOPS: &str = "x-talaria-hops";
 
-/// The relays after which a request is refused: it goes in circles.
+/// A request that came through this many relays is refused: it goes in circles.
 const TOO_MANY_HOPS: u32 = 2;
 
-/// Characters of each header.
+/// Most characters of each header.
 const LONGEST: usize = 256;
 
-/// What the headers say.
+/// Headers of a request that concern its turn.
 #[derive(Clone, Debug, Default)]
 pub struct TurnHeaders {
-    /// The session that is named.
+    /// Name of the session.
     pub session: Option<String>,
-    /// What scopes the agent's memory.
+    /// Memory scope of the agent.
     pub memory: Option<String>,
-    /// The key under which this may be asked again.
+    /// Idempotency key.
     pub key: Option<String>,
-    /// The last event that the reader has seen.
+    /// Id of the last event that the client has seen.
     pub last_event: Option<String>,
-    /// Whether a failed turn that has text is answered like any other, instead of with a 502.
+    /// Whether a failed turn with text is answered like any other, instead of with a 502.
     pub takes_partial: bool,
-    /// How many relays it has come through.
+    /// Number of relays that the request came through.
     pub hops: u32,
-    /// Who asks and where, as a gateway says.
+    /// The person and the place that asked, as reported by a gateway.
     pub origin: TurnOrigin,
 }
 
@@ -98,8 +98,8 @@ impl TurnHeaders {
         })
     }
 
-    /// The answer about a turn that has begun: it repeats what was said and names the turn. So does a problem; and a
-    /// client that cannot ask for the same again must not ask by itself.
+    /// Adds the headers that name the session and the run of a turn that has begun, also to an error. Without
+    /// an idempotency key a client cannot repeat the request safely, so it is told not to retry.
     pub fn name(&self, answer: Result<Response, ApiError>, session: &str, run: &TurnId) -> Response {
         let keyed = self.key.is_some();
         let answer = answer.map_err(|problem| if keyed { problem } else { problem.after_it_began() });
@@ -112,7 +112,7 @@ impl TurnHeaders {
     }
 }
 
-/// Names a session and its run.
+/// Adds the headers that name a session and a run.
 pub fn tell(headers: &mut HeaderMap, session: &str, run: &TurnId) {
     set(headers, SESSION_ID, session);
     set(headers, RUN_ID, &run.0);
@@ -124,7 +124,7 @@ fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
-/// Whether a session may be called this; if not, why.
+/// Checks the name of a session; returns the reason if it is not allowed.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.chars().count() > LONGEST {
         Err("A session id has 1 to 256 characters")
@@ -138,7 +138,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
 fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    // Of two, each program on the way takes another one.
+    // Proxies and servers disagree on which of two headers counts.
     if values.next().is_some() {
         return Err(ApiError::wrong(name, "The header was sent more than once; send it once"));
     }

@@ -1,4 +1,4 @@
-//! `GET /health/detailed`: whether people and programs are served, and if not, what is in the way.
+//! `GET /health/detailed`: whether the server is ready, and if not, why.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::{ApiError, Caller, Server};
 use crate::delivery::{DeliveryAccount, ReadingState};
 use crate::store::unix_now;
 
-/// How things are.
+/// State of the server and its parts.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Detailed")]
 pub struct DetailedHealth {
-    /// `ok`, or `not_ready` and the HTTP status is 503.
+    /// `ok`; or `not_ready`, with the HTTP status 503.
     status: &'static str,
     platform: &'static str,
     version: &'static str,
     pid: u32,
     /// `running` or `draining`.
     gateway_state: &'static str,
-    /// What must hold, and whether it does.
+    /// Conditions for being ready.
     checks: BTreeMap<&'static str, HealthCheck>,
-    /// The accounts on chat networks, by their names.
+    /// Accounts on chat networks, by name.
     platforms: BTreeMap<String, PlatformHealth>,
     /// Turns that run.
     active_agents: usize,
-    /// Turns that wait for another of their session.
+    /// Turns that wait for another turn of their session.
     waiting_turns: usize,
     /// Seconds since 1970.
     since: u64,
@@ -40,21 +40,21 @@ pub struct DetailedHealth {
     updated_at: i64,
 }
 
-/// One thing that must hold.
+/// One condition for being ready.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Check")]
 struct HealthCheck {
     ok: bool,
-    /// For people, if it does not.
+    /// Reason for people, if the condition is not met.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// One account.
+/// State of one account.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Platform")]
 struct PlatformHealth {
-    /// `reads`, or what it does instead.
+    /// `reads` if all is well; else `starting`, `away`, `pausing`, `ended` or `lost`.
     state: &'static str,
 }
 
@@ -103,7 +103,7 @@ pub async fn detailed(
     Ok((status, Json(detailed)))
 }
 
-/// Whether any platform reads, where there are any.
+/// Checks that at least one platform reads, if there are any.
 fn reads(platforms: &BTreeMap<String, &'static str>) -> Result<(), String> {
     match platforms.is_empty() || platforms.values().any(|state| *state == READS) {
         true => Ok(()),
@@ -111,7 +111,7 @@ fn reads(platforms: &BTreeMap<String, &'static str>) -> Result<(), String> {
     }
 }
 
-/// What [`state`] says of a platform that does what it should.
+/// State of a platform that works.
 const READS: &str = "reads";
 
 fn state(account: &Arc<DeliveryAccount>) -> &'static str {

@@ -1,7 +1,7 @@
-//! What a server is called in a request, and whether a page is its own. Pure.
+//! Checks the host name of a request, and whether a web page belongs to this server. Pure.
 //!
-//! A page that gets its own name to point at this machine (DNS rebinding) still says its own name, so a name that we do
-//! not have is refused. Everything is read as a browser reads it, and compared in its normal form.
+//! A page that makes its own name resolve to this machine (DNS rebinding) still sends that name, so names that
+//! are not ours are refused. Everything is parsed as a browser parses it, and compared in its normal form.
 
 use std::net::IpAddr;
 
@@ -9,15 +9,15 @@ use reqwest::Url;
 
 use crate::config::UrlHost;
 
-/// Names of this machine, by which it may always be called.
+/// Names of this machine that are always accepted.
 const OURS: [&str; 2] = ["localhost", "host.docker.internal"];
 
-/// Where a connection came in.
+/// The local end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryAddress {
-    /// The address that was connected to.
+    /// The address that the client connected to.
     pub address: IpAddr,
-    /// The server listens on every address there is, so that it may be behind one that it does not know.
+    /// The server listens on all addresses, so it may be reachable by one that it does not know.
     pub everywhere: bool,
 }
 
@@ -33,11 +33,11 @@ fn of(url: &Url) -> Option<UrlHost> {
     }
 }
 
-/// Whether the server may be called this.
+/// Whether the server may be addressed by this host.
 pub fn is_ours(host: &UrlHost, listed: &[UrlHost], entrance: EntryAddress) -> bool {
     let ours = match host {
         UrlHost::Address(address) => {
-            // No name was looked up, so none can have been pointed here.
+            // An address was not looked up in DNS, so it cannot have been rebound.
             address.is_loopback() || entrance.everywhere || *address == entrance.address.to_canonical()
         }
         UrlHost::Name(name) => OURS.contains(&name.as_str()),
@@ -45,7 +45,7 @@ pub fn is_ours(host: &UrlHost, listed: &[UrlHost], entrance: EntryAddress) -> bo
     ours || listed.contains(host)
 }
 
-/// Whether a page's origin is this server itself, as it is called in `UrlHost`: the same name and the same port.
+/// Whether a page's origin is this server itself, as named in the `Host` header: same name and same port.
 pub fn is_own(origin: &str, host: &str) -> bool {
     let Some((scheme, rest)) = origin.split_once("://") else { return false };
     if !matches!(scheme, "http" | "https") {
@@ -55,7 +55,7 @@ pub fn is_own(origin: &str, host: &str) -> bool {
     of(&page) == of(&server) && page.port_or_known_default() == server.port_or_known_default()
 }
 
-/// The address of a server that is called this, and nothing but that: no user, no path, nothing hidden.
+/// Parses a host as a URL of nothing else: no user, no path, no hidden characters.
 fn url(scheme: &str, host: &str) -> Option<Url> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     if host.is_empty() || !host.bytes().all(plain) {
@@ -146,7 +146,7 @@ mod tests {
         assert!(ours("192.168.1.7:8642", &[], at("::ffff:192.168.1.7", false)));
         assert!(!ours("192.168.1.8:8642", &[], at("192.168.1.7", false)));
         assert!(ours("[2001:DB8::1]", &[], at("2001:db8::1", false)));
-        // In a container the machine's own address is not known.
+        // In a container the address of the host machine is not known.
         assert!(ours("192.168.1.7:8642", &[], at("172.17.0.2", true)));
         assert!(!ours("evil.example", &[], at("172.17.0.2", true)));
     }

@@ -1,4 +1,4 @@
-//! How much may go on at once.
+//! Limits the turns of HTTP callers, and the open requests of each app.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ApiError, Caller};
 
-/// When to come back if there is no room now.
+/// `Retry-After` when a limit is reached.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Requests of an app at once, for each turn that it may have: a turn may have several readers.
+/// Open requests of an app per turn that it may have: a turn may have several readers.
 const READERS: usize = 4;
 
-/// The turns that programs may have at once, running or waiting, and what apps may ask at once.
+/// Limits on turns, running or waiting, and on the requests of apps.
 pub struct TurnLimits {
     all: Arc<Semaphore>,
     each: usize,
-    /// By name. Only apps with a token come so far, so there are never more than those.
+    /// By app name. Only apps with a valid token get here, so their number is bounded.
     apps: Mutex<HashMap<String, AppSlots>>,
 }
 
@@ -29,16 +29,16 @@ struct AppSlots {
     requests: Arc<Semaphore>,
 }
 
-/// The right to have one turn more. It ends with the turn.
+/// Permit for one turn. Held until the turn ends.
 pub type TurnPermit = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl TurnLimits {
-    /// So many in all, and so many of one app.
+    /// Limits of turns: in total, and of one app.
     pub fn new((all, each): (usize, usize)) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), each, apps: Mutex::default() }
     }
 
-    /// Makes room for one turn of a caller.
+    /// Takes a permit for one turn of a caller.
     pub fn take(&self, caller: &Caller) -> Result<TurnPermit, ApiError> {
         let busy = |_| Self::too_many_turns();
         let own = match caller.is_owner() {
@@ -48,12 +48,13 @@ impl TurnLimits {
         Ok((self.all.clone().try_acquire_owned().map_err(busy)?, own))
     }
 
-    /// What whoever finds no room for a turn is told.
+    /// Error for a caller that gets no permit for a turn.
     pub fn too_many_turns() -> ApiError {
         ApiError::busy("Too many turns run at once; ask again in a moment", AGAIN)
     }
 
-    /// Makes room for one request of an app, until its answer is read: it must not take all connections there are.
+    /// Takes a permit for one request of an app, held until its response is read, so that one app cannot take
+    /// all connections.
     pub(super) fn request(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, ApiError> {
         let busy = |_| ApiError::busy("Too many requests of this app are open; close some of them", AGAIN);
         self.app(caller).requests.try_acquire_owned().map_err(busy)

@@ -1,4 +1,4 @@
-//! The socket: connections are taken, bounded in number and time, and let go in order.
+//! Accepts connections, limits them in number and time, and ends them gracefully.
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
@@ -25,49 +25,50 @@ use super::{Server, raw_errors, router};
 use crate::os;
 use crate::poll_when_woken::poll_when_woken;
 
-/// Bytes of a request's head, and of what is read at once.
+/// Most bytes of a request's head, and of one read.
 const BUFFER: usize = 16 * 1024;
 
-/// How long what we send may stay unacknowledged, and how long a silent peer is believed to be there: a cable that is
-/// pulled says nothing.
+/// How long sent bytes may stay unacknowledged, and a silent peer counts as alive: a pulled cable sends no
+/// notice.
 const LOST: Duration = Duration::from_secs(60);
 
-/// Bytes that the kernel takes of an answer before it has sent them. It would take megabytes for a reader that does not
-/// read, and a turn goes on only as fast as its answer is taken.
+/// Bytes of an answer that the kernel buffers unsent. By default it buffers megabytes for a peer that does not
+/// read, and a turn must only run as fast as its answer is read.
 const UNSENT: u32 = 128 * 1024;
 
-/// How soon to try again when no connection can be taken, as when there are no more files.
+/// Pause after a failed accept, as when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection may take to end if it is answered nothing: enough for a last word to be read.
+/// During shutdown: how long a connection without an answer may stay, enough to read the last bytes.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The same for a connection that closes because it was idle: none but a request that comes at this very moment.
+/// Like [`LAST`], for a connection that closes because it was idle: only a request that arrives at this very
+/// moment is waited for.
 const IDLE_LAST: Duration = Duration::from_millis(10);
 
-/// How soon the log is told again of what goes on and on.
+/// Interval at which a lasting problem is logged again.
 const SAID: Duration = Duration::from_secs(60);
 
-/// Who is at the other end of a connection; a part of every request.
+/// The peer of a connection; an extension of every request.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPeer {
-    /// Its address.
+    /// The peer's address.
     pub address: IpAddr,
-    /// Where it came in.
+    /// The local address that the peer connected to.
     pub entrance: EntryAddress,
 }
 
-/// A server that listens. Dropping it lets go of everything.
+/// A listening server. Dropping it ends everything.
 pub struct ListeningServer {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     server: Arc<Server>,
-    /// Fired when no new connection is to be taken.
+    /// Fired when no new connection is to be accepted.
     stop: CancellationToken,
     connections: TaskTracker,
 }
 
-/// Takes what comes to a socket that is bound already, until it is told to stop.
+/// Accepts connections on a bound socket until told to stop.
 pub fn serve(server: Arc<Server>, listener: TcpListener) -> io::Result<ListeningServer> {
     let address = listener.local_addr()?;
     let (stop, connections) = (CancellationToken::new(), TaskTracker::new());
@@ -77,23 +78,23 @@ pub fn serve(server: Arc<Server>, listener: TcpListener) -> io::Result<Listening
 }
 
 impl ListeningServer {
-    /// The server itself.
+    /// The state that handlers share.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
-    /// Takes nothing new any more. What is read goes on until its turn ends or is let go.
+    /// Refuses new requests from now on. Running responses continue until their turn ends or is suspended.
     pub fn stop_taking(&self) {
         self.server.draining.cancel();
     }
 
-    /// Lets every connection end after what it is answered. One that has sent half a request is cut off soon.
+    /// Lets every connection end after its current answer. One that has sent half a request is soon cut off.
     pub fn close_connections(&self) {
         self.stop.cancel();
         self.connections.close();
     }
 
-    /// Does that, and waits for it.
+    /// Closes all connections and waits until they are gone.
     pub async fn ended(&self) {
         self.close_connections();
         self.connections.wait().await;
@@ -110,7 +111,7 @@ impl Drop for ListeningServer {
 async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, connections: TaskTracker) {
     let connection_limit = ConnectionLimit::of_this_process();
     let everywhere = listener.local_addr().is_ok_and(|address| address.ip().is_unspecified());
-    // Whoever floods us must not flood the log too.
+    // A flood of connections must not flood the log too.
     let mut said: Option<Instant> = None;
     let mut may_say = || {
         let may = said.is_none_or(|said| said.elapsed() > SAID);
@@ -134,7 +135,7 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
             Ok(accepted) => accepted,
             Err(error) => {
                 if may_say() {
-                    tracing::warn!(%error, "connections cannot be taken; trying again");
+                    tracing::warn!(%error, "connections cannot be accepted; trying again");
                 }
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -155,7 +156,8 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
     }
 }
 
-/// Serves one connection until it ends or `close` fires: because the process ends (`stop`), or because it was idle.
+/// Serves one connection until it ends or `close` fires: because the process ends (`stop`), or because it was
+/// idle.
 async fn answer(
     stream: TcpStream,
     peer: ClientPeer,
@@ -181,7 +183,7 @@ async fn answer(
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        // The wire keeps the time.
+        // `TimedConnection` enforces the timeout.
         .header_read_timeout(None)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(wire), service);
@@ -204,9 +206,9 @@ async fn answer(
     }
 }
 
-/// Waits until a connection that should end has had its time since it was answered anything, and that was taken.
+/// During shutdown: returns once the connection has been idle for `last` and the client has read everything.
 async fn unasked(progress: &ConnectionProgress, last: Duration) {
-    // What was before does not count.
+    // Resets the mark: activity before now does not count.
     progress.has_rested();
     loop {
         tokio::time::sleep(last).await;
@@ -216,16 +218,16 @@ async fn unasked(progress: &ConnectionProgress, last: Duration) {
     }
 }
 
-/// Says that there is no room, if that can be said without waiting.
+/// Answers that there are too many connections, if the socket takes it without waiting.
 fn turn_away(stream: TcpStream) {
     let said = stream.into_std().and_then(|mut stream| stream.write_all(&raw_errors::too_many()));
     if let Err(error) = said {
-        tracing::debug!(%error, "a connection was turned away without a word");
+        tracing::debug!(%error, "a connection was turned away without an answer");
     }
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
-    // A delta is small, and somebody waits for it.
+    // A delta is small, and a reader waits for it.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what is counted, in the form of OpenMetrics, which Prometheus reads.
+//! `GET /metrics`: the counters in OpenMetrics format, which Prometheus reads.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::{ApiError, Caller, Server};
 use crate::metrics::WaitingCounts;
 use crate::store::unix_now;
 
-/// The form, for the OpenAPI document.
+/// Media type for the OpenAPI document.
 pub const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// The form, with its version.
+/// `Content-Type` of the response.
 const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`

@@ -1,7 +1,8 @@
-//! `GET /openapi.json`: the table of routes as programs read it.
+//! `GET /openapi.json`: describes the route table as an OpenAPI document.
 //!
-//! Schemas come from the very types that are read and written, by `schemars`: it makes JSON Schema 2020-12, which is
-//! what OpenAPI 3.1 wants, and leaves the table to be ours. (`utoipa` would want a table of its own beside it.)
+//! `schemars` derives the schemas from the types that the handlers read and write: it makes JSON Schema
+//! 2020-12, which OpenAPI 3.1 uses, and leaves the table to us. (`utoipa` would need a table of its own beside
+//! it.)
 
 use std::sync::LazyLock;
 
@@ -20,10 +21,10 @@ use super::routes;
 #[schemars(rename = "Document")]
 pub struct OpenApiDocument;
 
-/// The name of the one way to say who asks.
+/// Name of the only security scheme.
 const KEY: &str = "key";
 
-/// Problems that anything may have, and why.
+/// Error statuses of every endpoint, with their reasons.
 const ALWAYS: [(u16, &str); 6] = [
     (400, "The request is not understood"),
     (403, "The server is not called that, or this page or app may not ask"),
@@ -33,16 +34,16 @@ const ALWAYS: [(u16, &str); 6] = [
     (503, "The server is about to end, has too many connections, or the agent is away; ask again"),
 ];
 
-/// Problems of everything that wants a key.
+/// Error statuses of every endpoint that needs a key.
 const KEYED: [(u16, &str); 2] = [
     (401, "There is no key, or it is not the right one"),
     (429, "Too much goes on, or too many keys were wrong; ask again when Retry-After has passed"),
 ];
 
-/// Problems of everything that takes JSON.
+/// Error statuses of every endpoint that takes JSON.
 const READ: [(u16, &str); 2] = [(413, "The request is too large"), (415, "The request is no JSON")];
 
-/// Problems of some, and why.
+/// Error statuses of some endpoints, with their reasons.
 const SOMETIMES: [(u16, &str); 5] = [
     (404, "There is no such thing, for whoever asks"),
     (409, "It is not in a state for that"),
@@ -51,11 +52,11 @@ const SOMETIMES: [(u16, &str); 5] = [
     (508, "The request goes in circles: a relay is pointed at itself"),
 ];
 
-/// Problems of what is in no table: no operation has them.
+/// Error statuses of unknown paths and methods: no operation lists them.
 const ELSEWHERE: [(u16, &str); 2] =
     [(405, "The address does not take that method"), (414, "The address is too long")];
 
-/// What a request that runs a turn may say in its headers, and what is said back.
+/// Headers of a request that runs a turn. [`TOLD`] are those of its response.
 const ASKED: [(&str, &str); 5] = [
     ("Idempotency-Key", "What makes asking twice the same as asking once; kept for seven days"),
     ("X-Hermes-Session-Id", "The session that is talked in"),
@@ -73,7 +74,7 @@ const TOLD: [(&str, &str); 3] = [
     ("X-Talaria-Ignored", "The parameters that the agent ignores, if there are any"),
 ];
 
-/// The document. Made once: it is the same for everybody.
+/// The document. Built once: it is the same for every client.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| describe(&routes::all()));
 
 /// `GET /openapi.json`
@@ -81,7 +82,7 @@ pub async fn document() -> Json<&'static Value> {
     Json(&DOCUMENT)
 }
 
-/// The document of a table.
+/// Builds the document of a route table.
 fn describe(routes: &[Route]) -> Value {
     let mut schemas = SchemaGenerators::new();
     let mut paths = Map::new();
@@ -122,7 +123,7 @@ fn operation(route: &Route, schemas: &mut SchemaGenerators) -> Value {
         operation["parameters"] = json!(parameters);
     }
     if let Some(shape) = route.takes {
-        // Whatever is required is said by the shape: nothing at all is read as an object without anything in it.
+        // Always required; the schema says which fields are. An empty body is read as an empty object.
         let schema = shape(&mut schemas.read);
         operation["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
     }
@@ -180,19 +181,19 @@ fn responses(route: &Route, schemas: &mut SchemaGenerators) -> Value {
     fails.extend(KEYED.iter().filter(|_| !route.open).map(|(status, _)| status));
     fails.extend(READ.iter().filter(|_| route.takes.is_some()).map(|(status, _)| status));
     for status in fails {
-        // Some answers carry their own body also when all is not well.
+        // Some endpoints have a body of their own for an error status.
         let shared = json!({ "$ref": format!("#/components/responses/{}", name(status)) });
         responses.entry(status.to_string()).or_insert(shared);
     }
     Value::Object(responses)
 }
 
-/// Every problem there is.
+/// All error statuses.
 fn known() -> impl Iterator<Item = &'static (u16, &'static str)> {
     ALWAYS.iter().chain(&KEYED).chain(&READ).chain(&SOMETIMES).chain(&ELSEWHERE)
 }
 
-/// What the shared answer of a status is called.
+/// Name of the shared response for a status.
 fn name(status: u16) -> String {
     format!("Problem{status}")
 }
@@ -201,7 +202,8 @@ fn shared(why: &str, problem: &schemars::Schema) -> Value {
     json!({ "description": why, "content": { JSON: { "schema": problem } } })
 }
 
-/// Schemas of what is read, and of what is written: a field that may be left out in one is always there in the other.
+/// Schemas for requests and for responses: a field that is optional in the one may be always present in the
+/// other.
 struct SchemaGenerators {
     read: SchemaGenerator,
     written: SchemaGenerator,
@@ -221,7 +223,7 @@ impl SchemaGenerators {
         }
     }
 
-    /// All that were needed.
+    /// All schemas that were used.
     fn all(mut self) -> Map<String, Value> {
         let mut all = self.read.take_definitions(true);
         all.extend(self.written.take_definitions(true));
@@ -252,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Whatever status stands in a handler is described, and nothing is described that none has.
+    /// Checks that every status in a handler is described, and that every described status occurs in one.
     #[test]
     fn every_status_of_a_problem_is_described() {
         fn sources(folder: &std::path::Path, found: &mut Vec<String>) {

@@ -1,4 +1,5 @@
-//! What every request must pass, and what every answer carries, whoever asks.
+//! Middleware around all routes: rejects foreign host names and web pages, catches panics, and adds security
+//! headers.
 
 use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
@@ -17,10 +18,10 @@ use super::rejection_log::RejectedRequest;
 use super::{ApiError, Server, ServerSettings, cors};
 use crate::config::WebOrigin;
 
-/// Where a browser says that a request comes from, even if it does not say from whom.
+/// Header in which a browser classifies the origin of a request, even if it does not name it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Said with every answer, streams too.
+/// Headers of every response, streams included.
 pub const SECURITY: [(&str, &str); 5] = [
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -29,14 +30,15 @@ pub const SECURITY: [(&str, &str); 5] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Turns away what a web page or a forged name sends, and says how answers are to be treated.
+/// Rejects requests that a web page or a rebound name sends, and adds the security headers.
 pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let settings = &server.settings;
     let peer = request.extensions().get::<ClientPeer>().copied();
     let entrance = peer.map(|peer| peer.entrance);
     let (mut response, page) = match admit(settings, request.uri(), request.headers(), entrance) {
         Ok(Some(page)) if cors::is_preflight(&request) => (cors::preflight(request.headers()), Some(page)),
-        // Whatever breaks in a handler is one answer, not the connection with all that is asked on it.
+        // A panic in a handler becomes one error response and does not end the connection with its other
+        // requests.
         Ok(page) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => (response, page),
             Err(_) => (ApiError::mistake("its handler panicked").into_response(), page),
@@ -52,22 +54,22 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
     for (name, value) in SECURITY {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    // What is said here is for whoever asks, not for who asks next.
+    // Answers are for one caller; a cache must not give them to the next.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     cors::allow(headers, &settings.origins, page);
     response
 }
 
-/// Why a request may not come in.
+/// Reason for rejecting a request.
 #[derive(Clone, Copy)]
 enum OriginRefusal {
-    /// It does not say what the server is called, or not once.
+    /// The `Host` header is missing, repeated or malformed.
     Head,
-    /// The server is not called that.
+    /// The host name is not ours.
     Name,
-    /// A page sends it that is not listed.
+    /// A page sent it whose origin is not listed.
     Page,
-    /// A browser that follows a link or loads a picture sends it, and says no origin that could be listed.
+    /// A browser sent it for a link or an embedded resource, without an origin that could be listed.
     Link,
 }
 
@@ -98,7 +100,7 @@ impl OriginRefusal {
         ApiError::new(status, code, message)
     }
 
-    /// What the operator is told of it. What is no proper request is not worth it.
+    /// Reason for the operator's log. A malformed request is not worth one.
     fn sent(self) -> Option<RejectedRequest> {
         match self {
             Self::Head => None,
@@ -108,7 +110,7 @@ impl OriginRefusal {
     }
 }
 
-/// Whether a request may come in at all; and if a listed page sends it, which.
+/// Whether a request is admitted; returns its origin if a listed page sent it.
 fn admit(
     settings: &ServerSettings,
     uri: &Uri,
@@ -118,7 +120,7 @@ fn admit(
     let host = only(headers, &HOST).ok_or(OriginRefusal::Head)?;
     check_host(settings, host, entrance)?;
     if let Some(authority) = uri.authority() {
-        // The whole address in the first line counts for more than `Host`; both must be right.
+        // A whole URL in the request line takes precedence over `Host`; both must be right.
         check_host(settings, authority.as_str(), entrance)?;
     }
     if headers.contains_key(ORIGIN) {
@@ -131,7 +133,7 @@ fn admit(
         };
     }
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
-        // What people type themselves comes from nowhere.
+        // An address that a person typed has no origin.
         None | Some(b"same-origin" | b"none") => Ok(None),
         Some(_) => Err(OriginRefusal::Link),
     }
@@ -143,7 +145,7 @@ fn check_host(
     entrance: Option<EntryAddress>,
 ) -> Result<(), OriginRefusal> {
     let host = host::read(host).ok_or(OriginRefusal::Head)?;
-    // Without a connection there is only this machine.
+    // Without a connection, as in tests, the client is this machine.
     let here = EntryAddress { address: Ipv4Addr::LOCALHOST.into(), everywhere: false };
     match host::is_ours(&host, &settings.hosts, entrance.unwrap_or(here)) {
         true => Ok(()),
@@ -151,7 +153,7 @@ fn check_host(
     }
 }
 
-/// A header that must not be there twice: everybody on the way has to read the same.
+/// Value of a header that must occur only once: proxies and servers disagree on which of two counts.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

@@ -1,4 +1,4 @@
-//! The owner's key. Another may take its place while the server runs; whatever is read with the old one ends then.
+//! The owner's key. It can be replaced while the server runs; responses to the old key then end.
 
 use std::mem;
 
@@ -10,41 +10,41 @@ use super::Server;
 use crate::config::Secret;
 use crate::token;
 
-/// Bytes of a key that nobody guesses. The one that we make has more, and so have those of apps.
+/// Bytes of a key that cannot be guessed. The key that we generate is longer, and so are the tokens of apps.
 const UNGUESSABLE: usize = 24;
 
-/// What is compared with what is sent.
+/// The current key of the owner; [`Server::replace_key`] changes it.
 pub struct OwnerKey(Mutex<OwnerDigest>);
 
-/// The owner's key, as a digest: all digests are as long, so that comparing them takes as long whatever is sent.
+/// The owner's key as a digest. Digests have equal length, so comparing them takes equal time for any input.
 #[derive(Clone)]
 pub(super) struct OwnerDigest {
-    /// `None` if everybody who gets here is the owner.
+    /// `None` if there is no key and every client is the owner.
     digest: Option<[u8; 32]>,
-    /// It is so short that somebody may have thought it up.
+    /// Whether the key is short enough that a person may have made it up.
     pub(super) guessable: bool,
-    /// Fired when another takes its place.
+    /// Fired when another key takes its place.
     pub(super) replaced: CancellationToken,
 }
 
 impl OwnerKey {
-    /// The key of the owner; `None` if everybody who gets here is.
+    /// The configured key; `None` if every client is the owner.
     pub fn new(key: Option<&Secret>) -> Self {
         Self(Mutex::new(OwnerDigest::of(key)))
     }
 
-    /// Whether this is the key that holds.
+    /// Whether this is the current key.
     pub fn is(&self, key: &Secret) -> bool {
         self.lock().is(&token::digest(key.expose().as_bytes()))
     }
 
-    /// Another key holds from now on, and whatever was let in by the one before is over.
+    /// Replaces the key and ends everything that the old key was used for.
     fn replace(&self, key: &Secret) {
         let before = mem::replace(&mut *self.lock(), OwnerDigest::of(Some(key)));
         before.replaced.cancel();
     }
 
-    /// The one that holds now.
+    /// The current key.
     pub(super) fn owner(&self) -> OwnerDigest {
         self.lock().clone()
     }
@@ -55,8 +55,8 @@ impl OwnerKey {
 }
 
 impl Server {
-    /// Another key holds from now on, and whatever was let in by the one before is over. Somebody may have tried the new
-    /// one too early, and must not be held up for it.
+    /// Replaces the key and ends everything that the old key was used for. Also forgets wrong keys: a client
+    /// may have tried the new one too early and must not be paused for it.
     pub fn replace_key(&self, key: &Secret) {
         self.keys.replace(key);
         self.wrong_keys.forget();
@@ -72,12 +72,12 @@ impl OwnerDigest {
         }
     }
 
-    /// Whether there is a key at all.
+    /// Whether the server has a key at all.
     pub(super) fn has_key(&self) -> bool {
         self.digest.is_some()
     }
 
-    /// Whether this is its digest.
+    /// Whether `given` is the digest of the key. Takes constant time.
     pub(super) fn is(&self, given: &[u8; 32]) -> bool {
         self.digest.is_some_and(|digest| digest.ct_eq(given).into())
     }

@@ -1,8 +1,9 @@
-//! Decides what becomes of the parameters of a request that are meant for a model.
+//! Checks the model parameters of a request and decides which of them reach the agent.
 //!
-//! No parameter is dropped in silence. Sampling and the output format go on to an agent that is a model; any other agent
-//! ignores them, and the header `x-talaria-ignored` names them. What no agent here can do is refused, because its answer
-//! would pass for one that did it: tools of the client, several answers at once, log probabilities.
+//! No parameter is dropped in silence. Sampling parameters and the output format are passed to an agent that is
+//! a model; any other agent ignores them, and the header `x-talaria-ignored` names them. Parameters that no
+//! agent here supports are refused, because the answer would look as if it had followed them: tools of the
+//! client, several answers at once, log probabilities.
 
 use std::ops::RangeInclusive;
 
@@ -14,28 +15,28 @@ use serde_json::{Number, Value, json};
 use super::ApiError;
 use crate::agent::{AgentInfo, ModelParams};
 
-/// The response header that names what was ignored.
+/// Response header that names the ignored parameters.
 pub const IGNORED: &str = "x-talaria-ignored";
 
-/// Texts of which each may end an answer.
+/// Most entries of `stop`.
 const STOPS: usize = 16;
 
 /// The parameters of one request, checked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ClientParams {
-    /// For a model.
+    /// Parameters to pass to a model.
     params: ModelParams,
-    /// The client's own names of those.
+    /// Names of the parameters in `params`, as the client wrote them.
     given: Vec<&'static str>,
-    /// What the client calls the output format, if that is a JSON schema.
+    /// Name of the output format as the client wrote it, if it is a JSON schema.
     schema: Option<&'static str>,
     /// Parameters that the client set and no agent uses.
     unused: Vec<&'static str>,
 }
 
-/// What goes on to the agent, and what the client is told.
+/// Parameters for the agent that answers, and the names of those that it ignores.
 pub struct AgentParams {
-    /// For the turn.
+    /// Parameters to store with the turn.
     pub params: ModelParams,
     ignored: Vec<&'static str>,
 }
@@ -47,7 +48,7 @@ pub struct AgentParams {
 pub enum StopSchema {
     /// One text.
     One(String),
-    /// Several.
+    /// Several texts.
     Several(#[schemars(length(min = 1, max = STOPS))] Vec<String>),
 }
 
@@ -58,7 +59,7 @@ pub enum StopSchema {
 pub enum FormatSchema {
     /// Any text.
     Text,
-    /// Some JSON object.
+    /// Any JSON object.
     JsonObject,
     /// JSON that follows a schema; only for an agent that is a model.
     JsonSchema { json_schema: serde_json::Map<String, Value> },
@@ -71,12 +72,12 @@ pub enum FormatSchema {
 pub enum ToolChoice {
     /// No tool is called.
     None,
-    /// The agent decides; it has none of the client's.
+    /// The agent decides; it never has tools of the client.
     Auto,
 }
 
 impl ClientParams {
-    /// Takes a number for a model.
+    /// Takes a number for a model; refuses one outside `range`.
     pub fn number(
         &mut self,
         name: &'static str,
@@ -94,7 +95,7 @@ impl ClientParams {
         Ok(())
     }
 
-    /// Takes a number of tokens for a model.
+    /// Takes a number of tokens for a model; refuses 0.
     pub fn tokens(
         &mut self,
         name: &'static str,
@@ -136,11 +137,11 @@ impl ClientParams {
         Ok(())
     }
 
-    /// Takes the output format, in the form of chat completions. `name` is what the client calls it.
+    /// Takes the output format, in the form of chat completions. `name` is the client's name for it.
     pub fn format(&mut self, name: &'static str, format: Option<Value>) -> Result<(), ApiError> {
         let Some(format) = format else { return Ok(()) };
         match format.get("type").and_then(Value::as_str) {
-            // As without it.
+            // The default; nothing to pass on.
             Some("text") => return Ok(()),
             Some("json_object") => {}
             Some("json_schema") if format.get("json_schema").is_some_and(Value::is_object) => {
@@ -166,7 +167,7 @@ impl ClientParams {
         }
     }
 
-    /// What the agent that will answer is given of it.
+    /// Decides which parameters this agent gets. Refuses a JSON schema for an agent that is not a model.
     pub fn for_agent(self, agent: &AgentInfo) -> Result<AgentParams, ApiError> {
         let Self { params, given, schema, unused } = self;
         if agent.is_model() {
@@ -177,19 +178,20 @@ impl ClientParams {
                 "The agent is no model, so nothing can make its answer follow a JSON schema; leave it out";
             return Err(ApiError::unsupported(name, message));
         }
-        // Not even kept: should a model stand in for the agent, it must not use what the client was told is ignored.
+        // The parameters are not even stored: if a model answers as the fallback, it must not use those that
+        // the client was told are ignored.
         let ignored = given.into_iter().chain(unused).collect();
         Ok(AgentParams { params: ModelParams::default(), ignored })
     }
 }
 
 impl AgentParams {
-    /// Takes what goes on to the agent.
+    /// Takes the parameters for the agent, leaving none.
     pub fn take(&mut self) -> ModelParams {
         std::mem::take(&mut self.params)
     }
 
-    /// Tells the client what was ignored.
+    /// Adds the header that names the ignored parameters.
     pub fn tell(&self, mut response: Response) -> Response {
         if !self.ignored.is_empty()
             && let Ok(names) = HeaderValue::from_str(&self.ignored.join(", "))
@@ -200,7 +202,8 @@ impl AgentParams {
     }
 }
 
-/// Refuses tools of the client: the agent has its own, and nobody here could hand a call back. An empty list is none.
+/// Refuses tools of the client: the agent has its own, and the server has no way to hand a call back to the
+/// client. An empty list is accepted.
 pub fn refuse_tools(
     (tools, tools_name): (Option<&Value>, &'static str),
     (choice, choice_name): (Option<&Value>, &'static str),
@@ -226,7 +229,7 @@ pub fn refuse_tools(
     }
 }
 
-/// The output format of `/v1/responses` as chat completions have it.
+/// Converts the output format of `/v1/responses` to that of chat completions.
 pub fn chat_format(format: &Value) -> Value {
     let mut schema = format.as_object().cloned().unwrap_or_default();
     match schema.remove("type") {

@@ -1,5 +1,5 @@
-//! What a path names. What is no text names nothing: it is as absent as what is not there, and the answers are the same
-//! byte for byte.
+//! Extracts ids from request paths. An invalid id is answered exactly like an unknown one, so that probing
+//! reveals nothing.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -8,16 +8,16 @@ use super::ApiError;
 use super::headers::check_name;
 use crate::ids::TurnId;
 
-/// The session that a path names.
+/// Session name in a path.
 pub struct SessionName(pub String);
 
-/// The run that a path names.
+/// Run id in a path.
 pub struct RunName(pub TurnId);
 
-/// The response that a path names.
+/// Response id in a path.
 pub struct ResponseName(pub String);
 
-/// The model that a path names.
+/// Model name in a path.
 pub struct ModelName(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for ModelName {

@@ -1,7 +1,7 @@
-//! Answers to what never becomes a request: too long, too slow, no HTTP, or one connection too many.
+//! Answers to input that never becomes a request: too long, too slow, not HTTP, or one connection too many.
 //!
-//! hyper answers what it cannot read by itself, with a status and nothing else. Such an answer is recognised and
-//! replaced: whoever asks gets the same form of error, whatever was wrong.
+//! hyper answers input that it cannot parse by itself, with a status and nothing else. Such an answer is
+//! detected and replaced, so that clients get every error in one form.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::ApiError;
 use super::origin_guard::SECURITY;
 use super::sse::SseBuffer;
 
-/// An answer of hyper's own, at the end of what it writes.
+/// An answer of hyper's own, at the end of the bytes that it writes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HyperResponse {
-    /// Where it begins.
+    /// Offset at which it begins.
     pub at: usize,
-    /// What it says.
+    /// Its status.
     pub status: StatusCode,
 }
 
-/// Finds an answer of hyper's own. Nothing of ours looks like one: our answers have more headers, and in their bodies
-/// are no line breaks of this kind.
+/// Finds an answer of hyper's own. Our answers cannot be mistaken for one: they have more headers, and their
+/// bodies contain no CRLF.
 pub fn automatic(bytes: &[u8]) -> Option<HyperResponse> {
     let at = memmem::rfind(bytes, b"HTTP/1.")?;
     let head = std::str::from_utf8(bytes.get(at..)?).ok()?.strip_suffix("\r\n\r\n")?;
@@ -34,7 +34,7 @@ pub fn automatic(bytes: &[u8]) -> Option<HyperResponse> {
     (status.is_client_error() && lines.all(known)).then_some(HyperResponse { at, status })
 }
 
-/// What is said in place of it.
+/// Our answer in place of hyper's.
 pub fn unreadable(status: StatusCode) -> Vec<u8> {
     let (code, message) = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (
@@ -47,13 +47,13 @@ pub fn unreadable(status: StatusCode) -> Vec<u8> {
     written(&ApiError::new(status, code, message))
 }
 
-/// The head of a request did not come.
+/// Answer when the head of a request did not arrive in time.
 pub fn too_slow() -> Vec<u8> {
     let message = "The head of the request did not come in time";
     written(&ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
 }
 
-/// There are too many connections.
+/// Answer when there are too many connections.
 pub fn too_many() -> Vec<u8> {
     let message = "There are too many connections; ask again in a moment";
     let retry_after = Some(Duration::from_secs(2));
@@ -61,7 +61,7 @@ pub fn too_many() -> Vec<u8> {
     written(&ApiError { retry_after, ..ApiError::new(status, "too_many_connections", message) })
 }
 
-/// The whole answer, after which the connection is closed.
+/// Serialises the whole answer, after which the connection is closed.
 fn written(problem: &ApiError) -> Vec<u8> {
     let ApiError { status, retry_after, .. } = problem;
     let body = serde_json::json!({ "error": problem.object(&mut SseBuffer::default()) }).to_string();

@@ -1,8 +1,9 @@
-//! What the operator is told of requests without a key that counts, of those for a server of another name, and of those
-//! that a page elsewhere sends: a line in the log and a row in the audit.
+//! Tells the operator about rejected requests, without a valid key, with a foreign host name or from a foreign
+//! web page: a line in the log and a row in the audit.
 //!
-//! Anybody can make us write them, so there is one a minute for each address and token, and a bound for all of them
-//! together. Of what was sent nothing is told but which token it was, which is no secret.
+//! Any client can cause these, so there is one per minute for each address and token, and a limit on all of
+//! them together. Recorded are the address and the reason, and for a revoked token the name of its app; nothing
+//! else of the request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,30 +16,30 @@ use tokio::time::Instant;
 use super::Server;
 use super::auth_throttle::network;
 
-/// How soon the same is told again.
+/// Interval after which the same rejection is recorded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is told in that time, at most: few, because the audit has rows for refusals in rooms beside these.
+/// Most rejections recorded in that interval: few, because the audit also has rows for refusals in rooms.
 const MOST: usize = 8;
 
-/// What was told of late.
+/// Rejections that were recorded recently.
 #[derive(Default)]
 pub struct RejectionLog {
     told: Mutex<HashMap<(IpAddr, RejectedRequest), Instant>>,
 }
 
-/// What was turned away.
+/// Kind of a rejected request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RejectedRequest {
-    /// What calls the server by a name that it does not have, as a forged one does.
+    /// Addressed to a host name that is not ours, as after DNS rebinding.
     Name,
-    /// What a page sends that is not listed.
+    /// Sent by a web page that is not listed.
     Page,
-    /// No key.
+    /// Without a key.
     Nothing,
-    /// One that is none of ours.
+    /// With a key that is not ours.
     Key,
-    /// What looks like a token; which one, by the part that is no secret.
+    /// With a key that looks like a token; its id, which is no secret.
     Token(String),
 }
 
@@ -56,13 +57,13 @@ impl RejectionLog {
 }
 
 impl Server {
-    /// A request was turned away because of this.
+    /// Records a rejected request, unless that was done recently.
     pub(super) fn turned_away(&self, from: IpAddr, sent: RejectedRequest) {
         if !self.refusals.is_news(from, &sent, Instant::now()) {
             return;
         }
         let store = self.store.clone();
-        // A task of its own: whoever was turned away does not wait for it, and it ends with the store.
+        // In a task of its own: the client does not wait for it, and the task ends with the store.
         spawn_task("log rejections", async move {
             let kept = store.write(move |tx| {
                 let (why, app) = match sent {

@@ -1,9 +1,9 @@
-//! `/v1/responses`: the same turns in the shape of OpenAI's newer protocol, kept to be found again and gone on from.
+//! `/v1/responses`: turns in the form of OpenAI's Responses API, stored to be retrieved and continued.
 //!
-//! A response is a turn, and its id is the turn's under another name. It goes on from an earlier one
-//! (`previous_response_id`) in the same session if nothing came after that there, otherwise in a session made of what
-//! was said up to it; instructions are for their own turn alone. One that is asked with `store: false` runs like any
-//! other, but nobody finds it, and nothing goes on from it.
+//! A response is a turn, and its id is the turn's in another form. It continues an earlier one
+//! (`previous_response_id`) in the same session if that was the last turn there, otherwise in a new session
+//! with the history up to it; instructions apply to their own turn alone. A response with `store: false` runs
+//! like any other, but it can be neither retrieved nor continued.
 
 mod approvals;
 mod events;
@@ -40,7 +40,7 @@ use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::ids::TurnId;
 
-/// What the id of every response begins with; then the digits of its turn.
+/// Prefix of every response id; the digits of its turn follow.
 const PREFIX: &str = "resp_";
 
 /// `POST /v1/responses`
@@ -128,7 +128,7 @@ pub async fn remove(
     }
 }
 
-/// How a response is to be shown.
+/// Query string of a request that retrieves a response.
 #[derive(Default, JsonSchema)]
 #[schemars(default)]
 pub struct ResponseQuery {
@@ -137,7 +137,7 @@ pub struct ResponseQuery {
 }
 
 impl ResponseQuery {
-    /// Reads the part of the address behind the question mark. What is not known there is for others.
+    /// Parses the query string; ignores unknown parameters.
     fn read(query: &str) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -161,7 +161,7 @@ impl ResponseQuery {
 }
 
 impl ResponseInfo {
-    /// As it is now: whole if its turn is over.
+    /// The response in its current state: complete if its turn has ended.
     async fn so_far(&self, server: &Server, caller: &Caller, run: &TurnId) -> Result<Response, ApiError> {
         let (ended, room) = TurnResult::read_soon(server, caller, run).await?;
         Ok(match ended {
@@ -171,7 +171,7 @@ impl ResponseInfo {
     }
 }
 
-/// What a turn is called as a response.
+/// Response id of a turn.
 pub fn id_of(run: &TurnId) -> String {
     format!("{PREFIX}{}", run.0.rsplit('_').next().unwrap_or(&run.0))
 }

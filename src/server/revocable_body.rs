@@ -1,6 +1,8 @@
-//! The answer to whoever has a key: it breaks off when the key no longer counts, and holds an app's place for as long as
-//! it is read, or what its text counts. A long one is handed on in pieces: HTTP lets go of a body once it has the last of it in its own buffer,
-//! however much that is and however slowly it is read.
+//! Response body that breaks off when the caller's key is revoked, and holds a permit until it is read.
+//!
+//! The permit is an app's request slot, or a share of the text budget. A long body is handed to hyper in
+//! pieces: hyper drops a body once the rest of it is in hyper's own buffer, however large that is and however
+//! slowly the client reads, and that would free the permit too early.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,20 +14,21 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::poll_when_woken::{PollWhenWoken, poll_when_woken};
 
-/// Bytes that are handed on at once.
+/// Most bytes handed to hyper at once.
 const PIECE: usize = 64 * 1024;
 
-/// A body with what it holds.
+/// A body with the permit that it holds.
 pub struct RevocableBody<P> {
     body: Body,
-    /// What is left of the frame that is handed on.
+    /// Rest of the frame that is being handed on.
     rest: Bytes,
-    /// Asked with every delta of a stream, behind a lock that all streams with this key share.
+    /// Polled with every delta of a stream. Polling the token itself would take a lock that all streams with
+    /// this key share.
     revoked: PollWhenWoken<WaitForCancellationFutureOwned>,
     _place: Option<P>,
 }
 
-/// A response that holds something until it is read or given up.
+/// Makes a response hold a permit until its body is read or dropped.
 pub fn held<P: Send + Unpin + 'static>(
     response: Response,
     revoked: CancellationToken,
@@ -35,7 +38,7 @@ pub fn held<P: Send + Unpin + 'static>(
 }
 
 impl<P> RevocableBody<P> {
-    /// Holds a place until the body is read or given up.
+    /// Wraps a body, which holds `place` until it is read or dropped.
     pub fn new(body: Body, revoked: CancellationToken, place: Option<P>) -> Self {
         Self { body, rest: Bytes::new(), revoked: poll_when_woken(revoked.cancelled_owned()), _place: place }
     }
@@ -49,9 +52,9 @@ impl<P: Unpin> hyper::body::Body for RevocableBody<P> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // Before anything else: a stream that always has more to say would never be cut.
+        // Checked first: a stream that always has more data would never be cut off.
         if Pin::new(&mut self.revoked).poll(context).is_ready() {
-            // Not a clean end: the reader must not take it for the whole.
+            // An error, not a clean end: the client must not take the body for complete.
             return Poll::Ready(Some(Err(axum::Error::new("the key no longer counts"))));
         }
         if self.rest.is_empty() {

@@ -1,7 +1,7 @@
-//! One line of the table of routes: what can be asked, what comes of it, and who answers.
+//! One entry of the route table: method, path, request, responses and handler.
 //!
-//! What is said here is what the OpenAPI document says, so a line is not finished before its request and its answers
-//! are named; a test of [`openapi`](super::openapi) insists.
+//! The OpenAPI document is generated from these entries, so an entry is complete only when its request and its
+//! responses are named; a test in [`openapi`](super::openapi) insists.
 
 use std::sync::Arc;
 
@@ -13,49 +13,49 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::Server;
 use super::sse::SseEventSchema;
 
-/// JSON, as most is.
+/// Media type of most bodies.
 pub const JSON: &str = "application/json";
-/// Events that come as they happen.
+/// Media type of event streams.
 pub const EVENTS: &str = "text/event-stream";
 
-/// Makes the schema of a type; what it needs besides is put beside it.
+/// Builds the schema of a type, and adds the schemas that it refers to to the generator.
 pub type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
-/// One thing that can be asked.
+/// One endpoint.
 pub struct Route {
-    /// What `/v1/capabilities` calls it.
+    /// Name of the endpoint in `/v1/capabilities`.
     pub name: &'static str,
-    /// How.
+    /// HTTP method.
     pub method: Method,
-    /// Where; what is in braces is for the caller to fill in.
+    /// Path; segments in braces are parameters.
     pub path: &'static str,
-    /// What it is good for, in one line.
+    /// Purpose in one line, for the OpenAPI document.
     pub about: &'static str,
-    /// Whether anybody may ask.
+    /// Whether it needs no key.
     pub open: bool,
-    /// What is sent, as JSON; if nothing is, what is sent all the same does not matter.
+    /// Schema of the JSON body; `None` if a body is ignored.
     pub takes: Option<SchemaFn>,
-    /// What may be said in the address, after the question mark.
+    /// Schema of the query string.
     pub query: Option<SchemaFn>,
-    /// What comes back if all is well.
+    /// Responses on success.
     pub answers: Vec<RouteResponse>,
-    /// The statuses of problems that only some routes have.
+    /// Error statuses of this endpoint, besides those that every endpoint can have.
     pub fails: Vec<u16>,
-    /// Whether it runs a turn: then its headers are those of all turns.
+    /// Whether it runs a turn, and so accepts and returns the headers of turns.
     pub runs: bool,
-    /// Whether it reads a turn, which may be resumed.
+    /// Whether it streams a turn, which a client can resume.
     pub reads: bool,
     pub(super) handler: MethodRouter<Arc<Server>>,
 }
 
-/// One way to be answered.
+/// One possible response.
 #[derive(Clone, Copy)]
 pub struct RouteResponse {
     /// The HTTP status.
     pub status: u16,
-    /// In which form.
+    /// Media type.
     pub media: &'static str,
-    /// In which shape.
+    /// Schema of the body.
     pub shape: SchemaFn,
 }
 
@@ -83,43 +83,43 @@ impl Route {
         }
     }
 
-    /// Anybody may ask.
+    /// Lets the endpoint be used without a key.
     pub fn open(self) -> Self {
         Self { open: true, ..self }
     }
 
-    /// The body is JSON that is read as this.
+    /// Sets the type of the JSON body.
     pub fn takes<T: JsonSchema>(self) -> Self {
         Self { takes: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
-    /// The part after the question mark is read as this.
+    /// Sets the type of the query string.
     pub fn asks<T: JsonSchema>(self) -> Self {
         Self { query: Some(T::json_schema), ..self }
     }
 
-    /// It is answered with this, as JSON.
+    /// Adds a JSON response.
     pub fn answers<T: JsonSchema>(self, status: u16) -> Self {
         self.answers_as::<T>(status, JSON)
     }
 
-    /// It is answered with this, in another form.
+    /// Adds a response of another media type.
     pub fn answers_as<T: JsonSchema>(mut self, status: u16, media: &'static str) -> Self {
         self.answers.push(RouteResponse { status, media, shape: SchemaGenerator::subschema_for::<T> });
         self
     }
 
-    /// It is answered with events as they happen, always or if the request asks for it.
+    /// Adds a stream of events as a response, either always or if the request asks for it.
     pub fn streams(self) -> Self {
         Self { reads: true, ..self }.answers_as::<SseEventSchema>(200, EVENTS).fails([409])
     }
 
-    /// It runs a turn.
+    /// Marks that the endpoint runs a turn.
     pub fn runs(self) -> Self {
         Self { runs: true, ..self }.fails([409, 422, 508])
     }
 
-    /// It may also be refused for these reasons, besides those for which anything may be.
+    /// Adds error statuses, besides those that every endpoint can have.
     pub fn fails<const N: usize>(mut self, statuses: [u16; N]) -> Self {
         self.fails.extend(statuses);
         self
@@ -128,7 +128,7 @@ impl Route {
 
 macro_rules! methods {
     ($($name:ident $method:ident),*) => {$(
-        /// Something that is asked with this method.
+        /// Creates an endpoint with this method.
         pub fn $name<H: Handler<T, Arc<Server>>, T: 'static>(
             name: &'static str,
             path: &'static str,

@@ -1,4 +1,4 @@
-//! Everything that can be asked: one table, which is the router and what the server says of itself.
+//! The table of all endpoints. The router, `/v1/capabilities` and the OpenAPI document are built from it.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{
     run_events, runs, sessions,
 };
 
-/// Sessions.
+/// Path of the list of sessions.
 const SESSIONS: &str = "/api/sessions";
 
-/// One of them.
+/// Path of one session.
 const SESSION: &str = "/api/sessions/{session_id}";
 
-/// All of them.
+/// All endpoints.
 pub fn all() -> Vec<Route> {
     vec![
         get("health", "/health", "Whether the server is there", discovery::health)
@@ -186,12 +186,12 @@ pub fn all() -> Vec<Route> {
     ]
 }
 
-/// The server as a service.
+/// Builds the router: authentication around each handler that needs it, and the origin guard around everything.
 pub fn router(server: Arc<Server>) -> Router {
     let identify = from_fn_with_state(server.clone(), caller::identify);
     let mut router = Router::new();
     for route in all() {
-        // Around the handler alone: a wrong method is answered before anybody is asked for a key.
+        // Around the handler alone: a wrong method is answered before a key is required.
         let handler = match route.open {
             true => route.handler,
             false => route.handler.route_layer(identify.clone()),

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{run_id}/events`: any run of the caller as it happens, or as it was.
+//! `GET /v1/runs/{run_id}/events`: streams any run of the caller, running or finished.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,23 +22,23 @@ use crate::ids::TurnId;
 use crate::rules::LiveRules;
 use crate::turns::log::LogPosition;
 
-/// From where a run is to be read.
+/// Query string: the position from which to read.
 #[derive(Default, JsonSchema)]
 #[schemars(default)]
 pub struct RunQuery {
-    /// The id of the last event that was seen; `Last-Event-ID` says the same.
+    /// Id of the last event that was seen, like the header `Last-Event-ID`.
     after: Option<String>,
 }
 
 impl RunQuery {
-    /// Ids have no characters that an address would have to hide.
+    /// Parses the query string. Event ids contain no characters that need percent-encoding.
     fn read(query: &str) -> Self {
         let after = query.split('&').find_map(|pair| pair.strip_prefix("after="));
         Self { after: after.map(str::to_owned) }
     }
 }
 
-/// Reads a run from its beginning, or from behind the event that was seen last.
+/// Streams a run from its beginning, or from behind the last event that the client has seen.
 pub async fn read(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -49,7 +49,7 @@ pub async fn read(
     let turn = own_run(&server, &caller, run).await?;
     let query = query.unwrap_or_default();
     let RunQuery { after } = RunQuery::read(&query);
-    // What a client says by itself on coming back is newer than the address it was given.
+    // The header that a client sends when it reconnects is newer than the query string.
     let after = turn_headers.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
     let reader = TurnReader::open(&server, &caller, &turn.id, after.as_deref());
@@ -58,12 +58,12 @@ pub async fn read(
     Ok(turn_headers.name(answer, &session, &turn.id))
 }
 
-/// The run in events of its own. Their type stands in the data: clients of this surface look for it there, and
-/// those in browsers would not be given events that have a type of their own.
+/// Writes a run as events. Their type stands in the data: clients of this surface look for it there, and
+/// browser clients would not receive events with an SSE type of their own.
 struct RunEvents {
     run: TurnId,
     session: String,
-    /// What notices are called.
+    /// Texts of notices.
     live: Arc<LiveRules>,
 }
 

@@ -1,4 +1,5 @@
-//! Runs: turns that are started to be looked after later, and every other turn of the caller by its id.
+//! `/v1/runs`: turns that are started in the background and looked at later. Every other turn of the caller can
+//! be looked at by its id too.
 
 use std::sync::Arc;
 
@@ -23,22 +24,22 @@ use crate::agent::ModelParams;
 use crate::ids::{AskId, TurnId};
 use crate::store::{self, AskRecord, RunRecord, TurnRow};
 
-/// What all answers here are about.
+/// `object` field of all answers here.
 const RUN: &str = "hermes.run";
 
-/// What may be asked.
+/// Body of a request that starts a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunRequest {
-    /// What is asked: text, a list of parts, or a list of messages of which the last is asked.
+    /// The prompt: text, a list of parts, or a list of messages of which the last is the prompt.
     #[serde(default)]
     pub input: Value,
-    /// For the system message of this run alone.
+    /// Added to the system message of this run alone.
     #[serde(default)]
     pub instructions: Option<String>,
-    /// The session that is talked in; a fresh one if it is not said.
+    /// Session of the run; without it, a new one.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// What was said before, if the session is not known here.
+    /// Messages before the prompt, for a session that the server does not know.
     #[serde(default)]
     pub conversation_history: Option<Vec<ChatMessage>>,
     /// Echoed; there is one agent.
@@ -46,13 +47,13 @@ pub struct RunRequest {
     pub model: Option<String>,
 }
 
-/// A run, if it is there and the caller's to see.
+/// Finds a run by its id, if the caller may see it.
 pub async fn own_run(server: &Server, caller: &Caller, run: TurnId) -> Result<TurnRow, ApiError> {
     let found = server.store.read(move |tx| tx.turn_head(&run)).await?;
     found.filter(|turn| caller.owns(turn)).ok_or_else(ApiError::no_run)
 }
 
-/// A run that was started, or when the same was asked before.
+/// A run that was started, now or by an earlier request with the same idempotency key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Started")]
 pub struct StartedRun {
@@ -63,7 +64,7 @@ pub struct StartedRun {
     model: String,
 }
 
-/// A run that was asked to end.
+/// A run that was asked to stop.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Stopping")]
 pub struct StoppingRun {
@@ -72,7 +73,7 @@ pub struct StoppingRun {
     status: &'static str,
 }
 
-/// How a run is.
+/// Current state of a run.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Run")]
 pub struct RunView {
@@ -84,11 +85,11 @@ pub struct RunView {
     model: String,
     created_at: i64,
     updated_at: i64,
-    /// What waits for an answer, as the events tell it.
+    /// Asks that wait for an answer, as the events of the run describe them.
     pending_approvals: Vec<Value>,
-    /// Everything that was asked, and what became of it.
+    /// All asks of the run, and how each was answered.
     approvals: Vec<ApprovalRecord>,
-    /// The whole text, at the end.
+    /// The whole text, when the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     output: Option<Value>,
@@ -102,7 +103,7 @@ pub struct RunView {
     code: Option<&'static str>,
 }
 
-/// A question as it stays on record.
+/// An ask and its answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Approval")]
 struct ApprovalRecord {
@@ -111,8 +112,8 @@ struct ApprovalRecord {
     /// `pending`, `approved` or `denied`.
     status: &'static str,
     choice: Option<String>,
-    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`. What was denied without being asked is only
-    /// told in the events.
+    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`. A denial by a rule, without an ask,
+    /// appears only in the events.
     reason: Option<String>,
     asked_at: i64,
     expires_at: i64,
@@ -142,7 +143,7 @@ pub async fn start(
         answer: AnswerMode::Background,
         fingerprint: fingerprint("/v1/runs", bytes),
     };
-    // They may be large.
+    // Frees these early: they may be large.
     drop((input, conversation_history));
     let SubmittedTurn { reader, session } = submit_turn(&server, &caller, turn_request).await?;
     let run = reader.run.clone();
@@ -169,7 +170,8 @@ pub async fn show(
         if let Some(ended) = ended {
             break (ended.status(), Some(ended), room);
         }
-        // It may end between the two looks. Without its output a run that is over would pass for an empty answer.
+        // The run may end between the two reads. Without its output, a finished run would look like an empty
+        // answer.
         if let RunStatus::Open(status) = status(&server, &turn.id).await? {
             break (status, None, room);
         }
@@ -197,7 +199,7 @@ pub async fn show(
     Ok(held(frames.into_json(&run), caller.revoked, room))
 }
 
-/// `POST /v1/runs/{run_id}/stop`. One that is over stays as it is, and that is said.
+/// `POST /v1/runs/{run_id}/stop`. A finished run stays as it is, and the answer says so.
 pub async fn stop(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -211,7 +213,7 @@ pub async fn stop(
     Ok(Json(StoppingRun { object: RUN, run_id: turn.id.0, status }))
 }
 
-/// How a run is, in one word.
+/// Status of a run in one word.
 enum RunStatus {
     Open(&'static str),
     Over(&'static str),
@@ -238,7 +240,7 @@ async fn status(server: &Server, run: &TurnId) -> Result<RunStatus, ApiError> {
         _ if record.asks.iter().any(AskRecord::is_open) => "waiting_for_approval",
         store::TurnState::Queued => "queued",
         store::TurnState::Dispatched | store::TurnState::Streaming => "running",
-        // Each of these has an outcome.
+        // Unreachable: each of these states has an outcome.
         store::TurnState::Finalizing
         | store::TurnState::Done
         | store::TurnState::Failed
@@ -247,7 +249,7 @@ async fn status(server: &Server, run: &TurnId) -> Result<RunStatus, ApiError> {
     }))
 }
 
-/// What waits for an answer, in full: only the process that asks has all of it.
+/// Open asks in full. Only the process that asked has the details.
 fn pending(server: &Server, run: &TurnId, asks: &[AskRecord]) -> Vec<Value> {
     let Some(log) = server.turns.log_of(run) else { return Vec::new() };
     let open = |id: &AskId| asks.iter().any(|ask| ask.id == *id && ask.is_open());

@@ -1,8 +1,7 @@
-//! `/api/sessions`: what is remembered, as a resource.
+//! `/api/sessions`: sessions and their messages as a resource.
 //!
-//! An app has its own sessions and knows of no others; the owner also has those of rooms. A name that cannot be one is
-//! as absent as one that is not there, and what is not the caller's is absent too: the answers are the same byte for
-//! byte.
+//! An app sees only its own sessions; the owner also sees those of rooms. An invalid name, an unknown session
+//! and a session of another caller get byte for byte the same answer, so that probing reveals nothing.
 
 mod chat;
 mod page;
@@ -36,7 +35,7 @@ use crate::ids::SessionId;
 use crate::store::{NewSession, SessionChange, SessionOwner, SessionPage, Tx};
 use crate::util::one_line;
 
-/// Messages of a page, if nobody says how many, and the most.
+/// Most messages of a page, and the default.
 const MESSAGES: usize = 10_000;
 
 /// `GET /api/sessions`
@@ -51,7 +50,7 @@ pub async fn list(
         true => SessionOwner::Owners,
         false => SessionOwner::App(caller.app().to_owned()),
     };
-    // One more than is shown says whether there are more.
+    // One more than is shown, to know whether there are more.
     let page = SessionPage { after: after.map(|name| caller.session(&name)), offset, limit: limit + 1 };
     let seen = server.store.read(move |tx| tx.seen_sessions(&whose, &page)).await?;
     let mut seen = seen.ok_or_else(|| {
@@ -115,7 +114,7 @@ pub async fn change(
     };
     let id = caller.session(&name);
     let seen = server.store.write(move |tx| {
-        // Of one that is not there nothing is changed.
+        // Does nothing if the session does not exist.
         tx.change_session(&id, &change)?;
         tx.seen_session(&id)
     });

@@ -1,4 +1,4 @@
-//! Server-sent events as they go over the wire, and whole JSON documents with long texts in them.
+//! Writes server-sent events, and JSON documents that contain long texts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,19 +19,21 @@ use super::ApiError;
 use crate::turns::log::{LogPosition, slice};
 use crate::util::random_hex;
 
-/// Bytes that wait together, about: with as many the rest has to wait until they are sent.
+/// Bytes to collect, about, before they must be sent.
 const FULL: usize = 256 * 1024;
 
-/// Bytes of a text that is written like any other value. A longer one is escaped piece by piece while it is sent.
+/// Longest text, in bytes, that is written like any other value. A longer one is escaped piece by piece while
+/// it is sent.
 const SHORT: usize = 512;
 
-/// Bytes of an event beside its text and what is made once: its id, names of fields, a few escapes.
+/// Bytes to reserve for an event besides its text and its constant parts: the id, field names, a few escapes.
 const AROUND: usize = 96;
 
-/// Stands in JSON for a text that is written later; then its number follows. Nobody knows it, so no text has it.
+/// Placeholder in JSON for a text that is written later; the number of the text follows it. Random, so that no
+/// text can contain it.
 static MARK: LazyLock<String> = LazyLock::new(|| random_hex(16));
 
-/// Digits of that number.
+/// Digits of the number behind [`MARK`].
 const DIGITS: usize = 8;
 
 /// One event, for the OpenAPI document.
@@ -39,42 +41,43 @@ const DIGITS: usize = 8;
 #[schemars(rename = "ServerSentEvent")]
 #[allow(dead_code, reason = "written by hand, below")]
 pub struct SseEventSchema {
-    /// Where a reader goes on that says it as `Last-Event-ID`.
+    /// Position of the event; a client resumes behind it by sending it as `Last-Event-ID`.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// What kind it is; where a run is read, its data says so. While the agent is away and asked again, that is
-    /// `run.notice` with a `message`, which is null when it is over; chat completions and responses have a comment.
+    /// Kind of the event; in the events of a run, the data names it instead. While the server waits for an
+    /// absent agent, a run sends `run.notice` with a `message`, which is null when the wait is over; chat
+    /// completions and responses send a comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<String>,
     /// JSON, or `[DONE]`.
     data: String,
 }
 
-/// Events that wait to be written together.
+/// Events that wait to be sent.
 #[derive(Default)]
 pub struct SseBuffer {
     buffer: Vec<u8>,
-    /// What comes behind that.
+    /// Long texts, each with the bytes behind it; they follow `buffer`.
     later: VecDeque<DeferredText>,
-    /// The texts that were marked since all was written.
+    /// Texts that were replaced by [`MARK`] since everything was last sent.
     long: Vec<SharedText>,
 }
 
-/// A part of a text that others have too.
+/// Part of a text that is shared with others.
 #[derive(Clone)]
 struct SharedText {
     text: Arc<String>,
     range: Range<usize>,
 }
 
-/// A text inside an event, and what stands behind it.
+/// A long text inside an event, and the bytes behind it.
 struct DeferredText {
     text: SharedText,
     after: Vec<u8>,
 }
 
 impl SseBuffer {
-    /// One event. `name` is left out where the protocol has none, `id` where nobody could go on from.
+    /// Writes one event. `name` is `None` where the protocol has none, `id` where a client cannot resume.
     pub fn event(&mut self, name: Option<&str>, id: Option<&str>, data: &impl Serialize) {
         let start = self.tail().len();
         if let Some(id) = id {
@@ -97,13 +100,13 @@ impl SseBuffer {
         }
     }
 
-    /// A text as a value in the events that are written next. A long one is never copied: it is escaped while it is
-    /// sent.
+    /// Makes a value for the events that are written next. A long text is never copied: it is escaped while it
+    /// is sent.
     pub fn long(&mut self, text: &Arc<String>) -> Value {
         self.long_part(text, 0..text.len())
     }
 
-    /// The same for a part of it.
+    /// Like [`long`](Self::long), for a part of a text.
     pub fn long_part(&mut self, text: &Arc<String>, range: Range<usize>) -> Value {
         if range.len() <= SHORT {
             return json!(text.get(range).unwrap_or_default());
@@ -113,11 +116,11 @@ impl SseBuffer {
         json!(format!("{}{number:0DIGITS$}", *MARK))
     }
 
-    /// One event for the next piece of an answer: JSON that differs from the one before only in a text. What stands
-    /// around it is made once, because every delta of every stream comes by here.
+    /// Writes an event for the next delta of an answer: `before` and `after` are its JSON around the text. They
+    /// are built once per stream, because every delta of every stream passes here.
     pub fn text(&mut self, id: &LogPosition, before: &str, text: &str, after: &str) {
         let tail = self.tail();
-        // At once: it would grow several times for each delta.
+        // Reserved at once: the buffer would grow several times for each delta.
         tail.reserve(before.len() + text.len() + after.len() + AROUND);
         tail.extend_from_slice(b"id: ");
         id.write(tail);
@@ -129,7 +132,8 @@ impl SseBuffer {
         tail.extend_from_slice(b"\n\n");
     }
 
-    /// A JSON document as a response. The texts that are [`long`](Self::long) in it are escaped while it is sent.
+    /// Responds with a JSON document. Texts in it that were passed to [`long`](Self::long) are escaped while
+    /// they are sent.
     pub fn into_json(mut self, document: &impl Serialize) -> Response {
         if let Err(error) = serde_json::to_writer(self.tail(), document) {
             return ApiError::mistake(error).into_response();
@@ -148,19 +152,19 @@ impl SseBuffer {
         (headers, body).into_response()
     }
 
-    /// Bytes of all that waits.
+    /// Bytes that are still to be sent, after escaping.
     fn length(&self) -> usize {
         let later = self.later.iter().map(|DeferredText { text: SharedText { text, range }, after }| {
             let mut escaped = ByteCount(0);
             // Counting does not fail.
             let _ = serde_json::to_writer(&mut escaped, text.get(range.clone()).unwrap_or_default());
-            // Without the quotes, which stand in the document.
+            // The quotes are part of the document around the text.
             escaped.0 - 2 + after.len()
         });
         self.buffer.len() + later.sum::<usize>()
     }
 
-    /// Data that is no JSON.
+    /// Writes an event whose data is not JSON.
     pub fn raw(&mut self, data: &str) {
         self.line("data: ", data);
         self.tail().push(b'\n');
@@ -172,17 +176,17 @@ impl SseBuffer {
         self.line(": ", words);
     }
 
-    /// Says that the stream lives.
+    /// Writes a keepalive comment.
     pub fn keepalive(&mut self) {
         self.comment("keepalive");
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.later.is_empty()
     }
 
-    /// Whether more may be written before what waits is sent.
+    /// Whether more may be written before the waiting bytes are sent.
     pub fn flow(&self) -> ControlFlow<()> {
         match self.buffer.len() >= FULL || !self.later.is_empty() {
             true => ControlFlow::Break(()),
@@ -190,7 +194,7 @@ impl SseBuffer {
         }
     }
 
-    /// What waits, to be written; of much a part.
+    /// Takes bytes to send: about [`FULL`] of them at most.
     pub fn take(&mut self) -> Bytes {
         let mut taken = std::mem::take(&mut self.buffer);
         while taken.len() < FULL
@@ -210,7 +214,8 @@ impl SseBuffer {
         taken.into()
     }
 
-    /// Takes the texts that are marked out of an event, so that they are written in their turn.
+    /// Cuts the marked texts out of an event that was just written, so that [`take`](Self::take) escapes them
+    /// later.
     fn hold_back(&mut self, start: usize) {
         let written = self.tail().split_off(start);
         let mut rest = written.as_slice();
@@ -224,7 +229,7 @@ impl SseBuffer {
         self.tail().extend_from_slice(rest);
     }
 
-    /// The end of all that waits.
+    /// End of everything that waits.
     fn tail(&mut self) -> &mut Vec<u8> {
         match self.later.back_mut() {
             Some(later) => &mut later.after,
@@ -240,7 +245,7 @@ impl SseBuffer {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written to it.
 struct ByteCount(usize);
 
 impl io::Write for ByteCount {
@@ -254,7 +259,7 @@ impl io::Write for ByteCount {
     }
 }
 
-/// What stands before the first mark, its number, and what stands behind it.
+/// Bytes before the first mark, the number of its text, bytes behind it.
 fn marked(json: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     let at = memmem::find(json, MARK.as_bytes())?;
     let (before, marked) = json.split_at(at);
@@ -262,7 +267,7 @@ fn marked(json: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     Some((before, std::str::from_utf8(number).ok()?.parse().ok()?, after))
 }
 
-/// Writes a piece of a text as it stands between the quotes of JSON.
+/// Appends a piece of text as it stands between the quotes of a JSON string.
 fn escape(piece: &str, out: &mut Vec<u8>) {
     let start = out.len();
     // Writing into memory does not fail.
@@ -333,7 +338,7 @@ mod tests {
             let mut written = Vec::new();
             while !frames.is_empty() {
                 let piece = frames.take();
-                // Escaped, and a few words around it.
+                // A piece may exceed the limit by one escaped slice and a few bytes.
                 assert!(piece.len() < FULL + 2 * crate::turns::log::SLICE, "{}", piece.len());
                 written.extend_from_slice(&piece);
             }
@@ -341,7 +346,7 @@ mod tests {
             let (one, two) = (event(&long, &part), event(&json!("short"), &part));
             let wanted = format!("event: one\ndata: {one}\n\nid: 2\ndata: {two}\n\ndata: [DONE]\n\n");
             assert!(written == wanted.as_bytes(), "{times}");
-            // What comes next is as ever.
+            // The buffer can be used again.
             frames.event(None, None, &json!("next"));
             assert_eq!(frames.take(), "data: \"next\"\n\n");
         }

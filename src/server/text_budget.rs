@@ -1,8 +1,8 @@
-//! Bounds the long texts that are in memory until a client has read them.
+//! Bounds the memory of long texts that clients have not read yet.
 //!
-//! A stored answer, a transcript or a page of messages may have 16 MiB, and nobody has to read them quickly. So their
-//! bytes count before they are loaded from the store, and until the body of the response is dropped. What finds no room
-//! waits in the store. An app has a share, and a part is for the owner alone, as with questions.
+//! A stored answer, a transcript or a page of messages may have 16 MiB, and a client may read it slowly. So its
+//! bytes count from before it is loaded from the store until the response body is dropped. A text without room
+//! waits in the store. Each app has a share, and a part is reserved for the owner, as in the input budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::turns::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 
 const MIB: usize = 1024 * 1024;
 
-/// What all such texts may have together. An app that reads nothing leaves as much for the others; the longest answers
-/// count as one share.
+/// Limits of all these texts together. An app that does not read leaves room for the others; the longest
+/// answers count as one share.
 const LIMITS: InputLimits = InputLimits { all: 32 * MIB, share: 12 * MIB, owner: 8 * MIB, rooms: 0 };
 
-/// Bytes of a text that is not long, and counts nothing.
+/// Texts up to this many bytes are not counted.
 pub const SHORT: usize = 16 * 1024;
 
-/// How long a request waits for room if it can simply be sent again.
+/// How long a request waits for room if it can simply be repeated.
 const ROOM: Duration = Duration::from_secs(10);
 
-/// When to come back if there is no room then.
+/// `Retry-After` when there is no room.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The budget of a server.
+/// Memory budget for long texts, one per server.
 pub struct TextBudget(Arc<InputBudget>);
 
-/// What a read of the store gives that may load only so many bytes.
+/// Result of a read from the store that may load only a certain number of bytes.
 pub enum LoadResult<T> {
-    /// All of it.
+    /// Everything was loaded.
     Whole(T),
-    /// Nothing, because it has so many.
+    /// Nothing was loaded, because this many bytes are needed.
     TooLong(usize),
 }
 
@@ -44,8 +44,8 @@ impl Default for TextBudget {
 }
 
 impl TextBudget {
-    /// Reads a text from the store, once there is room for it. `read` is told how many bytes it may load; they count until
-    /// the permit is dropped.
+    /// Loads a text from the store, waiting until there is room for it. `read` gets the number of bytes that it
+    /// may load; they count until the permit is dropped.
     pub async fn load<T: Send + 'static>(
         &self,
         store: &Store,
@@ -58,7 +58,7 @@ impl TextBudget {
             match store.read(move |tx| read(tx, most)).await? {
                 LoadResult::Whole(text) => return Ok((text, permit)),
                 LoadResult::TooLong(bytes) => {
-                    // What it has must not keep it from what it needs.
+                    // Given back first: waiting for more while holding some could block forever.
                     drop(permit.take());
                     permit = Some(self.0.take(payer, bytes).await);
                     most = bytes;
@@ -67,7 +67,8 @@ impl TextBudget {
         }
     }
 
-    /// The same for a request that is told to come back if there is no room in time.
+    /// Like [`load`](Self::load), for a request that gets an error with `Retry-After` if no room becomes free
+    /// in time.
     pub async fn load_soon<T: Send + 'static>(
         &self,
         store: &Store,
@@ -79,7 +80,7 @@ impl TextBudget {
     }
 }
 
-/// There is no room for a text; `next` says what to do.
+/// Error for a text without room; `next` says what to do.
 pub fn no_room(next: &str) -> ApiError {
     ApiError::busy(format!("Too many long answers are waiting to be read; {next}"), AGAIN)
 }
@@ -91,7 +92,7 @@ mod tests {
     use crate::ids::{SessionId, TurnId};
     use crate::store::NewSession;
 
-    /// Loads a transcript, and how many bytes it has.
+    /// Loads a transcript; returns its length in bytes.
     async fn load(texts: &TextBudget, store: &Store, payer: &BudgetPayer) -> (usize, Option<InputPermit>) {
         let loading = texts.load(store, payer, |tx, most| {
             let turn = TurnId("turn".to_owned());
@@ -133,7 +134,7 @@ mod tests {
         let (bytes, first) = load(&texts, &store, &app).await;
         assert!(bytes == 2 * SHORT && first.is_some());
         let mut second = Box::pin(load(&texts, &store, &app));
-        // It has seen how long the text is when the store has answered somebody else after it.
+        // Once the store has answered a later read, the load has seen the length of the text.
         for _ in 0..3 {
             assert!(futures_util::poll!(&mut second).is_pending());
             store.read(|_| Ok(())).await.unwrap();

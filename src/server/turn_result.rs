@@ -1,4 +1,4 @@
-//! How a turn ended, as programs are told.
+//! The result of a finished turn, in the forms that HTTP clients receive.
 
 use std::mem;
 use std::ops::Range;
@@ -22,50 +22,50 @@ use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, TurnState, Tx};
 use crate::turns::{BudgetPayer, InputPermit};
 
-/// The stored end of a turn.
+/// Result of a finished turn, as read from the store.
 #[derive(Clone, Debug)]
 pub struct TurnResult {
-    /// The whole text. Shared, because it may be long and is told in many places.
+    /// The final text. Shared, because it may be long and is used in many places.
     pub text: Arc<String>,
-    /// Only the beginning of the text is here: the reader has all of it.
+    /// `text` holds only the beginning: the reader has all of it already.
     pub in_short: bool,
-    /// Whether that is another one than what was told while it grew, and not only longer.
+    /// True if the final text is not an extension of the streamed text.
     pub text_replaced: bool,
-    /// How it came out.
+    /// Success, stop, or the kind of failure.
     pub outcome: TurnOutcome,
-    /// What it cost.
+    /// Tokens used.
     pub usage: TokenUsage,
-    /// What the agent and its tools said in it, in order; only where it was asked for.
+    /// Messages of the agent and its tools in order; loaded only for [`EndParts::TextAndTranscript`].
     pub transcript: Vec<TranscriptEntry>,
-    /// Why it failed or was cut short, in words; `None` if it did not.
+    /// Why the turn failed or was cut short, in words; `None` if it did not.
     pub failure: Option<String>,
 }
 
 /// A message of the agent or of a tool.
 #[derive(Clone, Debug)]
 pub struct TranscriptEntry {
-    /// Who said it, and which tools it has to do with. Its content is taken out.
+    /// Role and tool calls of the message. Its content is moved to `text`.
     pub record: TranscriptRecord,
-    /// What was said is a part of this: of the text of the turn, where it is the same.
+    /// Holds the content. Shared with the text of the turn where they are equal.
     pub text: Arc<String>,
-    /// Which part.
+    /// Part of `text` that is the content.
     pub range: Range<usize>,
 }
 
-/// What is read of an end.
+/// Parts of a result to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndParts {
     /// No text: the reader has seen the end.
     Outcome,
-    /// The text of the answer, unless the reader has so many bytes of it and they are all.
+    /// The text of the answer, unless the reader has this many bytes of it and they are all.
     Unread(usize),
-    /// Only the text of the answer.
+    /// The text of the answer.
     Text,
-    /// Also what the agent and its tools said.
+    /// The text of the answer, and the messages of the agent and its tools.
     TextAndTranscript,
 }
 
-/// What a turn cost, as chat completions count it.
+/// Tokens used by a turn, with the field names of chat completions.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Tokens")]
 pub struct ChatTokens {
@@ -74,7 +74,7 @@ pub struct ChatTokens {
     total_tokens: u64,
 }
 
-/// The same as runs and sessions count it.
+/// Tokens used by a turn, with the field names of runs and sessions.
 #[derive(Serialize, JsonSchema)]
 pub struct RunTokens {
     input_tokens: u64,
@@ -83,7 +83,8 @@ pub struct RunTokens {
 }
 
 impl TurnResult {
-    /// Reads the end of a turn, once there is room for its text; `None` while there is none.
+    /// Loads the result of a turn, waiting until the text budget has room for its text; `None` if the turn has
+    /// not ended.
     pub async fn read(
         server: &Server,
         payer: &BudgetPayer,
@@ -93,7 +94,8 @@ impl TurnResult {
         server.texts.load(&server.store, payer, Self::reading(server, run, parts)).await
     }
 
-    /// The same for a request that is told to come back if there is no room in time.
+    /// Like [`read`](Self::read), for a request that gets an error with `Retry-After` if no room becomes free
+    /// in time.
     pub async fn read_soon(
         server: &Server,
         caller: &Caller,
@@ -103,13 +105,13 @@ impl TurnResult {
         server.texts.load_soon(&server.store, caller, reading).await
     }
 
-    /// Whether a turn has an end.
+    /// Whether the turn has ended.
     pub async fn is_there(server: &Server, run: &TurnId) -> store::Result<bool> {
         let id = run.clone();
         Ok(server.store.read(move |tx| tx.ended(&id)).await?.is_some())
     }
 
-    /// Reads all of it in one view of the store.
+    /// Loads everything in one transaction.
     fn reading(
         server: &Server,
         run: &TurnId,
@@ -123,7 +125,7 @@ impl TurnResult {
         };
         move |tx, most| {
             let mut bytes = tx.text_bytes(&id)?;
-            // What is not needed does not wait for room.
+            // Parts that are not needed do not wait for room in the budget.
             let short = tx.finished_in_short(&id)?.filter(|(_, finish)| is_read(finish, bytes));
             if let Some((_, finish)) = short {
                 return Ok(LoadResult::Whole(Some(Self::of(finish, true, Vec::new(), &live.now().words))));
@@ -155,7 +157,8 @@ impl TurnResult {
         Self { text, in_short, text_replaced, outcome, usage, transcript, failure }
     }
 
-    /// The end of a turn of which only this text is left: its session was removed, and it was stopped for that.
+    /// Result of a turn of which only this text is left: its session was deleted, and the turn was stopped for
+    /// that.
     pub fn gone(text: Arc<String>) -> Self {
         let (usage, transcript) = (TokenUsage::default(), Vec::new());
         let outcome = TurnOutcome::Stopped;
@@ -167,11 +170,11 @@ impl TurnResult {
         status_after(&self.outcome)
     }
 
-    /// `stop`, `length` or `error`, as chat completions end.
+    /// `finish_reason` of a chat completion: `stop`, `length` or `error`.
     pub fn finish_reason(&self) -> &'static str {
         match &self.outcome {
             TurnOutcome::Done => "stop",
-            // Somebody cut it: whoever knows nothing else must see that it is not whole.
+            // A client that knows only the standard reasons must see that the answer is incomplete.
             TurnOutcome::Stopped | TurnOutcome::Limit => "length",
             TurnOutcome::CutShort { .. }
             | TurnOutcome::Failed { .. }
@@ -182,12 +185,12 @@ impl TurnResult {
         }
     }
 
-    /// How it came out, for programs that care which.
+    /// Short machine-readable name of the outcome.
     pub fn code(&self) -> &'static str {
         self.outcome.for_the_log().0
     }
 
-    /// Why it failed or was cut short, for another Talaria before this one, which has the words itself.
+    /// Machine-readable reason of a failure, for a Talaria that relays this answer and has its own texts.
     pub fn reason(&self) -> Option<FailureReason<'static>> {
         match &self.outcome {
             TurnOutcome::CutShort { words }
@@ -202,14 +205,15 @@ impl TurnResult {
         }
     }
 
-    /// The error object of a turn that failed.
+    /// `error` object of a failed turn.
     pub fn error(&self) -> Option<Value> {
         let message = self.failure.as_ref()?;
         Some(json!({ "message": message, "type": "server_error", "param": null, "code": self.code() }))
     }
 
-    /// The same for the end of a stream of chat completions. There the code is the status that the answer would have had
-    /// without a stream, as a number: that is what vLLM and OpenRouter send, and what LiteLLM makes its exception of.
+    /// `error` object for the last chunk of a chat-completions stream. Its code is the number of the status
+    /// that the answer would have had without a stream: vLLM and OpenRouter send it so, and LiteLLM makes its
+    /// exception from it.
     pub fn streamed_error(&self) -> Option<Value> {
         let message = self.failure.as_ref()?;
         let problem = self.unavailable();
@@ -220,9 +224,9 @@ impl TurnResult {
         Some(error)
     }
 
-    /// The answer to a request without a stream whose turn failed: a 502 with the text that there was, because common
-    /// clients take every 200 for a whole answer. `None` if the turn did not fail, or if it has text and the client takes
-    /// partial answers.
+    /// Error response to a request without a stream whose turn failed: a 502 with the partial text, because
+    /// common clients take every 200 for a complete answer. `None` if the turn did not fail, or if it has text
+    /// and the client accepts partial answers.
     pub fn problem(&self, turn_headers: &TurnHeaders) -> Option<ApiError> {
         if let Some(unavailable) = self.unavailable() {
             return Some(unavailable);
@@ -233,12 +237,12 @@ impl TurnResult {
             return None;
         }
         let problem = ApiError::new(StatusCode::BAD_GATEWAY, self.code(), message.as_str());
-        // Clients try again by themselves what failed like this. It may have run, and is not asked twice unasked.
+        // Clients retry a 502 by themselves. The turn may have run, so they are told not to.
         Some(ApiError { again: false, partial, ..problem })
     }
 
-    /// The error of a turn that was not run because the agent is away or busy. A client may repeat the request by
-    /// itself: nothing ran.
+    /// Error for a turn that did not run because the agent is away or busy. A client may retry it by itself:
+    /// nothing ran.
     pub fn unavailable(&self) -> Option<ApiError> {
         let TurnOutcome::Unavailable { rate_limited, retry_after, .. } = &self.outcome else { return None };
         let message = self.failure.as_deref().unwrap_or_default();
@@ -250,37 +254,37 @@ impl TurnResult {
         Some(ApiError { retry_after, ..ApiError::new(status, code, message) })
     }
 
-    /// The tokens, as chat completions count them.
+    /// Tokens used, as a JSON value with the field names of chat completions.
     pub fn usage(&self) -> Value {
         json!(self.tokens())
     }
 
-    /// The same.
+    /// Tokens used, with the field names of chat completions.
     pub fn tokens(&self) -> ChatTokens {
         let TokenUsage { input, output } = self.usage;
         let total_tokens = input.saturating_add(output);
         ChatTokens { prompt_tokens: input, completion_tokens: output, total_tokens }
     }
 
-    /// The same, as runs count them.
+    /// Tokens used, with the field names of runs.
     pub fn usage_of_a_run(&self) -> RunTokens {
         let TokenUsage { input, output } = self.usage;
         RunTokens { input_tokens: input, output_tokens: output, total_tokens: input.saturating_add(output) }
     }
 }
 
-/// How a turn with this outcome is called: `completed`, `failed` or `cancelled`.
+/// Status of a turn with this outcome: `completed`, `failed` or `cancelled`.
 pub fn status_after(outcome: &TurnOutcome) -> &'static str {
     match TurnState::after(outcome) {
         TurnState::Done => "completed",
         TurnState::Cancelled => "cancelled",
         TurnState::Failed | TurnState::Interrupted => "failed",
-        // No outcome leads there.
+        // Unreachable: an outcome never leads to these states.
         TurnState::Queued | TurnState::Dispatched | TurnState::Streaming | TurnState::Finalizing => "failed",
     }
 }
 
-/// A message of a turn with this text. What is recorded without anything else is the text itself, and is held once.
+/// Makes a transcript entry. A content that equals the text of the turn shares it instead of holding it twice.
 fn entry(mut record: TranscriptRecord, text: &Arc<String>) -> TranscriptEntry {
     let content = mem::take(&mut record.message.content);
     let said = text.trim();
@@ -291,8 +295,8 @@ fn entry(mut record: TranscriptRecord, text: &Arc<String>) -> TranscriptEntry {
     TranscriptEntry { record, range: 0..content.len(), text: Arc::new(content) }
 }
 
-/// One message of a transcript, in the form of the protocol.
-/// Its words are handed in, because they may be long.
+/// One message of a transcript in the protocol's form. `content` is passed in because the caller may write a
+/// long text in its own way.
 pub fn message(record: &TranscriptRecord, content: Value) -> Value {
     let mut value = json!({ "role": record.message.role, "content": content });
     match &record.tools {
@@ -306,12 +310,13 @@ pub fn message(record: &TranscriptRecord, content: Value) -> Value {
     value
 }
 
-/// Why it failed. A room is told of commands that help; a program has none.
+/// Reason of a failure for programs: the text for rooms without its advice to use commands.
 fn failure(outcome: &TurnOutcome, text: &str, words: &TextCatalog) -> Option<String> {
     told_failure(outcome, text, words).map(|said| without_commands(&said))
 }
 
-/// A sentence for rooms without the clauses that name a command such as `/retry`. Where nothing else is said, all of it.
+/// Removes the clauses that name a command such as `/retry` from a text for rooms. A text of nothing else stays
+/// whole.
 fn without_commands(said: &str) -> String {
     let is_command = |word: &str| {
         let name = word.strip_prefix('/').unwrap_or_default().trim_end_matches(['.', ',', ';', ')']);

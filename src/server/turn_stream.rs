@@ -1,4 +1,4 @@
-//! Reads a turn, live or when it is long over, and makes a stream of it.
+//! Reads a turn, running or finished, and streams it as server-sent events or waits for its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,90 +23,93 @@ use crate::testing::keepalive_interval;
 use crate::turns::log::{LogPosition, slice};
 use crate::turns::{BudgetPayer, InputPermit, TooLate, TurnWatch};
 
-/// A silent stream says this often that it lives. Less than the 30 s after which common proxies give a stream up.
+/// A stream that has been silent this long sends a keepalive comment. Common proxies drop a stream after 30 s
+/// of silence.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How soon to look again for a turn that has no end yet and that nobody runs: the store failed it, it broke, or its
-/// room has not come to it.
+/// Pause before looking again for a turn that has no end yet and is not running: a store error broke it, it
+/// panicked, or the room has not reached it in its queue.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How long an answer that is over waits until others are read.
+/// How long a finished answer waits for memory in the text budget, until others have been sent.
 const ROOM: Duration = Duration::from_secs(60);
 
-/// The id of what comes before everything else; of several events, of the last.
+/// Event id of the beginning: carried by the last of the events that [`StreamFormat::begin`] writes.
 pub const START: &str = "start";
 
-/// The id of what comes after everything else.
+/// Event id of the last event of a stream.
 pub const END: &str = "end";
 
 /// One reader of one turn.
 pub struct TurnReader {
     server: Arc<Server>,
-    /// Which.
+    /// The turn that is read.
     pub run: TurnId,
-    /// `None` if the turn ended so long ago that only the store knows it, or waits for its room.
+    /// `None` if the turn ended so long ago that only the store has it, or waits in the queue of its room.
     watch: Option<TurnWatch>,
     position: LogPosition,
-    /// A reader that has seen the beginning goes on from there.
+    /// The reader has the opening events already (it named a position or [`START`] in `Last-Event-ID`).
     seen_start: bool,
-    /// A reader that has seen the end wants nothing but to hear that it was the end.
+    /// The reader has the end already; it is only told that nothing follows.
     seen_end: bool,
     revoked: CancellationToken,
-    /// Whether it takes the events one after the other, and does not only wait for the end.
+    /// Whether it streams events, and does not only wait for the end.
     streams: bool,
-    /// What the text of its end counts, if that is long.
+    /// Share of the text budget that the final text occupies, if it is long.
     room: Option<InputPermit>,
-    /// Whose share that is.
+    /// Whose share of the text budget `room` counts against.
     payer: BudgetPayer,
-    /// How it ended, while what is missing of its text is told.
+    /// Result of the turn, kept while the rest of its text is streamed.
     ended: Option<Box<TurnResult>>,
-    /// The text came out as another one than what grew, and all of that is told here.
+    /// The final text differs from the streamed deltas, and this stream sent all of it.
     told_anew: bool,
 }
 
-/// Breaks a stream off: an end that looks like one would pass for the end of the answer.
+/// Error that breaks a stream off: a clean end would look like the end of the answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream is cut off")]
 struct CutOff;
 
-/// What a surface makes of what happens.
+/// Turns events of a turn into the events of one HTTP surface.
 pub trait StreamFormat: Send + 'static {
-    /// What the end tells a reader who has so many bytes of the text.
+    /// Parts of the result to load for a reader who has `read` bytes of the text.
     fn end_parts(read: usize) -> EndParts {
         EndParts::Unread(read)
     }
 
-    /// The first events of a stream that is read from its beginning.
+    /// Writes the opening events of a stream that is read from its beginning.
     fn begin(&mut self, out: &mut SseBuffer);
-    /// Something happened; a reader that goes on from `at` has seen it.
+    /// Writes an event of the turn. `at` is the position behind it, from which a reader can resume.
     fn event(&mut self, event: TurnEvent<'_>, at: &LogPosition, out: &mut SseBuffer);
-    /// Earlier processes asked this in the turn; said again and again, and always the same.
+    /// Asks made before the last restart. Called before every read; idempotent.
     fn prior_asks(&mut self, _left: &Arc<[PriorAsk]>) {}
-    /// Nothing more has happened so far.
+    /// Called when the reader has caught up with the log.
     fn so_far(&mut self, _out: &mut SseBuffer) {}
-    /// Whatever the reader has of the text, it came out as another one: nothing can be added to that.
+    /// Called when the final text is not an extension of the streamed text, so that nothing can be appended to
+    /// that.
     fn text_replaced(&mut self) {}
-    /// The turn is over. `is_told`: the reader has the whole text in deltas, in this stream or before it.
+    /// Writes the end of the turn. `is_told`: the reader has received the whole text as deltas, in this stream
+    /// or before.
     fn end(&mut self, end: &TurnResult, is_told: bool, out: &mut SseBuffer);
-    /// The last words, which also a reader is told who has seen the end.
+    /// Writes the closing words of the stream, also for a reader who has seen the end.
     fn close(&mut self, out: &mut SseBuffer);
 }
 
-/// How far a reader has come.
+/// Result of one step of reading.
 enum ReadProgress {
-    /// There may be more.
+    /// More events may follow.
     Yes,
     /// The turn is over.
     Ended(Box<TurnResult>),
-    /// Nothing is left of the turn: its session was removed, and it was stopped for that.
+    /// Nothing is left of the turn: its session was deleted, and the turn was stopped for that.
     Gone,
-    /// Nothing more is said here: the process ends, and the next one goes on; or the reader may no longer read.
+    /// The stream breaks off: the process ends and its successor continues the turn, or the caller lost access.
     Cut,
 }
 
 impl TurnReader {
-    /// Reads a turn from its beginning, or from behind the event that was seen last. An id that is none of ours means
-    /// the beginning: too much is better than a gap.
+    /// Opens a turn at its beginning, or behind the event with id `after`. An unknown id means the beginning:
+    /// repeating events is better than a gap.
     pub fn open(
         server: &Arc<Server>,
         caller: &Caller,
@@ -130,7 +133,7 @@ impl TurnReader {
         })
     }
 
-    /// Waits for the end, and makes an answer of it. Dropping it before is leaving.
+    /// Waits for the end and builds the response. The caller counts as gone when this future is dropped.
     pub async fn until_the_end(
         mut self,
         make: impl FnOnce(TurnResult) -> Response + Send,
@@ -157,11 +160,13 @@ impl TurnReader {
         }
     }
 
-    /// How the turn ended, if it has. Waits until there is room for a long text, which counts until this reader is gone.
+    /// Loads the result of the turn, if it has ended. Waits until the text budget has room for a long text; the
+    /// text counts against the budget until this reader is dropped.
     async fn read_end(&mut self, parts: EndParts) -> store::Result<Option<Box<TurnResult>>> {
         let is_long = |watch: &TurnWatch| watch.log.size() > SHORT;
         if self.watch.as_ref().is_some_and(is_long) && TurnResult::is_there(&self.server, &self.run).await? {
-            // The text waits for its room there, and not in the log too.
+            // From here on the text is read from the store. Dropping the log avoids holding it twice while we
+            // wait.
             self.watch = None;
         }
         let (ended, room) = TurnResult::read(&self.server, &self.payer, &self.run, parts).await?;
@@ -169,9 +174,9 @@ impl TurnReader {
         Ok(ended.map(Box::new))
     }
 
-    /// The turn as a stream of events.
+    /// Responds with the turn as a stream of events.
     pub fn stream(mut self, mut format: impl StreamFormat) -> Response {
-        // A reader that only wants to hear of the end takes nothing, so nobody waits for it.
+        // A reader that only waits for the end consumes no events, so the turn must not wait for it.
         self.streams = !self.seen_end;
         if let Some(watch) = self.watch.as_mut().filter(|_| self.streams) {
             watch.streams();
@@ -200,7 +205,7 @@ impl TurnReader {
         response
     }
 
-    /// Hands over what is new, or waits for it.
+    /// Writes new events to `out`, or waits until there are any.
     async fn more<S: StreamFormat>(
         &mut self,
         format: &mut S,
@@ -208,7 +213,7 @@ impl TurnReader {
     ) -> store::Result<ReadProgress> {
         if let Some(watch) = &self.watch {
             let log = &watch.log;
-            // Looked at before reading: what comes after the end is nothing.
+            // Checked before reading: the log gets no event after its end.
             let ended = log.is_ended();
             format.prior_asks(log.prior_asks());
             let on = |event: TurnEvent<'_>, at: LogPosition| {
@@ -221,7 +226,7 @@ impl TurnReader {
             format.so_far(out);
             if !ended {
                 if out.is_empty() {
-                    // The end is a change too, and a token that is revoked cuts the answer from outside.
+                    // The end counts as a change. A revoked token cuts the response off from outside.
                     match self.seen_end {
                         false => log.changed(&self.position).await,
                         true => log.ended().await,
@@ -239,14 +244,14 @@ impl TurnReader {
         };
         let Some(ended) = ended else { return self.look_again().await };
         if begins && ended.text_replaced {
-            // What was read cannot be taken back: only the end says what it is.
+            // Deltas cannot be taken back: only the closing event tells the final text.
             if self.position.text() > 0 {
                 return Ok(ReadProgress::Ended(ended));
             }
             format.text_replaced();
             self.told_anew = true;
         }
-        // The log is gone, or the text was never in it: an earlier process had it.
+        // Sends the text that the log does not have: the log is gone, or an earlier process streamed it.
         while !(self.seen_end || ended.in_short) {
             let piece = slice(&ended.text, self.position.text());
             if piece.is_empty() {
@@ -262,20 +267,20 @@ impl TurnReader {
         Ok(ReadProgress::Ended(ended))
     }
 
-    /// Whether the reader has the whole text of a turn that is over. One that came out as another text than what grew was
-    /// told only to a reader who had none of that.
+    /// Whether the reader has the whole text of a finished turn. A final text that differs from the streamed
+    /// one is complete only for a reader who had none of the streamed text.
     fn is_told(&self, ended: &TurnResult) -> bool {
         ended.in_short || self.position.text() == ended.text.len() && (self.told_anew || !ended.text_replaced)
     }
 
-    /// The end of a turn of which nothing is left but its log, if that has all that was read of it. Where it has not, no
-    /// end is told: whoever believes it would throw away what there was.
+    /// Result of a turn of which only the log is left, if the log has everything that was read. Otherwise
+    /// `None`: a client that believes a shorter text to be the end would throw away text that it has.
     fn gone(&self) -> Option<TurnResult> {
         let text = self.watch.as_ref().map(|watch| watch.log.text()).unwrap_or_default();
         (text.len() >= self.position.text()).then(|| TurnResult::gone(text))
     }
 
-    /// Waits a moment for a turn that has no end and that nobody runs.
+    /// Waits a moment for a turn that has no end and is not running.
     async fn look_again(&mut self) -> store::Result<ReadProgress> {
         let draining = self.server.turns.draining();
         let suspended = self.watch.as_ref().is_some_and(|watch| watch.log.is_suspended());
@@ -301,26 +306,26 @@ impl TurnReader {
     }
 }
 
-/// A stream that is being written.
+/// State of a stream that is being written.
 struct EventStream<S> {
     reader: TurnReader,
     format: S,
     frames: SseBuffer,
-    /// Nothing more comes behind what waits.
+    /// Set when nothing follows the frames in `frames`.
     over: Option<StreamEnd>,
-    /// How long the stream may be silent before it says that it lives.
+    /// Silence after which a keepalive comment is sent.
     keepalive: Duration,
-    /// Fires when nothing was said for long. Not moved with each delta, only when it fires.
+    /// Fires after the longest permitted silence. Re-armed only when it fires, not with each delta.
     silence: PollWhenWoken<Sleep>,
     said: Instant,
 }
 
-/// How a stream is over.
+/// How a stream ends.
 #[derive(Clone, Copy)]
 enum StreamEnd {
-    /// All was said.
+    /// Everything was written.
     Whole,
-    /// It is to be broken off.
+    /// The connection is to be broken off.
     Cut,
 }
 

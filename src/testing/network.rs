@@ -1,8 +1,8 @@
-//! A chat network over a Unix socket, whose other end is a test that outlives this process.
+//! A chat network over a Unix socket; the test at the other end outlives this process.
 //!
-//! Every request is one connection with one JSON line each way; reading is one connection on which
-//! batches come and are acknowledged. The other end honours send keys, as a real network does: that is
-//! what makes kill tests possible, because a terminal cannot take a line back.
+//! Every request is one connection with one JSON line each way; reading is one connection on which batches
+//! arrive and are acknowledged. The other end honours send keys, as a real network does: kill tests need that,
+//! because a terminal cannot take a line back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 
 use crate::config::TestConfig;
 
-/// What this end asks.
+/// Requests of the platform.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "as in the contract")]
@@ -27,7 +27,7 @@ pub enum NetworkRequest {
     Edit { place: Place, message: MessageId, key: SendKey, body: MessageBody },
 }
 
-/// What the other end answers to a send or an edit.
+/// Responses to a send or an edit.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "as in the contract")]
@@ -39,7 +39,7 @@ pub enum NetworkReply {
     Fatal,
 }
 
-/// What comes on the reading connection; each is acknowledged with a line when it is on disk.
+/// Batch on the reading connection; acknowledged with a line when it is on disk.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as in the contract")]
 pub struct IncomingEvent {
@@ -47,13 +47,13 @@ pub struct IncomingEvent {
     pub cursor: String,
 }
 
-/// The platform.
+/// The platform for tests.
 pub struct TestNetwork {
     config: TestConfig,
 }
 
 impl TestNetwork {
-    /// A network at the configured socket. Nothing is connected yet.
+    /// A network at the configured socket. Not connected yet.
     pub fn new(config: TestConfig) -> Self {
         Self { config }
     }

@@ -1,30 +1,29 @@
-//! Shows somebody else's words exactly, and so that they can hide nothing.
+//! Shows untrusted text exactly, so that it can hide nothing.
 //!
-//! What a person is asked to allow must be what they read: characters that are not seen, turn the
-//! direction of the text or move a terminal's cursor are replaced by a mark one can see, and the content
-//! of a code block cannot close it. Pure.
+//! The action that a person approves must be what they read: characters that are invisible, change the
+//! direction of the text or move a terminal's cursor are replaced by a visible mark, and the content of a code
+//! block cannot close it. Pure.
 
 use std::fmt::Write as _;
 
 /// The shortest run of backticks that opens a block.
 const FENCE: usize = 3;
 
-/// Text as a code block of its own, with every unseen character shown. Tabs and line ends stay.
+/// Text as a code block, with every invisible character shown. Tabs and line ends stay.
 pub fn code_block(text: &str) -> String {
     let text = visible(text, |c| matches!(c, '\n' | '\t'));
     let fence = "`".repeat(FENCE.max(longest_run(&text) + 1));
     format!("{fence}\n{text}\n{fence}")
 }
 
-/// Text as a code block for a model to read: every character as it is, and nothing in it closes the block.
+/// Text as a code block for a model: every character unchanged, and nothing in it closes the block.
 pub fn fenced(text: &str) -> String {
     let fence = "`".repeat(FENCE.max(longest_run(text) + 1));
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")
 }
 
-/// Text as code within a line, with every unseen character shown; at most `chars` characters, after which it
-/// says that there was more.
+/// Text as code within a line, with every invisible character shown; at most `chars` characters, then `…`.
 pub fn code_span(text: &str, chars: usize) -> String {
     let text = visible(text.trim(), |_| false).replace('`', "'");
     match text.char_indices().nth(chars) {
@@ -35,14 +34,14 @@ pub fn code_span(text: &str, chars: usize) -> String {
     }
 }
 
-/// Replaces every character that one cannot see, except those that `keep` names and the plain space.
+/// Replaces every invisible character, except those that `keep` accepts and the plain space.
 fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             ' ' => shown.push(c),
             _ if keep(c) => shown.push(c),
-            // The pictures that Unicode has for the first control characters: ␛ for escape.
+            // Unicode's pictures for the first control characters: ␛ for escape.
             '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')),
             '\x7f' => shown.push('␡'),
             _ if is_unseen(c) => {
@@ -54,8 +53,8 @@ fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Control characters, white space that is not what it seems, marks of direction, and everything that Unicode
-/// lets a renderer ignore.
+/// Control characters, unusual white space, direction marks, and everything that Unicode lets a renderer
+/// ignore.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || c.is_whitespace()
@@ -66,7 +65,7 @@ fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The longest run of backticks.
+/// Length of the longest run of backticks.
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
 }

@@ -1,27 +1,27 @@
-//! What a file is, by its content. Pure.
+//! Detects the kind of a file by its content. Pure.
 //!
-//! Few kinds are known, and each by what its first bytes must be: whatever is not clearly one of them is a file like
-//! any other, so that nothing is taken for more than it is.
+//! Few kinds are known, each by its first bytes: a file that is not clearly one of them is `Other`, so that
+//! nothing is taken for more than it is.
 
-/// What a file is.
+/// Kind of a file, with its MIME type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A picture of a kind that models and chat networks take.
+    /// A picture in a format that models and chat networks accept.
     Picture(&'static str),
     /// Speech or music.
     Sound(&'static str),
-    /// A film, or sound in a container that films have too.
+    /// A film, or sound in a container format that films use too.
     Film(&'static str),
     /// UTF-8 that people can read.
     Text,
-    /// Something else.
+    /// Another format.
     Other(&'static str),
-    /// Nothing.
+    /// No content.
     Empty,
 }
 
 impl FileKind {
-    /// Judges a file.
+    /// Detects the kind of a file.
     pub fn of(content: &[u8]) -> Self {
         match content {
             [] => Self::Empty,
@@ -31,7 +31,7 @@ impl FileKind {
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Self::Picture("image/webp"),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Self::Sound("audio/wav"),
             [b'I', b'D', b'3', 2..=4, ..] => Self::Sound("audio/mpeg"),
-            // A frame's first bits are all set; then come version and layer, of which MP3 has layer three.
+            // An MP3 frame: its first bits are all set, then follow version and layer; MP3 is layer three.
             [0xff, 0xf2 | 0xf3 | 0xfa | 0xfb, ..] => Self::Sound("audio/mpeg"),
             [b'O', b'g', b'g', b'S', ..] => Self::Sound("audio/ogg"),
             [b'f', b'L', b'a', b'C', ..] => Self::Sound("audio/flac"),
@@ -54,7 +54,7 @@ impl FileKind {
         }
     }
 
-    /// How the names of such files usually end, for one that has no name of its own.
+    /// Usual file extension, for a file without a name of its own.
     pub fn extension(self) -> &'static str {
         match self.mime() {
             "image/png" => "png",
@@ -76,7 +76,8 @@ impl FileKind {
     }
 }
 
-/// UTF-8 without control characters but those that text has. A file with a zero byte is no text.
+/// Whether the content is UTF-8 without control characters other than those of text. A file with a zero byte is
+/// not text.
 fn is_text(content: &[u8]) -> bool {
     let control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\u{c}' | '\u{1b}');
     std::str::from_utf8(content).is_ok_and(|text| !text.contains(control))

@@ -1,4 +1,4 @@
-//! Whether the agent server could be served: its port, and its key.
+//! Checks that the agent server could be served: its port, and its key.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::CheckFailure;
 use crate::config::{ServerConfig, api_key};
 use crate::gateway::BINDING;
 
-/// What would keep it from being served, each with what to do. Nothing stays open.
+/// Problems that would keep the server from starting, each with a hint. Nothing stays open.
 pub(super) async fn troubles(server: &ServerConfig, home: &Path) -> Vec<CheckFailure> {
     let bound = tokio::time::timeout(BINDING, TcpListener::bind(server.address())).await;
     let port = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {

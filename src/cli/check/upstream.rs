@@ -1,7 +1,7 @@
-//! Whether the remote agent server can be reached, and what to do if not. Three seconds, whatever happens.
+//! Checks that the remote agent server can be reached, and gives advice if not. Takes at most three seconds.
 //!
-//! The usual trouble is a gateway in a container whose agent server is on the machine around it and listens on
-//! 127.0.0.1: that is the container's own address too, and nobody's door.
+//! The usual problem is a gateway in a container whose agent server runs on the host and listens on 127.0.0.1:
+//! inside the container, that is the container itself, and from there the host's 127.0.0.1 cannot be reached.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,32 +15,32 @@ use tokio::net::TcpStream;
 use crate::config::{ProxyConfig, UrlHost};
 use crate::openai::client;
 
-/// How long all of it may take.
+/// Longest time for the whole check.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Bytes of an answer that are looked at for why it is a refusal.
+/// Bytes of an error response that are inspected for its reason.
 const ANSWER: usize = 16 * 1024;
 
-/// What a container calls the machine around it.
+/// Names by which a container reaches its host.
 const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
-/// What was found out.
+/// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamFinding {
     /// All is well, in words.
     Well(&'static str),
-    /// It is not, and what to do. It may be otherwise when somebody asks.
+    /// A problem with advice. It may be gone when the gateway runs.
     Trouble(String),
-    /// It is there, and lets nobody in as things are.
+    /// The server is there and refuses us; a retry will not help.
     Refused {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do.
+        /// The next step.
         hint: String,
     },
 }
 
-/// Looks whether it is there and takes our key.
+/// Checks that the server is there and accepts our key.
 pub(super) async fn look(proxy: &ProxyConfig) -> UpstreamFinding {
     let lookup = async |name: &str, port| Ok(tokio::net::lookup_host((name, port)).await?.collect());
     let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
@@ -56,16 +56,16 @@ pub(super) async fn look(proxy: &ProxyConfig) -> UpstreamFinding {
     })
 }
 
-/// Why there is no connection.
+/// Why no connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectFailure {
-    /// Nobody knows the name.
+    /// The name cannot be resolved.
     Unknown,
-    /// This address did not take it, because of this.
+    /// This address failed with this error.
     At(SocketAddr, io::ErrorKind),
 }
 
-/// Connects to the first address that lets us, and hangs up.
+/// Connects to the first address that accepts, and disconnects.
 async fn connect(
     proxy: &ProxyConfig,
     lookup: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
@@ -79,7 +79,7 @@ async fn connect(
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(_) => return Ok(()),
-            // The first that was tried is the one that people mean.
+            // The first address is the one that people mean.
             Err(error) if missed == ConnectFailure::Unknown => {
                 missed = ConnectFailure::At(address, error.kind())
             }
@@ -90,7 +90,7 @@ async fn connect(
 }
 
 impl ConnectFailure {
-    /// What happened and what to do, in one sentence or two.
+    /// The problem and the advice, in one or two sentences.
     fn words(self, proxy: &ProxyConfig, in_container: bool) -> String {
         let (host, port) = (proxy.url.host(), proxy.url.port());
         let around = matches!(host, UrlHost::Name(name) if AROUND.contains(&name.trim_end_matches('.')));
@@ -148,7 +148,7 @@ impl ConnectFailure {
     }
 }
 
-/// Nothing came back, not even a refusal.
+/// Advice when nothing came back, not even a refusal.
 fn silent(address: &str, port: u16) -> String {
     format!(
         "{address} did not answer within {} seconds; it may be down, or a firewall is in the way: let port {port} \
@@ -157,12 +157,12 @@ fn silent(address: &str, port: u16) -> String {
     )
 }
 
-/// Whether this is what Docker Desktop calls the machine around its own.
+/// Whether this is the address of the host in Docker Desktop.
 fn is_desktop(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(ip) if ip.octets()[..3] == [192, 168, 65])
 }
 
-/// Asks for something that needs the key and runs nothing.
+/// Sends a request that needs the key and runs nothing.
 async fn ask(proxy: &ProxyConfig) -> UpstreamFinding {
     let strange = |what: String| {
         UpstreamFinding::Trouble(format!(
@@ -222,7 +222,7 @@ async fn ask(proxy: &ProxyConfig) -> UpstreamFinding {
     }
 }
 
-/// Whether an error has these words somewhere in it.
+/// Whether these words occur in an error or its sources.
 fn says(error: &reqwest::Error, words: &str) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = source {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// What is said of a connection that comes to nothing: the first address is where nobody listens.
+    /// Advice for a failed connection; `address` is the first one that was tried.
     fn said(url: &str, address: Option<&str>, kind: io::ErrorKind, in_container: bool) -> String {
         let missed = address
             .map_or(ConnectFailure::Unknown, |address| ConnectFailure::At(address.parse().unwrap(), kind));
@@ -262,7 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_container_whose_host_refuses_is_told_what_to_bind_there() {
-        // A port that was free a moment ago: whoever connects is refused by the real thing.
+        // A port that was free a moment ago, so connecting to it is really refused.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let closed = listener.local_addr().unwrap();
         drop(listener);
@@ -273,7 +273,7 @@ mod tests {
         };
         let missed = connect(&proxy, lookup).await.unwrap_err();
         assert_eq!(missed, ConnectFailure::At(closed, io::ErrorKind::ConnectionRefused));
-        // The bridge is not on this machine, but this is how it would have answered.
+        // The bridge is not on this machine, but it would answer like this.
         let bridge = "172.17.0.1:8642".parse().unwrap();
         let ConnectFailure::At(_, kind) = missed else { panic!("{missed:?}") };
         insta::assert_snapshot!(ConnectFailure::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");

@@ -11,14 +11,14 @@ use crate::i18n::TextKey;
 use crate::pace::RequestClass;
 use crate::store::{LiveMessageRow, OutboxKind, OutboxRow, StoreError};
 
-/// The longest pause between two requests that clean up. An account that always has something to say gets there too.
+/// Longest pause between two cleanup requests, so that even a busy account gets them done.
 const CLEANUP_EACH: Duration = Duration::from_secs(60);
 
-/// How far a request got with its row.
+/// Result of a request for a row.
 pub(super) enum RowProgress {
-    /// There is nothing more to be done.
+    /// Nothing is left to do.
     Complete(MessageId),
-    /// This message is gone, but not its earlier texts.
+    /// The message is deleted, but not its earlier texts.
     EarlierTexts(MessageId),
 }
 
@@ -31,8 +31,8 @@ impl RowProgress {
     }
 }
 
-/// One try of taking back the message that shows a part of a turn. Where the platform cannot, or we may not, the
-/// message says that it is void.
+/// One try to delete the message that shows a part of a turn. If the platform cannot, or we may not, the
+/// message is replaced by a notice that it was removed.
 pub(super) async fn remove(
     account: &DeliveryAccount,
     row: &OutboxRow,
@@ -52,7 +52,8 @@ pub(super) async fn remove(
     );
     let message = match message {
         Some(message) => message,
-        // Something may have been posted under this key: the platform names it, or posts what is taken back at once.
+        // A message may have been posted under this key: the platform names it, or posts one that is then
+        // deleted.
         None => {
             let ticket = account.permit(class).await;
             match account.request(ticket, account.platform.send(&row.place, &key, &void)).await {
@@ -69,7 +70,7 @@ pub(super) async fn remove(
         false => Err(PlatformErrorKind::Unsupported),
     };
     let outcome = match (deleted, account.about.show) {
-        // A room can forbid to take anything back.
+        // A room can forbid deletions.
         (Err(PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported), ShowMode::Edit { .. }) => {
             let ticket = account.permit(class).await;
             let edit = account.platform.edit(&row.place, &message, &row.key, &void);
@@ -79,7 +80,7 @@ pub(super) async fn remove(
     };
     Ok(match outcome {
         Ok(deletion) => Ok(RowProgress::after(deletion, message)),
-        // Somebody else took it away, or nobody can: there is nothing more to be done.
+        // Somebody else deleted it, or it cannot be deleted: nothing is left to do.
         Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
             Ok(RowProgress::Complete(message))
         }
@@ -87,7 +88,7 @@ pub(super) async fn remove(
     })
 }
 
-/// Takes back the next earlier text of a message that is gone.
+/// Deletes the next earlier text of a deleted message.
 pub(super) async fn clean_up(
     account: &DeliveryAccount,
     row: &OutboxRow,
@@ -114,7 +115,7 @@ pub(super) async fn clean_up(
     })
 }
 
-/// One try of changing the text of a notice. A notice that is gone stays gone.
+/// One try to change the text of a notice. A deleted notice stays deleted.
 pub(super) async fn change(
     account: &DeliveryAccount,
     row: &OutboxRow,
@@ -135,7 +136,7 @@ pub(super) async fn change(
     })
 }
 
-/// One try of putting a mark on a person's message. A message that takes none is left without.
+/// One try to add a reaction to a person's message. Messages that cannot have one are skipped.
 pub(super) async fn mark(
     account: &DeliveryAccount,
     row: &OutboxRow,
@@ -154,8 +155,8 @@ pub(super) async fn mark(
     }
 }
 
-/// Tells the room that a part of an answer could not be shown there. Tried once: where the room is gone
-/// nobody is left to read it.
+/// Tells the room that a part of an answer could not be shown there. Tried once: if the room is gone, it has no
+/// readers.
 pub(super) async fn say_unshown(account: &DeliveryAccount, row: &OutboxRow) {
     let (OutboxKind::Final, Some(turn)) = (row.kind, &row.turn) else { return };
     let Some(words) = account.words(&TextKey::Unshown.with("turn", turn.short())) else { return };
@@ -166,7 +167,7 @@ pub(super) async fn say_unshown(account: &DeliveryAccount, row: &OutboxRow) {
     let _ = account.request(ticket, account.platform.send(&row.place, &key, &body)).await;
 }
 
-/// One try. The first part of a turn's end takes the place of the message that showed the turn.
+/// One try to send a row. The first part of a turn's end replaces the message that showed the turn.
 pub(super) async fn send(
     account: &DeliveryAccount,
     row: &OutboxRow,
@@ -197,13 +198,13 @@ pub(super) async fn send(
         outcome.map(|()| message)
     };
     Ok(match anchor.map(|anchor| (anchor.key, anchor.message)) {
-        // Whatever was uncertain, no message of ours is there to be shown again.
+        // There is no message of ours that could be shown again.
         None | Some((_, None)) if again => Ok(MessageId::new("")),
-        // Somebody took our message away before this came: the answer comes anew.
+        // Our message was deleted before this: the answer is posted as a new one.
         None if lost => post(&anew()).await,
         None => post(&row.key).await,
         Some((_, Some(message))) if again => edit(message).await,
-        // Something may have been posted under this key: the platform names it, and then it is edited.
+        // A message may have been posted under this key: the platform names it, and then it is edited.
         Some((key, None)) => match post(&key).await {
             Ok(message) => {
                 let (turn, stored) = (row.turn.clone(), message.clone());
@@ -216,7 +217,7 @@ pub(super) async fn send(
             Err(kind) => Err(kind),
         },
         Some((_, Some(message))) => match edit(message).await {
-            // Somebody took our message away, or it cannot be edited any more: the answer comes anew.
+            // Our message was deleted, or cannot be edited any more: the answer is posted as a new one.
             Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
                 post(&anew()).await
             }

@@ -1,14 +1,14 @@
-//! The standard, read aloud: a parser too simple to be wrong, the cases that matter, and random
-//! streams. The unit tests and the benchmark both compare the real parser with this.
+//! The SSE standard in code: a parser too simple to be wrong, the cases that matter, and random streams. The
+//! unit tests and the benchmark compare the real parser with it.
 
 use super::{SseParser, TooLong};
 
-/// What a whole stream says.
+/// Everything in a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The events as (type, data, id).
     pub events: Vec<(String, String, String)>,
-    /// Whether a comment came.
+    /// Whether the stream has a comment.
     pub comment: bool,
 }
 
@@ -18,7 +18,7 @@ pub fn naive(stream: &[u8]) -> Heard {
     let decoded = decoded.strip_prefix('\u{FEFF}').unwrap_or(&decoded);
     let unified = decoded.replace("\r\n", "\n").replace('\r', "\n");
     let mut lines: Vec<&str> = unified.split('\n').collect();
-    // What follows the last line end is not a line, for the stream ended inside it.
+    // Text after the last line end is no line: the stream ended inside it.
     lines.pop();
 
     let mut heard = Heard::default();
@@ -120,12 +120,12 @@ pub const CASES: &[Case] = &[
     (b"id: 1\n\ndata: a\n\n", &[("message", "a", "1")]),
     (b"id: 1\nid: 2\ndata: a\n\n", &[("message", "a", "2")]),
     (b"id: 1\nid: 2\x003\ndata: a\n\n", &[("message", "a", "1")]),
-    // Bytes that are no text.
+    // Bytes that are not UTF-8.
     (b"data: \xFF\n\n", &[("message", "\u{FFFD}", "")]),
     (b"data: \xE2\x82\ndata: \xAC\n\n", &[("message", "\u{FFFD}\n\u{FFFD}", "")]),
     (b"data: \xF0\x9F\x98\x80\xF0\x9F\n\n", &[("message", "😀\u{FFFD}", "")]),
     (b"event: \xFF\nid: \xFE\ndata: a\x00\n\n", &[("\u{FFFD}", "a\0", "\u{FFFD}")]),
-    // The end: without its blank line, an event never happened.
+    // The end: an event without its blank line does not count.
     (b"", &[]),
     (b"data: a", &[]),
     (b"data: a\n", &[]),
@@ -133,7 +133,7 @@ pub const CASES: &[Case] = &[
     (b"data: a\n\nid: 1\ndata: b\n\nid: 2", &[("message", "a", ""), ("message", "b", "1")]),
 ];
 
-/// What is wrong with the table: a case that parser or reference reads differently, in any chunks.
+/// Checks the table; lists the cases that the parser or the reference reads wrongly, in any chunks.
 pub fn check_cases() -> Vec<String> {
     let mut random = Random::new(1);
     let mut wrong = Vec::new();
@@ -150,7 +150,7 @@ pub fn check_cases() -> Vec<String> {
     wrong
 }
 
-/// What the parser reads differently from the reference among `inputs` random streams.
+/// Lists the streams, of `inputs` random ones, that the parser reads differently from the reference.
 pub fn check_random(inputs: u64, seed: u64) -> Vec<String> {
     let mut random = Random::new(seed);
     (0..inputs)
@@ -164,7 +164,7 @@ pub fn check_random(inputs: u64, seed: u64) -> Vec<String> {
 /// Streams up to this long are cut in every possible way.
 const CUT_EVERYWHERE: usize = 7;
 
-/// Reads one stream in many chunkings; says which of them is read differently, if any is.
+/// Reads one stream in many chunkings; names one that is read differently.
 fn check(stream: &[u8], random: &mut Random) -> Option<String> {
     let expected = Ok(naive(stream));
     // Bit n of a mask cuts after byte n; longer streams use the mask again from its beginning.
@@ -189,11 +189,11 @@ fn cut(stream: &[u8], mask: u64) -> Vec<&[u8]> {
         .collect()
 }
 
-/// A small generator (xorshift), so that every run sees the same streams.
+/// A small random generator (xorshift) with a fixed seed, so that every run sees the same streams.
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same sequence.
+    /// Equal seeds give equal sequences.
     pub fn new(seed: u64) -> Self {
         // Zero would stay zero.
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
@@ -206,7 +206,7 @@ impl Random {
         self.0
     }
 
-    /// A stream of pieces that mean something to a parser, and now and then any byte at all.
+    /// A stream of pieces that matter to a parser, and now and then a random byte.
     fn stream(&mut self) -> Vec<u8> {
         const PIECES: &[&[u8]] = &[
             b"\n",

@@ -1,4 +1,4 @@
-//! The parser beside the reference, and its bounds.
+//! Compares the parser with the reference, and tests its limits.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn random_streams_are_read_like_the_reference() {
     assert_eq!(check_random(5_000, 1), Vec::<String>::new());
 }
 
-/// Any bytes, but mostly those that mean something.
+/// Random bytes, mostly those that matter to a parser.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let telling = prop::sample::select(b"\r\r\n\n\n::  datatevnid0\0\xEF\xBB\xBF\xC3\xA9".to_vec());
     let field = prop::sample::select(vec!["data: ", "data:", "data", "event:", "id: ", "\n\n", "\r\n\r\n"]);
@@ -134,7 +134,7 @@ fn an_endless_line_fails_at_the_limit_and_keeps_no_more_than_it() {
 fn an_event_of_endlessly_many_lines_fails_at_the_limit() {
     let mut parser = SseParser::new(1_000);
     let fed = (0..).take_while(|_| parser.feed(b"data: 12345\n").next_event().is_ok()).count();
-    // Each line leaves six bytes, and the last must fit with its name.
+    // Each line leaves six bytes, and the last must fit together with its field name.
     assert_eq!(fed, (1_000 - 11) / 6 + 1);
 }
 
@@ -175,13 +175,13 @@ fn only_an_event_with_a_file_may_be_longer() {
         assert_eq!(feed(&picture(900), chunk), Ok(vec![927, 5]), "{chunk}");
         assert_eq!(feed(&picture(1000), chunk), Err(TooLong { limit: 1000 }), "{chunk}");
         assert_eq!(feed(&"A".repeat(900), chunk), Err(TooLong { limit: 100 }), "{chunk}");
-        // The next event has no share in it.
+        // The higher limit does not apply to the next event.
         let two = format!("{}\n\ndata: {}", picture(900), "A".repeat(900));
         assert_eq!(feed(&two, chunk), Err(TooLong { limit: 100 }), "{chunk}");
     }
 }
 
-/// Whatever has come of an event by then, and however it was cut.
+/// Independent of how much of the event has arrived, and of how it was cut.
 #[test]
 fn a_limit_may_be_raised_for_one_event_when_it_is_reached() {
     let long = "x".repeat(900);

@@ -1,4 +1,4 @@
-//! What our own server's streams say about the questions that a person must answer.
+//! Events about asks in the streams of our own server.
 
 use std::borrow::Cow;
 
@@ -6,39 +6,39 @@ use serde::Deserialize;
 
 use super::lenient;
 
-/// The type of the events that ask.
+/// Type of the event for an ask.
 pub const APPROVAL_REQUEST: &str = "approval.request";
 
-/// The type of the events that say how it came out.
+/// Type of the event for an answer.
 pub const APPROVAL_RESPONDED: &str = "approval.responded";
 
-/// Bytes of a question's id that is taken for one.
+/// Longest accepted id of an ask, in bytes.
 const ID: usize = 256;
 
-/// An event about a question.
+/// An event about an ask.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ApprovalEvent<'a> {
-    /// A person is asked.
+    /// The agent asks a person.
     Asked {
-        /// The server's id of the question.
+        /// The server's id of the ask.
         id: Cow<'a, str>,
-        /// The run in which it is asked.
+        /// The run that asks.
         run: Option<Cow<'a, str>>,
-        /// In a few words.
+        /// Short description of the action.
         title: Cow<'a, str>,
         /// The exact action.
         detail: Cow<'a, str>,
-        /// The folder it would be done in.
+        /// Working directory of the action.
         cwd: Option<Cow<'a, str>>,
     },
-    /// It is over.
+    /// The ask is closed.
     Answered {
-        /// The server's id of the question.
+        /// The server's id of the ask.
         id: Cow<'a, str>,
     },
 }
 
-/// Both events as they come over the wire.
+/// Fields of both events on the wire.
 #[derive(Default, Deserialize)]
 struct RawApproval<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
@@ -54,7 +54,7 @@ struct RawApproval<'a> {
 }
 
 impl<'a> ApprovalEvent<'a> {
-    /// Reads the data of an event of this type; `None` if it is about no question, or does not say about which.
+    /// Parses the data of an event of this type; `None` if it is not about an ask, or has no valid id.
     pub fn parse(event: &str, data: &'a str) -> Option<Self> {
         let RawApproval { approval_id, run_id, title, detail, cwd } = serde_json::from_str(data).ok()?;
         let id = approval_id.filter(|id| !id.is_empty() && id.len() <= ID)?;
@@ -63,7 +63,7 @@ impl<'a> ApprovalEvent<'a> {
                 id,
                 run: run_id,
                 title: title.unwrap_or_default(),
-                // Without it nobody can judge, and the engine refuses.
+                // The engine denies an ask without a detail, because a person could not judge it.
                 detail: detail.unwrap_or_default(),
                 cwd,
             }),

@@ -1,27 +1,27 @@
-//! Reads the chunks of one stream, most of which differ in nothing but their text.
+//! Parses the chunks of one stream, most of which differ only in their text.
 //!
-//! A server repeats id, model and all with every few characters, and reading that again costs ten
-//! times what finding the text does. So the frame around the text is remembered. If the next chunk
-//! has the same frame, and between its quotes only characters that stand for themselves, then
-//! reading it in full could only give the same values with another text. Anything else is read in
-//! full, so a stream that never repeats itself is read as well, only slower.
+//! A server repeats id, model and more with every few characters, and parsing them again costs ten times as
+//! much as finding the text. So the JSON around the text is remembered. If the next chunk has the same JSON,
+//! and between its quotes only characters without escapes, then a full parse could only give the same values
+//! with another text. Any other chunk is parsed in full, so a stream that never repeats itself works too, only
+//! slower.
 
 use std::borrow::Cow;
 
 use super::{ChunkChoice, ChunkDelta, StreamChunk};
 
-/// Reads the chunks of one stream. Gives exactly what [`StreamChunk::parse`] does.
+/// Parser for the chunks of one stream. Returns exactly what [`StreamChunk::parse`] returns.
 #[derive(Debug, Default)]
 pub struct ChunkCache {
-    /// The last chunk that had a text and nothing else, up to the opening quote of the text; empty
-    /// before there was one.
+    /// JSON in front of the text, from the last chunk that had only text, up to and including the opening
+    /// quote; empty before the first.
     before: String,
-    /// The same chunk from the closing quote on.
+    /// JSON behind the text of that chunk, from the closing quote on.
     after: String,
 }
 
 impl ChunkCache {
-    /// Reads the data of the next event. An error means that it is no JSON object.
+    /// Parses the data of the next event. Fails only if it is not a JSON object.
     pub fn read<'a>(&mut self, data: &'a str) -> Result<StreamChunk<'a>, serde_json::Error> {
         if let Some(text) = self.repeated(data) {
             let delta = ChunkDelta { content: Some(Cow::Borrowed(text)), ..ChunkDelta::default() };
@@ -36,7 +36,7 @@ impl ChunkCache {
         Ok(chunk)
     }
 
-    /// The text in `data` if the frame around it is the remembered one.
+    /// The text in `data`, if the JSON around it is the remembered one.
     fn repeated<'a>(&self, data: &'a str) -> Option<&'a str> {
         if self.before.is_empty() {
             return None;
@@ -46,7 +46,7 @@ impl ChunkCache {
     }
 }
 
-/// What surrounds the text of a chunk that has nothing but text.
+/// The JSON around the text of a chunk that has only text.
 fn frame<'a>(data: &'a str, chunk: &StreamChunk<'a>) -> Option<(&'a str, &'a str)> {
     let StreamChunk {
         choice: Some(ChunkChoice { delta: Some(delta), finish_reason: None }),
@@ -57,7 +57,7 @@ fn frame<'a>(data: &'a str, chunk: &StreamChunk<'a>) -> Option<(&'a str, &'a str
     else {
         return None;
     };
-    // Borrowed means that it is a piece of `data`, so its address tells where.
+    // Borrowed text is a slice of `data`, so its address gives its position.
     let ChunkDelta { content: Some(Cow::Borrowed(text)), reasoning_content: None, reasoning: None } = delta
     else {
         return None;
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// Streams of chunks that are alike, nearly alike, and broken in all kinds of places.
+    /// Streams of chunks that are alike, nearly alike, or broken in various places.
     fn stream() -> impl Strategy<Value = Vec<String>> {
         let text = prop_oneof!["[a-z 😀é]{0,6}", r#"[a"\\n,:{}\[\]\t]{0,6}"#];
         let whole = text.prop_map(|text| chunk(&text));

@@ -1,7 +1,7 @@
-//! Fields that count as missing when they are not what they should be.
+//! Deserialisers for fields that count as missing when they have the wrong type.
 //!
-//! A derived `Option<T>` forgives only `null`. Here every kind of value is walked over, so that a
-//! server's oddity in one field does not cost the text in another. Still one pass, nothing copied.
+//! A derived `Option<T>` forgives only `null`. These accept and skip any value, so that a server's oddity in
+//! one field does not cost the text in another. Still one pass, nothing copied.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,22 +12,22 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 
 use super::ErrorBody;
 
-/// A string.
+/// Reads a string.
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientText))
 }
 
-/// A string, or a number written as one.
+/// Reads a string, or a number as a string.
 pub(super) fn label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientLabel))
 }
 
-/// A whole number; zero if it is something else.
+/// Reads a non-negative integer; zero if it is something else.
 pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(from.deserialize_any(LenientVisitor(LenientNumber))?.unwrap_or(0))
 }
 
-/// An object.
+/// Reads an object.
 pub(super) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -36,7 +36,7 @@ where
     from.deserialize_any(LenientVisitor(LenientObject(PhantomData)))
 }
 
-/// The first element of an array, if that is an object.
+/// Reads the first element of an array, if it is an object.
 pub(super) fn first<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -45,12 +45,12 @@ where
     from.deserialize_any(LenientVisitor(LenientFirst(PhantomData)))
 }
 
-/// An error object, or its message alone.
+/// Reads an error object, or a bare message.
 pub(super) fn error<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorBody<'de>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientError))
 }
 
-/// What is wanted. Each method answers for one kind of value; by default none is wanted.
+/// Wanted type of a field. Each method handles one JSON type; by default none is wanted.
 trait LenientTarget<'de>: Sized {
     type Value;
 
@@ -140,7 +140,7 @@ impl<'de> LenientTarget<'de> for LenientError {
     type Value = ErrorBody<'de>;
 
     fn text(self, text: Cow<'de, str>) -> Option<Self::Value> {
-        // Some servers send the field always, and empty when all is well.
+        // Some servers always send the field, empty when there is no error.
         (!text.is_empty()).then(|| ErrorBody { message: Some(text), ..ErrorBody::default() })
     }
 
@@ -149,7 +149,7 @@ impl<'de> LenientTarget<'de> for LenientError {
     }
 }
 
-/// Visits any value and passes on what is wanted.
+/// Visits any value and passes it to the target.
 struct LenientVisitor<W>(W);
 
 impl<'de, W: LenientTarget<'de>> serde::de::DeserializeSeed<'de> for LenientVisitor<W> {

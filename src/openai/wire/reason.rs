@@ -1,7 +1,7 @@
-//! Why a turn failed at an agent server of our own, as the gateway before it is told. Pure.
+//! Reason of a failure, passed from our own agent server to the gateway in front of it. Pure.
 //!
-//! Only names of texts go over the wire, and a status: each end has the words itself, in its own language. So whoever
-//! is at the other end, a room is shown nothing but sentences of this catalogue.
+//! Only names of texts and a status are sent: each end has the texts itself, in its own language. So, whatever
+//! server is at the other end, a room is shown only sentences of our own catalogue.
 
 use std::borrow::Cow;
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use super::lenient;
 use crate::i18n::{LocalizedText, TextKey};
 
-/// A reason on the wire.
+/// The reason on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReason<'a> {
-    /// The name of the text that says it.
+    /// Key of the text.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     text: Option<Cow<'a, str>>,
-    /// The name of whoever failed, where the text says that.
+    /// Key of the failing side, if the text names it.
     #[serde(borrow, default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     who: Option<Cow<'a, str>>,
-    /// The HTTP status that they answered with.
+    /// HTTP status that the failing side answered with.
     #[serde(borrow, default, deserialize_with = "lenient::label", skip_serializing_if = "Option::is_none")]
     status: Option<Cow<'a, str>>,
-    /// The name of what was wrong.
+    /// Key of the cause.
     #[serde(borrow, default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     why: Option<Cow<'a, str>>,
 }
 
 impl FailureReason<'static> {
-    /// What the next gateway is told of words that this one would tell a room; `None` if it would not understand them.
+    /// Encodes a text for rooms; `None` if the other end could not decode it.
     pub fn of(words: &LocalizedText) -> Option<Self> {
         let LocalizedText::Text(text, fill) = words else { return None };
         let filled = |name: &str| fill.iter().find(|(gap, _)| gap == name).map(|(_, value)| value);
@@ -38,7 +38,7 @@ impl FailureReason<'static> {
                 LocalizedText::Said(words) => words.clone(),
             }))
         };
-        // What a server behind this one told is told on as if it were our own.
+        // A failure that a server behind this one reported is passed on as if it were our own.
         let text = match text {
             TextKey::BrokeAgain => return Self::of(filled("why")?),
             TextKey::BrokeThere => TextKey::StatusError,
@@ -52,7 +52,7 @@ impl FailureReason<'static> {
 }
 
 impl FailureReason<'_> {
-    /// What a room is told, as a part of a sentence; `None` if it is nothing that we know.
+    /// Text for a room, as a part of a sentence; `None` for unknown keys.
     pub fn words(&self) -> Option<LocalizedText> {
         let (who, why) = (named(&self.who), named(&self.why));
         let who = who.filter(|who| matches!(who, TextKey::WhoProxy | TextKey::WhoModel));
@@ -71,8 +71,8 @@ impl FailureReason<'_> {
     }
 }
 
-/// The same as it is understood away from where it happened: what is to be set there, and where "here" is, would be taken
-/// for this end.
+/// Generalises a cause for readers at another link: advice about settings there, or "here", would be taken for
+/// this end.
 fn from_afar(why: TextKey) -> TextKey {
     match why {
         TextKey::WhySessionKey | TextKey::WhyProxyKey | TextKey::WhyCircle => TextKey::WhyRefused,
@@ -109,13 +109,13 @@ mod tests {
             goes_over(&TextKey::BrokeBusy.into()).as_deref(),
             Some("the model is busy; /retry asks again")
         );
-        // The keys of another link are none of ours.
+        // Causes that name keys of another link are generalised.
         let status = |why: TextKey| {
             TextKey::StatusError.with("who", TextKey::WhoProxy).with("status", 401_u16).with("why", why)
         };
         let said = "Proxy error (401) at the agent server: it refused the request";
         assert_eq!(goes_over(&status(TextKey::WhyProxyKey)).as_deref(), Some(said));
-        // Through another one in between.
+        // Through a second relay.
         let status = status(TextKey::WhyFailed);
         let between = FailureReason::of(&status).unwrap().words().unwrap();
         assert_eq!(FailureReason::of(&between), FailureReason::of(&status));

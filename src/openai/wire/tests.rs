@@ -1,4 +1,4 @@
-//! What we send, byte for byte, and what we make of everything that servers send.
+//! Requests byte for byte, and the parsing of everything that servers send.
 
 use serde_json::{Value, json};
 

@@ -1,24 +1,24 @@
-//! Knows whether a piece of Markdown ends inside code within a line, `like this`.
+//! Tracks whether a piece of Markdown ends inside code within a line, `like this`.
 //!
-//! Incremental: every byte is looked at once. Code ends with a run of as many backticks as began it. It may go on over
-//! a line end, but a lone backtick is more common than that, and without its other half it must not hide what follows:
-//! so each line begins anew.
+//! Incremental: every byte is read once. Code ends with a run of as many backticks as began it. It may cross a
+//! line end, but a stray backtick is more common than that and must not hide what follows it, so each line
+//! starts anew.
 
 use memchr::memchr2;
 
-/// Reads Markdown piece by piece and knows the code that is open.
+/// Reads Markdown piece by piece and tracks open code.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanTracker {
-    /// The length of the run that the code began with.
+    /// Length of the run that opened the code.
     open: Option<usize>,
-    /// The run of backticks that the text ends with.
+    /// Length of the run of backticks that the text ends with.
     run: usize,
-    /// The text ends with a backslash, so that a backtick is only a sign.
+    /// The text ends with a backslash, so a backtick is literal.
     escaped: bool,
 }
 
 impl SpanTracker {
-    /// Reads on.
+    /// Reads the next piece.
     pub fn push(&mut self, text: &str) {
         let mut rest = text.as_bytes();
         while let Some(at) = memchr2(b'`', b'\n', rest) {
@@ -33,7 +33,7 @@ impl SpanTracker {
         self.plain(rest);
     }
 
-    /// Whether the text ends in code, as it stands.
+    /// Whether the text so far ends in code.
     pub fn is_open(&self) -> bool {
         self.after_run().is_some()
     }

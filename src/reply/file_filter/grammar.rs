@@ -1,30 +1,30 @@
-//! What in an answer may be a file: links to data URLs, data URLs by themselves, and `MEDIA:`. Pure.
+//! Recognises possible files in an answer: links to data URLs, bare data URLs, and `MEDIA:`. Pure.
 
-/// The longest name of a link and the longest path, in bytes: so much is held back until it is clear what it is.
+/// Longest name of a link and longest path, in bytes: this much is held back until the kind is clear.
 const LABEL: usize = 200;
 const PATH: usize = 400;
 
-/// The longest description of what a data URL holds.
+/// Longest header of a data URL (media type and parameters), in bytes.
 const HEADER: usize = 128;
 
-/// How a data URL begins, and what comes right before its data.
+/// Beginning of a data URL, and end of its header.
 pub(super) const DATA: &str = "data:";
 const BASE64: &str = ";base64,";
 
-/// What the beginning of a text is.
+/// Kind of a text by its beginning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PrefixVerdict<'a> {
     /// Text.
     No,
-    /// That depends on what comes.
+    /// Not decidable before more input comes.
     More,
-    /// A data URL, whose data begins at this byte; a link, or one by itself.
+    /// A data URL, whose data begins at byte `data`; `link` if it is inside a link.
     Url { name: &'a str, link: bool, data: usize },
-    /// A file elsewhere, up to this byte.
+    /// A file on the agent's machine, up to byte `end`.
     Path { path: &'a str, end: usize },
 }
 
-/// What a text that begins with `[`, `![`, `M` or `data:` is.
+/// Classifies a text that begins with `[`, `![`, `M` or `data:`.
 pub(super) fn verdict(text: &str) -> PrefixVerdict<'_> {
     match text.as_bytes().first() {
         Some(b'M') => media(text),
@@ -33,7 +33,7 @@ pub(super) fn verdict(text: &str) -> PrefixVerdict<'_> {
     }
 }
 
-/// How many bytes at the end of a text may be the beginning of `![` or `data:`.
+/// Bytes at the end of a text that may be the beginning of `![` or `data:`.
 pub(super) fn beginning(text: &str) -> usize {
     let ends = |with: &[u8]| {
         let at = text.len().checked_sub(with.len());
@@ -46,18 +46,18 @@ pub(super) fn beginning(text: &str) -> usize {
     }
 }
 
-/// What stands behind the data of a link.
+/// Kind of the text behind the data of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LinkTail {
-    /// It was no link.
+    /// Not a link.
     No,
-    /// That depends on what comes.
+    /// Not decidable before more input comes.
     More,
-    /// It closes with the byte before this one.
+    /// The link ends before this byte.
     Ends(usize),
 }
 
-/// White space, the end of an angle bracket, a title in quotes, and the bracket that closes the link.
+/// Accepts white space, a closing angle bracket, a title in quotes, and the bracket that closes the link.
 pub(super) fn tail(text: &str) -> LinkTail {
     let mut quote = None;
     let (mut angle, mut titled) = (false, false);
@@ -96,7 +96,7 @@ fn link(text: &str) -> PrefixVerdict<'_> {
     };
     let (name, behind) = inner.split_at(end);
     if name.contains(BASE64) {
-        // Nobody reads base64 in a name either: what stands there is looked at by itself.
+        // Base64 in a name must not be shown either: the name is examined by itself.
         return PrefixVerdict::No;
     }
     let opening = match behind.as_bytes() {
@@ -136,11 +136,11 @@ fn media(text: &str) -> PrefixVerdict<'_> {
     }
 }
 
-/// What stands before the data of a URL.
+/// Result of reading the header of a data URL.
 enum DataHeader {
     No,
     More,
-    /// The data begins here.
+    /// The data begins at this byte.
     Ends(usize),
 }
 
@@ -150,7 +150,8 @@ fn header(url: &str) -> DataHeader {
         return DataHeader::No;
     }
     let odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"/+.;:=_-\"".contains(&byte);
-    // The comma is odd too, and ends it. Not looked for any further than it may be, for there may be many.
+    // The comma is odd too, and ends the header. The search is bounded, because a text may contain many such
+    // prefixes.
     match url.bytes().take(HEADER + 1).position(odd) {
         None if url.len() <= HEADER => DataHeader::More,
         Some(end) if url.as_bytes().get(end) == Some(&b',') => {

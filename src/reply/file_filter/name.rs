@@ -1,12 +1,13 @@
-//! What a file from an answer is called.
+//! Names the files that are taken out of an answer.
 
 use crate::util::FileKind;
 use crate::util::one_line;
 
-/// Characters of a file's name.
+/// Most characters of a file's name.
 const NAME: usize = 60;
 
-/// A name that is safe in a file system, in a line of Markdown and for people, with an end that says what the file is.
+/// A name that is safe in a file system, in a line of Markdown and for people, with an extension that fits the
+/// content.
 pub(super) fn file_name(given: &str, kind: Option<FileKind>, number: usize) -> String {
     let safe = |c: char| if c.is_alphanumeric() || " .-_".contains(c) { c } else { '_' };
     let name: String = one_line(given, NAME).chars().map(safe).collect();
@@ -15,7 +16,7 @@ pub(super) fn file_name(given: &str, kind: Option<FileKind>, number: usize) -> S
     let Some(kind) = kind else { return name };
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let fits = match (kind, ending.as_deref()) {
-        // Many kinds of text and of archives have names of their own.
+        // Many text and archive formats have extensions of their own.
         (FileKind::Text | FileKind::Other("application/zip" | "application/octet-stream"), Some(ending)) => {
             (1..=5).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
         }

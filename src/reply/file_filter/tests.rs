@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file of eight bytes that is a picture by its content, as base64.
+/// Eight bytes with the signature of a PNG, as base64.
 const PNG: &str = "iVBORw0KGgo=";
 
 fn filtered<'a>(chunks: impl IntoIterator<Item = &'a str>) -> (String, Vec<EnclosedFile>) {
@@ -110,7 +110,7 @@ fn a_flood_of_tiny_files_is_only_counted() {
         FileFilter::default().push(&tiny.repeat(100_000), count);
         assert_eq!((files, more), (FILES, 100_000 - FILES), "{tiny}");
     }
-    // Each of them might begin one; that must not cost its square.
+    // Each of these might begin a file; the work must not be quadratic.
     let hopeless = "data:".repeat(1_000_000);
     assert_eq!(filtered([&*hopeless]), (hopeless.clone(), Vec::new()));
 }
@@ -152,7 +152,7 @@ fn text_behind_a_link_that_is_none_is_not_swallowed() {
 }
 
 proptest! {
-    /// However a text is cut, the same comes out of it, and base64 never does.
+    /// However a text is cut, the result is the same and contains no base64.
     #[test]
     fn the_cuts_do_not_matter(
         parts in prop::collection::vec(
@@ -175,7 +175,7 @@ proptest! {
             rest = more;
         }
         let (text, files) = filtered([&*whole]);
-        // In code it is something the answer talks about.
+        // In code, base64 stays.
         prop_assert!(whole.contains('`') || !text.contains("iVBO"), "{}", text);
         prop_assert_eq!(filtered(chunks), (text, files));
     }

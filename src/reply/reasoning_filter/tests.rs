@@ -1,4 +1,4 @@
-//! What counts as a thought, however it is cut.
+//! Tests what counts as reasoning, however the text is cut into chunks.
 
 use proptest::prelude::*;
 
@@ -111,7 +111,7 @@ fn a_finished_filter_is_as_new() {
     filter.push("<think>", |part| panic!("{part:?}"));
 }
 
-/// The whole text at once, naively: what is thought, what is text, and what is neither (`None`).
+/// Classifies the whole text at once, naively: `true` for reasoning, `false` for text, `None` for neither.
 fn reference(input: &str) -> Vec<(Option<bool>, &str)> {
     let mut out = Vec::new();
     let mut shown = String::new();

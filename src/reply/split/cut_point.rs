@@ -1,13 +1,13 @@
-//! Where a text is best cut: between two lines, else at the end of a sentence, else at a space, else between two
-//! characters.
+//! Finds the best place to cut a text: between two lines, else at the end of a sentence, else at a space, else
+//! between two characters.
 
 use super::{closing_len, mending_room, tracker};
 use crate::reply::fence::{CodeFence, looks_like_fence};
 
-/// How many characters a cut moves back at most to spare a grapheme or a run of backticks.
+/// Most characters that a cut moves back to keep a grapheme or a run of backticks together.
 const BACK: usize = 32;
 
-/// Where lines can be parted, the worst first. Code is kept together as long as prose can be cut.
+/// Kinds of cut between lines, the worst first. Code is kept together as long as prose can be cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CutPoint {
     CodeLine,
@@ -16,7 +16,7 @@ enum CutPoint {
     Gap,
 }
 
-/// The best and then last cut between two lines.
+/// The last cut of the best kind between two lines.
 pub(super) fn line_seam(text: &str, reopened: Option<&CodeFence>, room: usize, max: usize) -> Option<usize> {
     let window = &text[..text.floor_char_boundary(room)];
     let mut best = None;
@@ -31,7 +31,7 @@ pub(super) fn line_seam(text: &str, reopened: Option<&CodeFence>, room: usize, m
         }
         let blank = line.trim().is_empty();
         let seam = match fences.open() {
-            // Directly after the opening or before the closing line: that would be an empty block.
+            // Directly after the opening or before the closing line: that would leave an empty block.
             Some(_) if !was_open || looks_like_fence(&text[at..]) => continue,
             Some(fence) if at + closing_len(fence, max) > room => continue,
             Some(_) if blank => CutPoint::CodeGap,
@@ -50,8 +50,8 @@ pub(super) fn line_seam(text: &str, reopened: Option<&CodeFence>, room: usize, m
 /// The last end of a sentence, else the last space, else the last place between two characters.
 pub(super) fn seam_within_line(text: &str, reopened: Option<&CodeFence>, room: usize, max: usize) -> usize {
     let window = &text[..text.floor_char_boundary(room)];
-    // Where no fence line is in sight the fence at the cut is the one at the start. Otherwise it may
-    // be any that can be mended.
+    // Without a fence line in the window, the fence at the cut is the one at the start. Otherwise it may be any
+    // that can be closed.
     let fences = window.lines().any(looks_like_fence);
     let reserve =
         if fences { mending_room(max) } else { reopened.map_or(0, |fence| closing_len(fence, max)) };
@@ -64,10 +64,10 @@ pub(super) fn seam_within_line(text: &str, reopened: Option<&CodeFence>, room: u
     let mut after_end = false;
     let near = text[from..].char_indices().map(|(at, c)| (from + at, c));
     for (at, c) in near.take_while(|(at, _)| *at <= limit) {
-        // A line end further back than `line_seam` likes is still better than a torn word, but not
-        // beside a fence line.
+        // A line end further back than `line_seam` accepts is still better than a torn word, but not beside a
+        // fence line.
         let gap = c.is_whitespace() && (c != '\n' || !fences);
-        // What stood within a line must not begin the next part as a fence.
+        // Text from within a line must not begin the next part as a fence.
         if gap && after_word && !looks_like_fence(window[at..].trim_start()) {
             space = Some(at);
             if after_end {
@@ -84,7 +84,7 @@ pub(super) fn seam_within_line(text: &str, reopened: Option<&CodeFence>, room: u
     sentence.or(space).unwrap_or_else(|| between_characters(text, from, limit))
 }
 
-/// The last place up to `limit` that does not part what belongs together.
+/// The last place up to `limit` that does not separate a grapheme or a fence.
 fn between_characters(text: &str, from: usize, limit: usize) -> usize {
     let mut at = limit;
     for c in text[from..limit].chars().rev().take(BACK) {
@@ -106,8 +106,8 @@ fn closes_sentence(c: char) -> bool {
 
 const ZERO_WIDTH_JOINER: char = '\u{200d}';
 
-/// Whether a character is shown as one with the one before. The common scripts and emoji, not all of
-/// Unicode: the worst that a gap in this list does is an accent at the start of a part.
+/// Whether a character is shown as one with the one before. Covers the common scripts and emoji, not all of
+/// Unicode: the worst effect of a missing range is an accent at the start of a part.
 fn joins_backwards(c: char) -> bool {
     matches!(c,
         ZERO_WIDTH_JOINER
@@ -123,7 +123,7 @@ fn joins_backwards(c: char) -> bool {
     )
 }
 
-/// Two of these make a flag.
+/// Regional indicators: two of these make a flag.
 fn flag_letter(c: char) -> bool {
     matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
 }

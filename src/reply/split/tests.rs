@@ -1,4 +1,4 @@
-//! What a split keeps and where it cuts.
+//! Tests which text a split keeps and where it cuts.
 
 use proptest::prelude::*;
 
@@ -128,7 +128,7 @@ fn the_beginning_says_that_more_follows() {
     assert!(code.len() <= MAX);
 }
 
-/// A cut sees at most `max` bytes and the white space that it drops, so their number is the work.
+/// A cut reads at most `max` bytes and the white space that it drops, so the number of cuts measures the work.
 #[test]
 fn the_work_grows_in_step_with_the_text() {
     for unit in ["x", "word ", "a.\n\n", "\n", " ", "\u{a0}", "`", "```\n", "```sh\ncode\n", "e\u{301}", "🇫🇷"]
@@ -145,7 +145,7 @@ fn the_work_grows_in_step_with_the_text() {
     }
 }
 
-/// The promises of this module for one text.
+/// Checks the promises of this module for one text.
 fn check(text: &str, max: usize) -> Result<(), TestCaseError> {
     let pieces = pieces(text, max);
     let mut end = 0;

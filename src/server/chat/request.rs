@@ -1,4 +1,4 @@
-//! What may be asked of `/v1/chat/completions`.
+//! The body of `POST /v1/chat/completions`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,58 +8,58 @@ use crate::server::ApiError;
 use crate::server::content::ChatMessage;
 use crate::server::parameters::{ClientParams, FormatSchema, StopSchema, ToolChoice, refuse_tools};
 
-/// A request. Sampling and `response_format` go on to an agent that is a model; others ignore them, and the header
-/// `x-talaria-ignored` of the answer names them.
+/// Body of a request for a chat completion. Sampling parameters and `response_format` are passed to an agent
+/// that is a model; other agents ignore them, and the header `x-talaria-ignored` of the answer names them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ChatRequest {
-    /// What was said before, and at its end what is asked.
+    /// The history, and as the last message the prompt.
     pub messages: Vec<ChatMessage>,
     /// Echoed; there is one agent.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether the answer comes as it grows.
+    /// Whether to stream the answer as server-sent events.
     #[serde(default)]
     pub stream: Option<bool>,
-    /// For a model.
+    /// Sampling temperature, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0.0, max = 2.0))]
     temperature: Option<Number>,
-    /// For a model.
+    /// Nucleus sampling, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0.0, max = 1.0))]
     top_p: Option<Number>,
-    /// For a model: the most tokens of the answer.
+    /// Most tokens of the answer, for an agent that is a model.
     #[serde(default)]
     #[schemars(range(min = 1))]
     max_tokens: Option<u64>,
-    /// The same by its newer name.
+    /// Newer name of `max_tokens`.
     #[serde(default)]
     #[schemars(range(min = 1))]
     max_completion_tokens: Option<u64>,
-    /// For a model: text that ends the answer.
+    /// Texts that end the answer, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<StopSchema>")]
     stop: Option<Value>,
-    /// For a model.
+    /// Seed for sampling, for an agent that is a model.
     #[serde(default)]
     seed: Option<i64>,
-    /// For a model.
+    /// For an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = -2.0, max = 2.0))]
     frequency_penalty: Option<Number>,
-    /// For a model.
+    /// For an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = -2.0, max = 2.0))]
     presence_penalty: Option<Number>,
-    /// For a model.
+    /// Form of the answer, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<FormatSchema>")]
     response_format: Option<Value>,
-    /// How many answers: one.
+    /// Number of answers; only 1 is supported.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1))]
     n: Option<u64>,
-    /// The agent has its own. Refused unless it is empty or `tool_choice` is `none`.
+    /// Must be empty unless `tool_choice` is `none`: the agent has its own tools.
     #[serde(default)]
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 0))]
     tools: Option<Value>,
@@ -67,19 +67,19 @@ pub struct ChatRequest {
     #[serde(default)]
     #[schemars(with = "Option<ToolChoice>")]
     tool_choice: Option<Value>,
-    /// The older name of `tools`.
+    /// Older name of `tools`.
     #[serde(default)]
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 0))]
     functions: Option<Value>,
-    /// The older name of `tool_choice`.
+    /// Older name of `tool_choice`.
     #[serde(default)]
     #[schemars(with = "Option<ToolChoice>")]
     function_call: Option<Value>,
-    /// Not supported.
+    /// Not supported; only `false` is accepted.
     #[serde(default)]
     #[schemars(extend("enum" = [false, null]))]
     logprobs: Option<bool>,
-    /// `["text"]`.
+    /// Only `["text"]` is supported.
     #[serde(default)]
     #[schemars(with = "Option<Vec<AnswerModality>>")]
     modalities: Option<Vec<String>>,
@@ -100,7 +100,7 @@ pub struct ChatRequest {
     web_search_options: Option<Value>,
 }
 
-/// In which form an answer comes, for the OpenAPI document.
+/// Form of an answer, for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]

@@ -1,16 +1,16 @@
-//! On a clock that stands still and a connection in memory.
+//! Tests of `TimedConnection` on a paused clock, with a connection in memory.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::*;
 
-/// A connection, how far it has come, and its other end.
+/// A connection, its progress, and the peer's end.
 fn connected(room: usize) -> (TimedConnection<DuplexStream>, ConnectionProgress, DuplexStream) {
     let ((ours, theirs), progress) = (duplex(room), ConnectionProgress::begin());
     (TimedConnection::new(ours, progress.clone()), progress, theirs)
 }
 
-/// What comes of waiting for something to read, and after how many seconds.
+/// Result of a read, and the seconds that it took.
 async fn waits(wire: &mut TimedConnection<DuplexStream>) -> (Result<usize, io::ErrorKind>, u64) {
     let began = Instant::now();
     let read = wire.read(&mut [0; 64]).await.map_err(|error| error.kind());
@@ -68,7 +68,7 @@ async fn an_answer_takes_as_long_as_it_takes_and_then_the_next_request_has_its_t
     let quiet = tokio::time::timeout(Duration::from_secs(100_000), wire.read(&mut room)).await;
     assert!(quiet.is_err(), "how long it may be idle is not decided here");
 
-    // Once the next request has begun, it has the time of a head.
+    // The time limit of a head starts when the next request begins.
     let (mut wire, progress, mut theirs) = connected(4096);
     drop(progress.answers());
     let later = async {
@@ -118,7 +118,7 @@ async fn the_last_word_is_heard_before_the_connection_is_gone() {
     drop(wire);
     assert_eq!(sending.await.unwrap(), "too large");
 
-    // But not for ever.
+    // Lingering is bounded.
     let (mut wire, _, mut theirs) = connected(16);
     theirs.write_all(b"POST").await.unwrap();
     assert_eq!(waits(&mut wire).await, (Ok(4), 0));
@@ -136,7 +136,7 @@ async fn what_hyper_answers_by_itself_is_said_in_our_form() {
         theirs.read_to_string(&mut answer).await.unwrap();
         answer
     });
-    // While something is answered, everything is as it is.
+    // While a handler answers, bytes pass unchanged.
     let answering = progress.answers();
     wire.write_all(own).await.unwrap();
     drop(answering);
@@ -157,14 +157,14 @@ async fn a_connection_rests_once_its_answer_is_taken_and_not_when_it_is_written(
     assert!(!progress.has_rested() && !progress.has_rested());
     drop(answering);
     let taking = async {
-        // The body is gone, and half of it waits.
+        // The body is dropped, and half of it is unread.
         tokio::task::yield_now().await;
         assert!(!progress.has_rested() && !progress.has_rested());
         theirs.read_exact(&mut [0; 20]).await.unwrap();
     };
     let (written, ()) = tokio::join!(wire.write_all(&[b'x'; 20]), taking);
     written.unwrap();
-    // It had no whole time of rest yet; then it has.
+    // The first call still sees the change; the second does not.
     assert!(!progress.has_rested());
     wire.flush().await.unwrap();
     assert!(progress.has_rested());

@@ -1,15 +1,16 @@
-//! What people are asked, as items of a response.
+//! Writes asks as items of a response.
 //!
-//! A question is an item, and how it came out is its end; the events are called `approval.request` and
-//! `approval.responded`, and tell all that these tell elsewhere. What was refused at once is no item: nobody was asked,
-//! and no later process would know of it.
+//! An ask is an output item, and its answer ends the item; the events are named `approval.request` and
+//! `approval.responded` and carry everything that the events of a run carry. A request that a rule denied at
+//! once is no item: it was never asked, and no later process would know of it.
 //!
-//! What an earlier process asked, and how it came out, is told again where that one told it, so that every item keeps
-//! its index; whoever heard it then is left in peace. What a restart denied comes behind all that was told of questions
-//! before it, so it waits for the place of the last of them: all that comes before has the same numbers as then.
-//! OpenAI's own clients need that: they read the whole stream again and leave out what has no higher number than they
-//! know. (Such a one that was told more text while a question was open does not hear of its denial, only the end has it;
-//! whoever says `starting_after` does.)
+//! Asks of an earlier process, and their answers, are repeated at the positions where that process wrote them,
+//! so that every item keeps its index; a client that has seen them gets them only once. A denial caused by a
+//! restart is written behind all earlier asks and answers, so it waits for the position of the last of them:
+//! all events before it keep their numbers. OpenAI's own clients need that: they read the whole stream again
+//! and skip events whose number is not higher than the last they know. (If such a client received more text
+//! while an ask was open, it sees the denial only in the last event; a client that sends `starting_after` gets
+//! it.)
 
 use std::sync::Arc;
 
@@ -21,18 +22,18 @@ use super::events::{AGENT, FinishedItem, NamedEvent, ResponseEvents, ResumePoint
 use crate::agent::{AskOpened, AskResolved, PriorAsk};
 use crate::ids::AskId;
 
-/// The questions of one response.
+/// Asks of one response.
 #[derive(Default)]
 pub struct ResponseApprovals {
-    /// Those that nobody has answered.
+    /// Asks without an answer.
     open: Vec<OpenApproval>,
-    /// What earlier processes asked, and how it came out, in order.
+    /// Asks of earlier processes and their answers, in order.
     pub prior_asks: Arc<[PriorAsk]>,
-    /// How many questions and answers were told: first those that are left, then those of this process.
+    /// Asks and answers that were written: first those of earlier processes, then those of this one.
     pub emitted: usize,
 }
 
-/// A question that was asked.
+/// An ask without an answer.
 struct OpenApproval {
     index: usize,
     id: AskId,
@@ -40,19 +41,19 @@ struct OpenApproval {
 }
 
 impl ResponseApprovals {
-    /// The next that is left, if its place comes when no more than this has been told.
+    /// The next ask or answer of an earlier process, if it belongs at or before position `emitted`.
     fn next(&self, emitted: usize) -> Option<PriorAsk> {
         self.prior_asks.get(self.emitted).filter(|left| left.emitted <= emitted).cloned()
     }
 
-    /// Bytes until that, when so much has been told.
+    /// Bytes from position `emitted` to the next ask or answer of an earlier process.
     fn ahead(&self, emitted: usize) -> usize {
         self.prior_asks.get(self.emitted).map_or(usize::MAX, |left| left.emitted.saturating_sub(emitted))
     }
 }
 
 impl ResponseEvents {
-    /// Tells a text or reasoning with the questions that earlier processes asked in the middle of it.
+    /// Writes text or reasoning, with the asks of earlier processes in the middle of it.
     pub(super) fn in_pieces(
         &mut self,
         text: &str,
@@ -70,7 +71,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Tells the questions and answers of earlier processes whose places come when no more than this has been told.
+    /// Writes the asks and answers of earlier processes that belong at or before position `emitted`.
     pub(super) fn catch_up(&mut self, emitted: usize, out: &mut SseBuffer) {
         while let Some(PriorAsk { id, answered, .. }) = self.questions.next(emitted) {
             match answered {
@@ -89,7 +90,8 @@ impl ResponseEvents {
         }
     }
 
-    /// What an earlier process left is told in its place, and what was refused is not told.
+    /// Writes an answer. Skips asks of earlier processes, which [`catch_up`](Self::catch_up) writes, and those
+    /// that were denied at once.
     pub(super) fn answer(&mut self, answered: &AskResolved, out: &mut SseBuffer) {
         let left = self.questions.prior_asks.iter().any(|left| left.id == answered.id);
         if !left && self.questions.open.iter().any(|open| open.id == answered.id) {
@@ -97,7 +99,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Closes what nobody has answered.
+    /// Closes the asks without an answer.
     pub(super) fn end_questions(&mut self) -> Vec<NamedEvent> {
         let open = std::mem::take(&mut self.questions.open).into_iter();
         open.map(|OpenApproval { index, item, .. }| {
@@ -107,7 +109,7 @@ impl ResponseEvents {
         .collect()
     }
 
-    /// Tells a question with this beside its item.
+    /// Writes an ask. `data` are the fields beside its item.
     fn add(
         &mut self,
         id: &AskId,
@@ -126,7 +128,7 @@ impl ResponseEvents {
         self.count_and_tell(name, data, out);
     }
 
-    /// Tells how a question came out. It counts also where nobody knows the question: others count it too.
+    /// Writes an answer. It counts even if its ask is unknown: other readers count it too.
     fn come_out(&mut self, answered: &AskResolved, out: &mut SseBuffer) {
         let Some(known) = self.questions.open.iter().position(|open| open.id == answered.id) else {
             self.questions.emitted += 1;
@@ -149,7 +151,7 @@ impl ResponseEvents {
     }
 }
 
-/// What a person is asked.
+/// The item of an ask.
 fn question(id: &AskId, title: &str, arguments: &Value) -> Value {
     json!({
         "id": id.0, "type": "mcp_approval_request", "name": title, "server_label": AGENT,

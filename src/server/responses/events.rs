@@ -1,13 +1,12 @@
-//! A turn as the events of a response.
+//! Writes a turn as the events of the Responses API.
 //!
-//! The whole text is one message, whatever comes between its pieces; each stretch of reasoning and each step is an item
-//! of its own, as long as there are not too many. A step is told as a call that is made where the agent is, so that no
-//! client tries to make it. Reasoning and steps are told to whoever reads along and kept nowhere: a response that is
-//! retrieved later has only its message.
-//! What a person is asked is an item too; see `approvals`. It ends no reasoning, so that what is asked changes nothing in
-//! the numbers of the rest.
+//! The whole text is one message item, even if other events interrupt it; each stretch of reasoning and each
+//! step is an item of its own, up to a limit. A step is an `mcp_call` that ran on the agent's side, so that no
+//! client tries to execute it. Reasoning and steps exist only in the stream and are not stored: a response that
+//! is retrieved later has only its message. An ask is an item too, see `approvals`. An ask does not end a
+//! stretch of reasoning, so that asks do not change the numbers of the other items.
 //!
-//! Clients refuse what they have no name for, so there is no type here that the protocol does not have.
+//! Clients reject types that they do not know, so every type here is one of the protocol's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,42 +24,42 @@ use crate::agent::{PriorAsk, Step, StepState, TurnEvent};
 use crate::ids::TurnId;
 use crate::turns::log::LogPosition;
 
-/// Whose tools they are.
+/// `server_label` of all steps: the tools belong to the agent.
 pub(super) const AGENT: &str = "agent";
 
-/// Steps that are told. Far more than an honest turn has; what comes beyond is left out, because each of them is kept
-/// for as long as somebody reads.
+/// Most steps that are written. Far more than an honest turn has; further ones are left out, because each step
+/// is kept in memory as long as the stream is read.
 const STEPS: usize = 256;
 
-/// The events of one response for one reader.
+/// State of one stream of one response.
 pub struct ResponseEvents {
     pub(super) answer: ResponseInfo,
     pub(super) run: TurnId,
     pub(super) seen: SeenSequence,
-    /// How much was told: bytes of text and of reasoning, and every other event once. Questions are counted for
-    /// themselves, because the next process has others; notices not at all.
+    /// Sequence so far: bytes of text and of reasoning, plus one for every other event. Asks have a counter of
+    /// their own, because the next process has different ones; notices are not counted.
     count: usize,
-    /// The same as the log counts it: bytes, and each news of a step once.
+    /// Position in the log: bytes of text and of reasoning, plus one for each step update.
     pub(super) place: usize,
-    /// Bytes of text among that.
+    /// Bytes of text in `count`.
     text: usize,
-    /// Steps that were told.
+    /// Steps that were written.
     emitted: usize,
-    /// How many items there are.
+    /// Output items so far.
     pub(super) items: usize,
-    /// Which of them is the message, once there is one.
+    /// Index of the message item, once there is one.
     message: Option<usize>,
-    /// The reasoning that goes on.
+    /// Reasoning that has not ended.
     thinking: Option<OpenReasoning>,
-    /// The steps that go on, by their ids.
+    /// Steps that have not ended, by step id.
     steps: HashMap<String, OpenStep>,
-    /// What people are asked.
+    /// Asks of the turn.
     pub(super) questions: ResponseApprovals,
-    /// Items that are over, with their places.
+    /// Finished items with their index in the output.
     pub(super) over: Vec<(usize, FinishedItem)>,
 }
 
-/// An item that is over, to be told once more at the end.
+/// A finished item, repeated in the last event.
 pub(super) enum FinishedItem {
     Item(Value),
     /// Reasoning, which may be long.
@@ -81,21 +80,21 @@ struct OpenStep {
     title: String,
 }
 
-/// An event that waits for its number.
+/// Name and data of an event that has no sequence number yet.
 pub(super) type NamedEvent = (&'static str, Value);
 
-/// Where a reader goes on who has seen an event.
+/// Event id to write, which says where a client that saw the event resumes.
 #[derive(Clone, Copy)]
 pub(super) enum ResumePoint {
-    /// Not behind it.
+    /// No id: a client cannot resume here.
     None,
     Named(&'static str),
-    /// Behind what has happened so far.
+    /// Resume behind everything so far.
     Place,
 }
 
 impl ResponseEvents {
-    /// The events of a response, without those that its reader has seen.
+    /// Creates the stream of a response, leaving out events that the client has seen.
     pub fn new(answer: ResponseInfo, run: &TurnId, seen: SeenSequence) -> Self {
         Self {
             answer,
@@ -114,7 +113,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Writes an event, unless it was seen.
+    /// Counts an event, and writes it unless the client has seen it.
     fn write(&mut self, out: &mut SseBuffer, id: ResumePoint, name: &str, data: Value) {
         self.count += 1;
         if !self.seen.has(self.count) {
@@ -122,7 +121,8 @@ impl ResponseEvents {
         }
     }
 
-    /// Writes an event that was not seen. The reader keeps what it knows, also where this log has not come so far.
+    /// Writes an event that the client has not seen. Its number is never below the client's last, even if this
+    /// log is shorter than the one that the client read.
     pub(super) fn tell(&self, out: &mut SseBuffer, id: ResumePoint, name: &str, data: Value) {
         let questions = self.questions.emitted.max(self.seen.questions());
         let number = sequence::number(self.count.max(self.seen.count()), questions);
@@ -144,14 +144,14 @@ impl ResponseEvents {
         }
     }
 
-    /// Writes events that belong together.
+    /// Counts and writes events that belong together; a client cannot resume between them.
     fn write_all(&mut self, out: &mut SseBuffer, events: Vec<NamedEvent>) {
         for (name, data) in events {
             self.write(out, ResumePoint::None, name, data);
         }
     }
 
-    /// Opens the item that a piece belongs to, just before it.
+    /// Opens a new item with one content part; returns its index.
     fn open(&mut self, out: &mut SseBuffer, item: Value, part: Value) -> usize {
         let (index, id) = (self.items, item["id"].clone());
         self.items += 1;
@@ -163,7 +163,7 @@ impl ResponseEvents {
     }
 
     fn text(&mut self, text: &str, out: &mut SseBuffer) {
-        // Whatever was thought before it is over, and what is thought after it is something else.
+        // Text ends a stretch of reasoning; reasoning after it is a new item.
         let thought = self.stop_thinking(out);
         self.write_all(out, thought);
         let index = match self.message {
@@ -211,7 +211,7 @@ impl ResponseEvents {
         }
     }
 
-    /// Closes the reasoning that goes on, if any does.
+    /// Closes the current stretch of reasoning, if there is one.
     fn stop_thinking(&mut self, out: &mut SseBuffer) -> Vec<NamedEvent> {
         let Some(OpenReasoning { index, id, text }) = self.thinking.take() else { return Vec::new() };
         let text = Arc::new(text);
@@ -261,7 +261,7 @@ impl ResponseEvents {
         }
     }
 
-    /// The end of a step.
+    /// Closes a step.
     fn end_step(&mut self, open: &OpenStep, status: &str) -> [NamedEvent; 2] {
         let item = open.item(&self.answer, status);
         self.over.push((open.index, FinishedItem::Item(item.clone())));
@@ -292,7 +292,8 @@ impl ResponseEvents {
 }
 
 impl OpenStep {
-    /// As the protocol has it. Only the tool's name is known; what it is told and says is the agent's.
+    /// The step as an item of the protocol. We know only the tool's name; its arguments and output stay with
+    /// the agent.
     fn item(&self, answer: &ResponseInfo, status: &str) -> Value {
         json!({
             "id": answer.step_id(self.index), "type": "mcp_call", "status": status, "name": self.title,
@@ -307,7 +308,7 @@ impl OpenStep {
 }
 
 impl StreamFormat for ResponseEvents {
-    // The last event has the whole response.
+    // The last event contains the whole response.
     fn end_parts(_read: usize) -> EndParts {
         EndParts::Text
     }
@@ -315,7 +316,7 @@ impl StreamFormat for ResponseEvents {
     fn begin(&mut self, out: &mut SseBuffer) {
         let response = self.answer.running();
         let data = json!({ "response": response });
-        // The only event before which nothing happened.
+        // The only event with sequence number 0.
         if !self.seen.has(0) {
             self.tell(out, ResumePoint::None, "response.created", data.clone());
         }
@@ -331,7 +332,7 @@ impl StreamFormat for ResponseEvents {
                 self.step(step, out);
             }
             TurnEvent::Asked(asked) => {
-                // Whatever an earlier process asked comes before what this one asks.
+                // Asks of an earlier process come before those of this one.
                 self.catch_up(usize::MAX, out);
                 self.ask(&asked, out);
             }
@@ -350,12 +351,12 @@ impl StreamFormat for ResponseEvents {
     }
 
     fn text_replaced(&mut self) {
-        // Two events open the message.
+        // The message is opened by two events.
         self.seen = self.seen.of_another_text(self.count + 2);
     }
 
     fn end(&mut self, end: &TurnResult, _: bool, out: &mut SseBuffer) {
-        // What the log no longer has was asked before the end all the same.
+        // Asks that are no longer in the log came before the end too.
         self.catch_up(usize::MAX, out);
         let mut events = self.stop_thinking(out);
         let mut open: Vec<_> = std::mem::take(&mut self.steps).into_values().collect();
@@ -387,11 +388,11 @@ impl StreamFormat for ResponseEvents {
         }
     }
 
-    /// This protocol ends with its last event.
+    /// Writes nothing: the protocol ends with its last event.
     fn close(&mut self, _: &mut SseBuffer) {}
 }
 
-/// A stretch of reasoning that is over.
+/// A finished stretch of reasoning.
 fn reasoning(id: &str, text: Value) -> Value {
     let part = reasoning_part(text);
     json!({ "id": id, "type": "reasoning", "status": "completed", "summary": [], "content": [part] })
@@ -401,7 +402,7 @@ fn reasoning_part(text: Value) -> Value {
     json!({ "type": "reasoning_text", "text": text })
 }
 
-/// A piece without what was seen of it.
+/// The part of a delta that the client has not seen.
 fn unseen(text: &str, seen: usize) -> &str {
     text.get(text.floor_char_boundary(seen.min(text.len()))..).unwrap_or_default()
 }

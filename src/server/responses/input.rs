@@ -1,4 +1,4 @@
-//! What is asked, in the forms that this protocol knows: text, or a list of messages and parts.
+//! Reads the `input` of `/v1/responses`: text, or a list of messages and parts.
 
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -10,34 +10,34 @@ use super::super::content::{
 use crate::agent::{MessageRole, PromptPart};
 use crate::util::one_line;
 
-/// What is asked, for the OpenAPI document.
+/// JSON forms of `input`, for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ResponseInput")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
 pub enum InputSchema {
-    /// What a person says.
+    /// The prompt.
     Text(#[schemars(regex(pattern = "\\S"))] String),
-    /// What was said before, and at its end what is asked.
+    /// The history, and at its end the prompt.
     Items(#[schemars(length(min = 1))] Vec<InputItemSchema>),
 }
 
-/// One item of a list.
+/// One item of the list.
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ResponseInputItem")]
 #[expect(dead_code, reason = "see `Input`")]
 pub enum InputItemSchema {
-    /// What somebody says.
+    /// A message.
     Message {
-        /// Who.
+        /// Role of the sender.
         role: InputRoleSchema,
-        /// What.
+        /// Text, or a list of parts.
         content: ContentSchema,
     },
-    /// A part of what a person says.
+    /// A part of the user's message.
     Part(ContentPartSchema),
 }
 
-/// Who says something.
+/// Role of a sender.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase", rename = "ResponseInputRole")]
 #[expect(dead_code, reason = "see `Input`")]
@@ -48,8 +48,9 @@ pub enum InputRoleSchema {
     Developer,
 }
 
-/// Reads it. What people say at the end is asked, all of it, and what stands before that is the history. Reasoning and
-/// calls of tools are left out; a result of a client's own tool is refused, because nobody asked for it.
+/// Reads the input. All user messages at the end together are the prompt; those before them are the history.
+/// Reasoning and tool calls are left out; the result of a client's own tool is refused, because the agent did
+/// not call it.
 pub fn read_input(input: &Value) -> Result<ParsedMessages, ApiError> {
     let mut heard = MessageCollector::default();
     let items = match input {
@@ -95,7 +96,8 @@ fn read_item(item: &Value, index: usize, heard: &mut MessageCollector) -> Result
             let part = Value::Array(vec![item.clone()]);
             heard.said.push((MessageRole::User, PromptContent::read(&part, &format!("input[{index}]"))?));
         }
-        // Also what we told of the agent's own tools and questions: clients send back all that they were answered.
+        // Includes items that we sent about the agent's own tools and asks: clients send back everything that
+        // they received.
         "reasoning" | "function_call" | "mcp_call" | "mcp_list_tools" | "mcp_approval_request" => {}
         "function_call_output" | "custom_tool_call_output" => {
             let message = "The agent calls its own tools, so nobody waits for this result; leave it out";
@@ -110,7 +112,7 @@ fn read_item(item: &Value, index: usize, heard: &mut MessageCollector) -> Result
     Ok(())
 }
 
-/// What is said in several messages, as one.
+/// Joins several messages into one.
 fn join(said: impl Iterator<Item = PromptContent>) -> PromptContent {
     let parts = said.flat_map(|PromptContent { text, parts }| match parts.is_empty() {
         true => vec![PromptPart::Text { text }],

@@ -1,4 +1,4 @@
-//! A response as the protocol has it, at each of its stages.
+//! The response object of the Responses API, while its turn runs and when it has ended.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use super::request::RequestEcho;
 use crate::reply::TurnOutcome;
 use crate::store::StoredResponse;
 
-/// What is known of a response besides how it comes out.
+/// The parts of a response that do not depend on its result.
 pub struct ResponseInfo {
-    /// What it is called.
+    /// Id of the response: `resp_` and the digits of its run.
     pub id: String,
-    /// When it was asked, in seconds since 1970.
+    /// Time of the request, in seconds since 1970.
     pub created: i64,
-    /// Whether it can be found again.
+    /// Whether the response can be retrieved later.
     pub store: bool,
-    /// What it repeats of the question.
+    /// Fields of the request that the response repeats.
     pub echo: RequestEcho,
 }
 
-/// A response as it goes over the wire.
+/// The response object on the wire.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Response")]
 pub struct ResponseObject<'a> {
@@ -37,16 +37,16 @@ pub struct ResponseObject<'a> {
     /// `in_progress`, `completed`, `incomplete`, `failed` or `cancelled`.
     #[schemars(extend("enum" = ["in_progress", "completed", "incomplete", "failed", "cancelled"]))]
     status: &'static str,
-    /// What was asked for; there is one agent.
+    /// Model name of the request; there is one agent.
     model: &'a str,
-    /// The message, and for whoever reads along what was thought and done before it.
+    /// The message. In a stream, also the reasoning and steps before it.
     #[schemars(with = "Vec<Map<String, Value>>")]
     output: Vec<Value>,
-    /// Why it failed.
+    /// Why the turn failed.
     error: Option<ResponseError>,
-    /// Why it is not whole.
+    /// Why it is incomplete.
     incomplete_details: Option<IncompleteDetails>,
-    /// What it cost, when it is over.
+    /// Tokens used; null until the turn has ended.
     usage: Option<ResponseUsage>,
     instructions: Option<&'a str>,
     metadata: &'a BTreeMap<String, String>,
@@ -57,7 +57,7 @@ pub struct ResponseObject<'a> {
     temperature: Option<f64>,
     top_p: Option<f64>,
     max_output_tokens: Option<u64>,
-    /// The agent has its own tools, and a program cannot bring any.
+    /// Always empty: the agent has its own tools, and a client cannot add any.
     #[schemars(with = "Vec<Value>")]
     tools: [Value; 0],
     tool_choice: &'static str,
@@ -74,26 +74,26 @@ pub struct ResponseObject<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseError")]
 struct ResponseError {
-    /// The protocol knows few; what happened is in the words.
+    /// Always `server_error`, because the protocol knows few codes; the message says what happened.
     code: &'static str,
     message: String,
 }
 
-/// Why a response is not whole.
+/// Why a response is incomplete.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseIncomplete")]
 struct IncompleteDetails {
     reason: &'static str,
 }
 
-/// The session that was named.
+/// Session that the request named.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseConversation")]
 struct ConversationRef<'a> {
     id: &'a str,
 }
 
-/// Tokens, as this protocol counts them.
+/// Tokens used by a turn, with the field names of the Responses API.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseUsage")]
 struct ResponseUsage {
@@ -106,7 +106,7 @@ struct ResponseUsage {
     total_tokens: u64,
 }
 
-/// A response that was forgotten.
+/// Confirms that a response was deleted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseDeleted")]
 pub struct DeletedResponse {
@@ -116,49 +116,49 @@ pub struct DeletedResponse {
 }
 
 impl ResponseInfo {
-    /// One that was kept.
+    /// Reads a stored response.
     pub fn kept(kept: StoredResponse) -> Self {
         let StoredResponse { id, request, created, .. } = kept;
         let echo = serde_json::from_str(&request).unwrap_or_else(|error| {
-            tracing::error!(%error, "what of a question is repeated could not be read");
+            tracing::error!(%error, "the stored request of a response could not be read");
             RequestEcho::default()
         });
         Self { id, created, store: true, echo }
     }
 
-    /// While its turn waits or runs.
+    /// The object while its turn waits or runs.
     pub fn running(&self) -> ResponseObject<'_> {
         self.object("in_progress", Vec::new(), None)
     }
 
-    /// When its turn is over.
+    /// The object when its turn has ended.
     pub fn ended(&self, end: &TurnResult) -> HttpResponse {
         let mut frames = SseBuffer::default();
         let message = (!end.text.is_empty()).then(|| self.message(end, frames.long(&end.text)));
         frames.into_json(&self.ended_with(message.into_iter().collect(), end))
     }
 
-    /// The same with these items.
+    /// The object when its turn has ended, with these output items.
     pub fn ended_with(&self, output: Vec<Value>, end: &TurnResult) -> ResponseObject<'_> {
         self.object(status(end), output, Some(end))
     }
 
-    /// What its only message is called.
+    /// Id of the response's only message.
     pub fn message_id(&self) -> String {
         format!("msg_{}", self.digits())
     }
 
-    /// What the reasoning that is its item of this number is called.
+    /// Id of the reasoning at this index of the output.
     pub fn reasoning_id(&self, index: usize) -> String {
         format!("rs_{}_{index}", self.digits())
     }
 
-    /// What the step that is its item of this number is called.
+    /// Id of the step at this index of the output.
     pub fn step_id(&self, index: usize) -> String {
         format!("mcp_{}_{index}", self.digits())
     }
 
-    /// Its only message, when it is over, with the whole text.
+    /// The response's only message with its whole text, when the turn has ended.
     pub fn message(&self, end: &TurnResult, text: Value) -> Value {
         let whole = matches!(end.outcome, TurnOutcome::Done);
         json!({
@@ -209,12 +209,12 @@ impl ResponseInfo {
     }
 }
 
-/// Text as a part of a message.
+/// Content part of a message.
 pub fn text_part(text: Value) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// How a response came out.
+/// `status` of a finished response.
 pub fn status(end: &TurnResult) -> &'static str {
     match &end.outcome {
         TurnOutcome::Done => "completed",
@@ -228,12 +228,12 @@ pub fn status(end: &TurnResult) -> &'static str {
     }
 }
 
-/// The last event of a stream.
+/// Name of the last event of a stream.
 pub fn last_event(end: &TurnResult) -> &'static str {
     match status(end) {
         "completed" => "response.completed",
         "failed" => "response.failed",
-        // Whoever knows no such event of a stop is told that it is not whole.
+        // The protocol has no event for a stopped response; a client learns at least that it is incomplete.
         _ => "response.incomplete",
     }
 }

@@ -1,4 +1,4 @@
-//! What may be asked of `/v1/responses`, and what of it is repeated in the answer.
+//! The body of `POST /v1/responses`, and the part of it that the response repeats.
 
 use std::collections::BTreeMap;
 
@@ -12,59 +12,59 @@ use super::super::headers::check_name;
 use super::super::parameters::{ClientParams, ToolChoice, chat_format, refuse_tools};
 use super::input::{InputSchema, read_input};
 
-/// Entries of `metadata`, and the characters of a name and of a value there, as the protocol has them.
+/// Limits of `metadata` in the protocol: entries, characters of a name, characters of a value.
 const METADATA: (usize, usize, usize) = (16, 64, 512);
 
-/// What may be asked. Sampling and `text.format` go on to an agent that is a model; others ignore them, and the header
-/// `x-talaria-ignored` of the answer names them.
+/// Body of a request for a response. Sampling parameters and `text.format` are passed to an agent that is a
+/// model; other agents ignore them, and the header `x-talaria-ignored` of the response names them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResponsesRequest {
     /// Text, or a list of messages and parts.
     #[serde(default)]
     #[schemars(!default, with = "InputSchema")]
     pub input: Value,
-    /// For the system message of this turn alone.
+    /// Added to the system message of this turn alone.
     #[serde(default)]
     pub instructions: Option<String>,
-    /// The response that this one goes on from.
+    /// Id of the response that this one continues.
     #[serde(default)]
     pub previous_response_id: Option<String>,
-    /// The session that is talked in: its name, or an object with its `id`.
+    /// Session of this turn: its name, or an object with its `id`.
     #[serde(default)]
     #[schemars(with = "Option<ConversationSchema>")]
     pub conversation: Option<Value>,
-    /// Whether it can be found again; it can, unless this is false.
+    /// Whether the response can be retrieved later. Default: true.
     #[serde(default)]
     pub store: Option<bool>,
-    /// Whether the answer comes as it grows.
+    /// Whether to stream the response as server-sent events.
     #[serde(default)]
     pub stream: Option<bool>,
-    /// Whether to answer at once and let it be looked at later.
+    /// Whether to respond at once and let the turn run; the response is retrieved later.
     #[serde(default)]
     pub background: Option<bool>,
     /// Echoed; there is one agent.
     #[serde(default)]
     pub model: Option<String>,
-    /// Echoed.
+    /// Repeated in the response.
     #[serde(default)]
     #[schemars(extend("maxProperties" = METADATA.0))]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// For a model.
+    /// Sampling temperature, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0.0, max = 2.0))]
     pub temperature: Option<Number>,
-    /// For a model.
+    /// Nucleus sampling, for an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0.0, max = 1.0))]
     pub top_p: Option<Number>,
-    /// For a model; it is told as `max_tokens`.
+    /// Most tokens of the answer, for an agent that is a model, which gets it as `max_tokens`.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_output_tokens: Option<u64>,
-    /// Its `format` is for a model.
+    /// Form of the text. `format` is passed to an agent that is a model.
     #[serde(default)]
     pub text: Option<TextOptions>,
-    /// The agent has its own. Refused unless it is empty or `tool_choice` is `none`.
+    /// Must be empty unless `tool_choice` is `none`: the agent has its own tools.
     #[serde(default)]
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 0))]
     pub tools: Option<Value>,
@@ -72,18 +72,18 @@ pub struct ResponsesRequest {
     #[serde(default)]
     #[schemars(with = "Option<ToolChoice>")]
     pub tool_choice: Option<Value>,
-    /// Not supported: the server keeps no prompts.
+    /// Not supported: the server stores no prompt templates.
     #[serde(default)]
     #[schemars(with = "()")]
     pub prompt: Option<Value>,
-    /// Not supported.
+    /// Not supported; only 0 is accepted.
     #[serde(default)]
     #[schemars(range(min = 0, max = 0))]
     pub top_logprobs: Option<u64>,
     /// Ignored.
     #[serde(default)]
     pub reasoning: Option<Value>,
-    /// Ignored: what can be told is always told.
+    /// Ignored: the response always contains everything there is.
     #[serde(default)]
     pub include: Option<Vec<Value>>,
     /// Ignored.
@@ -91,10 +91,10 @@ pub struct ResponsesRequest {
     pub max_tool_calls: Option<u64>,
 }
 
-/// How the text of an answer is to be.
+/// Form of the answer's text.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct TextOptions {
-    /// For a model.
+    /// Passed to an agent that is a model.
     #[serde(default)]
     #[schemars(with = "Option<TextFormat>")]
     format: Option<Value>,
@@ -110,24 +110,24 @@ pub struct TextOptions {
 enum TextFormat {
     /// Any text.
     Text,
-    /// Some JSON object.
+    /// Any JSON object.
     JsonObject,
     /// JSON that follows a schema; only for an agent that is a model.
     JsonSchema { name: String, schema: Map<String, Value> },
 }
 
-/// What [`ResponsesRequest::conversation`] is read from, for the OpenAPI document.
+/// JSON forms of [`ResponsesRequest::conversation`], for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(untagged, rename = "ConversationName")]
 #[expect(dead_code, reason = "read by hand, so that an error names its place")]
 enum ConversationSchema {
     /// The name of a session.
     Id(String),
-    /// The same in an object.
+    /// An object with the name of a session.
     Object { id: String },
 }
 
-/// What of a question is repeated in every answer to it.
+/// Fields of a request that every response to it repeats. Stored as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestEcho {
@@ -144,7 +144,7 @@ pub struct RequestEcho {
     pub format: Option<Value>,
 }
 
-/// What is asked, once it has been checked.
+/// A request that has passed all checks.
 pub struct CheckedRequest {
     pub spoken: ParsedMessages,
     pub echo: RequestEcho,
@@ -154,7 +154,7 @@ pub struct CheckedRequest {
 }
 
 impl ResponsesRequest {
-    /// Checks all of it. `model` is what is echoed if none is named.
+    /// Checks the whole request. `model` is the name to echo if the request has none.
     pub fn read(self, model: &str) -> Result<CheckedRequest, ApiError> {
         let params = self.params()?;
         let mut spoken = read_input(&self.input)?;
@@ -191,7 +191,7 @@ impl ResponsesRequest {
         Ok(CheckedRequest { spoken, echo, params, store, stream: self.stream.unwrap_or_default() })
     }
 
-    /// Checks what is meant for a model, and refuses what nobody can do.
+    /// Checks the parameters for a model, and refuses those that no agent supports.
     fn params(&self) -> Result<ClientParams, ApiError> {
         refuse_tools((self.tools.as_ref(), "tools"), (self.tool_choice.as_ref(), "tool_choice"))?;
         if self.prompt.is_some() {
@@ -217,10 +217,10 @@ impl ResponsesRequest {
 }
 
 impl RequestEcho {
-    /// As it is stored.
+    /// JSON to store; see [`ResponseInfo::kept`](super::object::ResponseInfo::kept).
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| {
-            tracing::error!(%error, "what of a question is repeated could not be written");
+            tracing::error!(%error, "the request of a response could not be written");
             "{}".to_owned()
         })
     }

@@ -1,58 +1,61 @@
-//! What a reader of a stream of responses has seen already.
+//! Sequence numbers of a response stream, and the events that a resuming client has already seen.
 //!
-//! Such a stream is always made from its beginning, so that whoever makes it knows which items are open, and what was
-//! seen is left out of it. Numbers follow from what was told before and from nothing else: however the text is cut into
-//! pieces for one reader or another, and whichever process tells it, the same place has the same number.
+//! A stream is always built from its beginning, so that the writer knows which items are open; events that the
+//! client has seen are left out. A number depends only on what was written before it: however the text is cut
+//! into deltas for one client or another, and whichever process writes it, the same position has the same
+//! number.
 //!
-//! A number says two things: how much happened, and how many questions and answers were told. Each only grows. They are
-//! counted apart because they need not come in the same order again: the next process may ask before it has said what
-//! the last one had, and what a restart denied is told to a reader wherever that one is.
+//! A number combines two counts: how much happened, and how many asks and answers were written. Each only
+//! grows. They are separate because their order can differ after a restart: the next process may ask before it
+//! has repeated the text of the last one, and denials caused by the restart are written wherever the client
+//! then is.
 //!
-//! An id is the number and how much text came before it, because in the end the text is all that is kept.
+//! An event id is the number plus the length of the text before it, because in the end only the text is stored.
 
 use super::super::turn_stream::END;
 use crate::turns::PER_TURN;
 
-/// Numbers for so much that has happened: one for each count of questions and answers, then those of the end. There are
-/// clients that know no number above two thousand millions (2^31): for them, text and reasoning may have 2 MiB together.
+/// Numbers per position: one for each count of asks and answers, then those of the closing events. Some clients
+/// cannot read numbers above 2^31; for them, text and reasoning may have 2 MiB together.
 const EACH: u64 = 1024;
 
-/// The first number of how it ends: everything may have to be closed that is open.
+/// Offset of the first closing event. Closing events end all items that are still open.
 const ENDS: u64 = 256;
 
-/// Every question and every answer of a turn can be told apart.
+/// Every ask and every answer of a turn has a number below [`ENDS`].
 const _: () = assert!(2 * (PER_TURN as u64) < ENDS);
 
-/// The id of the first events.
+/// Event id of the opening events.
 pub const START: &str = "start";
 
-/// How much is left out.
+/// Position up to which a client has seen a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SeenSequence {
-    /// The number as the reader says it.
+    /// Sequence number of the last event that was seen.
     number: Option<u64>,
-    /// So much of the text, if the reader says it: then it holds also for a text of which only the store knows.
+    /// Bytes of text that were seen, if the client resumes by event id. Valid also for a text of which only the
+    /// store is left.
     text: Option<usize>,
 }
 
-/// The number of an event when so much has happened, and so many questions and answers were told.
+/// Number of an event at position `count`, after this many asks and answers.
 pub fn number(count: usize, questions: usize) -> u64 {
     at(count) + small(questions).min(ENDS - 1)
 }
 
-/// The number of an event of the end when so much has happened and so many of these were told.
+/// Number of a closing event at position `count`, after `emitted` other closing events.
 pub fn ends(count: usize, emitted: usize) -> u64 {
     at(count) + (ENDS + small(emitted)).min(EACH - 2)
 }
 
-/// The number of the very last event when so much has happened: however much had to be closed before it, nobody who has
-/// not heard it can have heard a higher one.
+/// Number of the very last event at position `count`. Higher than every other, so a client that has not seen it
+/// cannot have seen a higher one, however many items were closed before.
 pub fn last(count: usize) -> u64 {
     at(count) + (EACH - 1)
 }
 
 fn at(count: usize) -> u64 {
-    // Whatever is added to it fits.
+    // Leaves room for the offset that is added.
     u64::try_from(count).unwrap_or(u64::MAX).min(u64::MAX / EACH) * EACH
 }
 
@@ -61,8 +64,8 @@ fn small(count: usize) -> u64 {
 }
 
 impl SeenSequence {
-    /// What a reader has seen who names the last event by its id or by its number. An id that is none of ours means
-    /// the beginning: too much is better than a gap.
+    /// Position of a client that names the last event by its id or its number. An unknown id means the
+    /// beginning: repeating events is better than a gap.
     pub fn before(id: Option<&str>, number: Option<u64>) -> Self {
         match id {
             Some(END) => Self { number: Some(u64::MAX), text: None },
@@ -77,33 +80,34 @@ impl SeenSequence {
         }
     }
 
-    /// The same of a text that is another one than the reader has read some of: there is nothing that could be added.
+    /// Position in a final text that differs from the streamed one. If the client has some of the streamed
+    /// text, the new text is left out: it could not be appended.
     pub fn of_another_text(self, begins: usize) -> Self {
         let nothing = self.text.unwrap_or_else(|| self.count().saturating_sub(begins)) == 0;
         if nothing { self } else { Self { text: Some(usize::MAX), ..self } }
     }
 
-    /// Whether what happened last was seen when so much has happened.
+    /// Whether the event at position `count` was seen.
     pub fn has(&self, count: usize) -> bool {
         self.number.is_some() && count <= self.count()
     }
 
-    /// Whether so many questions and answers were seen.
+    /// Whether this many asks and answers were seen.
     pub fn has_asked(&self, questions: usize) -> bool {
         questions <= self.questions()
     }
 
-    /// Whether an event of the end was seen.
+    /// Whether the closing event with this number was seen.
     pub fn has_end(&self, number: u64) -> bool {
         self.number.is_some_and(|seen| number <= seen)
     }
 
-    /// How much had happened by then.
+    /// Position of the last seen event.
     pub fn count(&self) -> usize {
         usize::try_from(self.number.unwrap_or_default() / EACH).unwrap_or(usize::MAX)
     }
 
-    /// How many questions and answers were told by then. Before the end, all of them were.
+    /// Asks and answers up to the last seen event. All of them, if a closing event was seen.
     pub fn questions(&self) -> usize {
         match self.number.unwrap_or_default() % EACH {
             rest if rest >= ENDS => usize::MAX,
@@ -111,8 +115,8 @@ impl SeenSequence {
         }
     }
 
-    /// The id of an event, when so much has come; `None` where the reader has more text than that, and did not say how
-    /// much.
+    /// Event id at this number, length of text and position. `None` if the client has more text than that and
+    /// did not say how much.
     pub fn id(&self, number: u64, text: usize, count: usize) -> Option<String> {
         let text = match self.text {
             Some(seen) => text.max(seen),
@@ -122,7 +126,7 @@ impl SeenSequence {
         Some(format!("{number}.{text}"))
     }
 
-    /// How much of a piece of text was seen that ends when so much text and so much in all has come.
+    /// Bytes that were seen of `piece`, which ends at this length of text and this position.
     pub fn of_text(&self, piece: &str, text: usize, count: usize) -> usize {
         match self.text {
             Some(seen) => seen.saturating_sub(text.saturating_sub(piece.len())),
@@ -130,7 +134,7 @@ impl SeenSequence {
         }
     }
 
-    /// How much of a piece was seen that ends when so much has come.
+    /// Bytes that were seen of `piece`, which ends at position `count`.
     pub fn of(&self, piece: &str, count: usize) -> usize {
         self.count().saturating_sub(count.saturating_sub(piece.len()))
     }
@@ -147,7 +151,7 @@ mod tests {
         assert_eq!(seen.of_text("lo", 5, 5), 2);
         assert_eq!(seen.of_text("you", 10, 10), 0);
         assert!(seen.has(4) && seen.has(5) && !seen.has(6));
-        // Three things were told besides the text, of which the store knows nothing.
+        // Three events besides the text were written; the store knows nothing of them.
         let same = SeenSequence::before(SeenSequence::default().id(number(8, 0), 5, 8).as_deref(), None);
         assert_eq!((same.of_text("Hello, you", 10, 13), same.of_text("Hello, you", 10, 10)), (5, 5));
         assert!(SeenSequence::before(Some("end"), None).has_end(last(1_000_000)));

@@ -1,4 +1,4 @@
-//! What can be asked about a response that was kept, besides reading it: to stop it, and what it was asked.
+//! Endpoints about a stored response besides reading it: cancel it, and list its input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use crate::server::turn_result::TurnResult;
 use crate::server::{ApiError, Caller, Server};
 use crate::store::StoredResponse;
 
-/// How long a response that is cancelled may take to end before it is answered as it is. The engine gives an agent less.
+/// How long a cancelled response may take to end before it is returned as it is. The engine gives an agent
+/// less.
 const CANCELLED: Duration = Duration::from_secs(10);
 
-/// Items of one page, as the protocol has it.
+/// Most items of one page in the protocol.
 const PAGE: u32 = 100;
 
-/// `POST /v1/responses/{response_id}/cancel`. One that is over stays as it is, and is answered like that.
+/// `POST /v1/responses/{response_id}/cancel`. A finished response stays as it is, and is returned like that.
 pub async fn cancel(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -38,12 +39,12 @@ pub async fn cancel(
     ResponseInfo::kept(kept).so_far(&server, &caller, &run).await
 }
 
-/// What a response was asked.
+/// Input of a response.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResponseInputItems")]
 pub struct InputItems {
     object: &'static str,
-    /// The question. What was said before it belongs to the responses before.
+    /// The prompt. Messages before it belong to earlier responses.
     data: Vec<InputItem>,
     first_id: Option<String>,
     last_id: Option<String>,
@@ -64,15 +65,15 @@ struct InputItem {
 #[schemars(rename = "ResponseInputText")]
 struct InputText {
     r#type: &'static str,
-    /// As it is remembered: a picture is only named.
+    /// The prompt as the history keeps it: pictures are only named.
     text: String,
 }
 
-/// Which items are wanted. There is one, so `order` changes nothing.
+/// Page of items that is wanted. There is only one item, so `order` changes nothing.
 #[derive(Default, JsonSchema)]
 #[schemars(default)]
 pub struct ItemsQuery {
-    /// The id of the last item of the page before.
+    /// Id of the last item of the page before.
     after: Option<String>,
     /// From 1 to 100.
     #[schemars(range(min = 1, max = PAGE))]
@@ -119,7 +120,7 @@ pub async fn input_items(
     Ok(Json(InputItems { object: "list", first_id: shown.clone(), last_id: shown, data, has_more: false }))
 }
 
-/// A response of the caller that was kept.
+/// Finds a stored response of the caller.
 async fn find(server: &Server, caller: &Caller, id: String) -> Result<StoredResponse, ApiError> {
     let app = caller.app().to_owned();
     server.store.read(move |tx| tx.response(&app, &id)).await?.ok_or_else(ApiError::no_response)

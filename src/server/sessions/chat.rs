@@ -1,7 +1,7 @@
-//! `POST …/chat` and `POST …/chat/stream`: a turn in a session that is there.
+//! `POST …/chat` and `POST …/chat/stream`: runs a turn in an existing session.
 //!
-//! In the session of a room it waits behind the room's own turns, and they behind it; its words are remembered with
-//! the room's. The room itself is shown nothing of it.
+//! In the session of a room, the turn queues with the room's own turns, and its messages become part of the
+//! room's history. The room itself is not shown any of it.
 
 use std::sync::Arc;
 
@@ -27,27 +27,27 @@ use crate::server::submit::{
 use crate::server::turn_result::{RunTokens, TurnResult};
 use crate::server::{ApiError, Caller, Server};
 
-/// What is asked. Whatever else is sent is for other agents.
+/// Body of a request for a turn. Other fields are ignored; other servers know them.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionChatRequest")]
 pub struct ChatRequest {
-    /// Text, or parts of which some are pictures.
+    /// The prompt: text, or parts of which some are pictures.
     #[serde(default)]
     #[schemars(with = "ContentSchema", required)]
     pub message: Value,
-    /// The same, as some clients call it.
+    /// Other name of `message`, as some clients send it.
     #[serde(default)]
     #[schemars(with = "Option<ContentSchema>")]
     pub input: Value,
-    /// For the system message of this turn; not remembered.
+    /// Added to the system message of this turn; not stored in the history.
     #[serde(default)]
     pub system_message: Option<String>,
-    /// The same, as some clients call it.
+    /// Other name of `system_message`, as some clients send it.
     #[serde(default)]
     pub instructions: Option<String>,
 }
 
-/// The whole answer.
+/// The answer to a request without a stream.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionCompletion")]
 pub struct SessionCompletion {
@@ -55,25 +55,25 @@ pub struct SessionCompletion {
     session_id: String,
     run_id: String,
     message: SessionAnswer,
-    /// Whether the agent said all it wanted.
+    /// Whether the agent finished its answer.
     completed: bool,
     usage: RunTokens,
-    /// Why the turn failed, if partial answers were asked for: `message` then has what there was of the answer.
+    /// Why the turn failed, if the client accepts partial answers: `message` then has the partial text.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
 
-/// What the agent said.
+/// The agent's message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionAnswer")]
 struct SessionAnswer {
     role: &'static str,
-    /// A long text is written while it is sent.
+    /// A long text is escaped while it is sent.
     #[schemars(with = "String")]
     content: Value,
 }
 
-/// The whole answer at once.
+/// `POST …/chat`: responds when the turn has ended.
 pub async fn chat(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -96,7 +96,7 @@ pub async fn chat(
     Ok(turn_headers.name(answer, &session, &run))
 }
 
-/// The answer as it grows.
+/// `POST …/chat/stream`: responds with the turn as events.
 pub async fn chat_stream(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
@@ -112,7 +112,7 @@ pub async fn chat_stream(
     Ok(turn_headers.name(Ok(reader.stream(events)), &session, &run))
 }
 
-/// Begins the turn. Returns with it how the question is remembered.
+/// Submits the turn. Also returns the prompt as the history keeps it.
 async fn ask(
     server: &Arc<Server>,
     caller: &Caller,
@@ -135,7 +135,7 @@ async fn ask(
     Ok((submit_turn(server, caller, turn_request).await?, asked))
 }
 
-/// The session is a part of what is asked: the same words elsewhere are another question.
+/// The session is part of the fingerprint: an equal body for another session is another request.
 fn address(name: &str, endpoint: &str) -> String {
     format!("/api/sessions/{name}/{endpoint}")
 }

@@ -1,4 +1,4 @@
-//! Which part of a list is wanted.
+//! Query strings of lists: limit, offset and cursor.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -11,9 +11,9 @@ use crate::server::ApiError;
 #[schemars(default)]
 #[schemars(rename = "Page")]
 pub struct PageQuery {
-    /// How many, at most.
+    /// Most entries to return.
     pub limit: Option<usize>,
-    /// How many are left out before them.
+    /// Entries to skip.
     pub offset: usize,
 }
 
@@ -22,7 +22,7 @@ impl PageQuery {
         let mut page = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             let number = || {
-                // No list is as long as the largest of these numbers, so a larger one means the same.
+                // No list has more than `u32::MAX` entries, so a larger number means the same.
                 let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
                 let number = digits.then(|| value.parse::<u32>().unwrap_or(u32::MAX) as usize);
                 number.ok_or_else(|| ApiError::wrong(name, "It must be a number that is not negative"))
@@ -30,7 +30,7 @@ impl PageQuery {
             match name {
                 "limit" => page.limit = Some(number()?),
                 "offset" => page.offset = number()?,
-                // Clients add what they like, such as the time against caches.
+                // Clients add parameters of their own, such as a timestamp against caches.
                 _ => {}
             }
         }
@@ -42,15 +42,16 @@ impl PageQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(default)]
 pub struct ListQuery {
-    /// How many, at most.
+    /// Most sessions to return.
     pub limit: Option<usize>,
-    /// How many are left out before them, at most 10000.
+    /// Sessions to skip, at most 10000.
     pub offset: usize,
-    /// Only those behind this one: the id of the last session of the page before.
+    /// Cursor: the id of the last session of the page before.
     pub after: Option<String>,
 }
 
-/// The largest offset of a list of sessions. What is left out is stepped over, so it must not be without end.
+/// Largest offset of a list of sessions. The store steps over skipped sessions one by one, so the number must
+/// be bounded.
 pub const MOST_OFFSET: usize = 10_000;
 
 impl ListQuery {
@@ -67,7 +68,7 @@ impl ListQuery {
     }
 }
 
-/// A value of a query as it was meant. What is no text stays as it came, and names nothing.
+/// Decodes percent-encoding. A value that is not UTF-8 stays as it is, and matches nothing.
 fn percent_decoded(value: &str) -> String {
     let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (mut bytes, mut rest) = (Vec::with_capacity(value.len()), value.as_bytes());

@@ -1,4 +1,4 @@
-//! `DELETE /api/sessions/{session_id}`: what runs is stopped first, then everything of the session goes.
+//! `DELETE /api/sessions/{session_id}`: stops the turns of a session, then deletes everything in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,26 @@ use crate::ids::{SessionId, TurnId};
 use crate::server::path_params::SessionName;
 use crate::server::{ApiError, Caller, Server};
 
-/// How long what runs may take to end. An agent that does not end when it is asked to is let go before that.
+/// How long the turns may take to end. The engine drops an agent that ignores the stop before that.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// What a look at the session found.
+/// Result of one look at the session.
 enum RemovalStep {
     Nothing,
-    /// These had not ended, and have been asked to.
+    /// These turns had not ended, and were asked to stop.
     Open(Vec<TurnId>),
     Removed,
 }
 
-/// Removes a session.
+/// Deletes a session.
 pub async fn remove(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     SessionName(name): SessionName,
 ) -> Result<Json<DeletedSession>, ApiError> {
     let id = caller.session(&name);
-    // On a task of its own: whoever asks may leave, and what is stopped is to be removed too.
+    // On a task of its own: the client may disconnect, and a session whose turns were stopped must be deleted
+    // too.
     let removing = spawn_task("remove a session", async move { removed(&server, &id).await });
     removing.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))?;
     Ok(Json(DeletedSession { object: "hermes.session.deleted", id: name, deleted: true }))
@@ -61,9 +62,9 @@ async fn removed(server: &Server, id: &SessionId) -> Result<(), ApiError> {
     }
 }
 
-/// Removes the session if nothing runs in it; otherwise asks that to stop. What was stopped before and is still there
-/// although nobody works in the session is nobody's, as the turns of an account that is no longer configured: it goes
-/// along.
+/// Deletes the session if no turn in it is open; otherwise asks its turns to stop. Turns that were stopped
+/// before and are still open although the session is idle belong to no one, like those of an account that is no
+/// longer configured; they are deleted too.
 async fn look(server: &Server, id: &SessionId, stopped: Vec<TurnId>) -> Result<RemovalStep, ApiError> {
     let id = id.clone();
     let found = server.store.write(move |tx| {

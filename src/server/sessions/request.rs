@@ -1,4 +1,4 @@
-//! What may be said about a session, and how it is checked.
+//! Bodies of requests that create, change and fork a session, and their checks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -8,63 +8,64 @@ use crate::server::headers::check_name;
 use crate::server::submit::fresh_name;
 use crate::util::one_line;
 
-/// Characters of a title, a model and a reason.
+/// Most characters of a title, a model and a reason.
 pub(super) const SHORT: usize = 200;
 
-/// Bytes of what is said in a system message.
+/// Most bytes of a session's system prompt, and of a system message.
 const SYSTEM_TEXT: usize = 64 * 1024;
 
-/// What a session begins with. Whatever else is sent changes nothing: whose it is follows from the key.
+/// Body of a request that creates a session. Other fields are ignored; the owner of the session follows from
+/// the key alone.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionRequest")]
 pub struct NewRequest {
-    /// What it is called; a name is made for one that has none.
+    /// Name of the session; without it, the server makes one.
     #[serde(default)]
     pub id: Option<String>,
-    /// The same, as some clients call it.
+    /// Other name of `id`, as some clients send it.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// For people.
+    /// Title for people.
     #[serde(default)]
     pub title: Option<String>,
     /// For people: there is one agent.
     #[serde(default)]
     pub model: Option<String>,
-    /// Said in the system message of every turn.
+    /// Added to the system message of every turn.
     #[serde(default)]
     pub system_prompt: Option<String>,
 }
 
-/// What of a session may be changed, and nothing else.
+/// Body of a request that changes a session. Other fields are refused.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionChange")]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRequest {
-    /// Another title; `null` for none.
+    /// New title; `null` removes it.
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<String>", length(max = 200))]
     pub title: Option<Option<String>>,
-    /// Why it is over.
+    /// Ends the session, for this reason.
     #[serde(default)]
     pub end_reason: Option<String>,
 }
 
-/// What a branch begins with.
+/// Body of a request that forks a session.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionForkRequest")]
 pub struct ForkRequest {
-    /// What it is called; a name is made for one that has none.
+    /// Name of the fork; without it, the server makes one.
     #[serde(default)]
     pub id: Option<String>,
-    /// The same, as some clients call it.
+    /// Other name of `id`, as some clients send it.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// For people.
+    /// Title for people.
     #[serde(default)]
     pub title: Option<String>,
 }
 
-/// The name that was asked for, or a new one.
+/// The name that the client chose, or a new one.
 pub(super) fn name(asked: Option<String>) -> Result<String, ApiError> {
     match asked.as_deref().map(str::trim) {
         None | Some("") => Ok(fresh_name()),
@@ -75,7 +76,7 @@ pub(super) fn name(asked: Option<String>) -> Result<String, ApiError> {
     }
 }
 
-/// A title as rooms show them too: one line. Nothing visible is none.
+/// Cleans a title as rooms show it: one line. A title without visible characters is none.
 pub(super) fn title(title: Option<String>) -> Result<Option<String>, ApiError> {
     let title = short(title, "title")?;
     Ok(title.map(|title| one_line(&title, SHORT)).filter(|title| !title.is_empty()))
@@ -91,7 +92,7 @@ pub(super) fn short(text: Option<String>, param: &str) -> Result<Option<String>,
     Ok(text)
 }
 
-/// What is said to the system, for one turn or for all. Nothing visible is nothing.
+/// Checks a text for the system message, of one turn or of all. A blank text is none.
 pub(super) fn system_text(text: Option<String>, param: &str) -> Result<Option<String>, ApiError> {
     match text {
         Some(text) if text.len() > SYSTEM_TEXT => {
@@ -101,7 +102,7 @@ pub(super) fn system_text(text: Option<String>, param: &str) -> Result<Option<St
     }
 }
 
-/// Tells `null` from nothing at all.
+/// Tells `null` from an absent field.
 fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
 }

@@ -1,4 +1,5 @@
-//! A session's turn as a stream of events, in the order and the form that clients of the reference know.
+//! Writes a turn of a session as events, in the order and form that clients of the reference implementation
+//! know.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,32 +17,32 @@ use crate::server::turn_result::{EndParts, TranscriptEntry, TurnResult, message}
 use crate::server::turn_stream::{END, START, StreamFormat};
 use crate::turns::log::LogPosition;
 
-/// The id of the very first event: whoever has seen nothing else begins anew.
+/// Id of the very first event. A client that has seen only this one starts from the beginning.
 const FIRST: &str = "0";
 
-/// Numbers before those of what happens in the turn.
+/// Sequence numbers before those of the turn's own events.
 const BEFORE: usize = 2;
 
-/// The number of the last word for whoever has seen the end, who does not say after how much: the largest that every
-/// client reads exactly.
+/// Sequence number of the closing event for a client that has seen the end and so names no position: the
+/// largest integer that every JSON client reads exactly.
 const LAST: usize = (1 << 53) - 1;
 
-/// The events of one turn.
+/// State of one stream of one turn.
 pub struct SessionEvents {
     session: String,
     run: TurnId,
-    /// Of the one message that grows.
+    /// Id of the only message of the agent.
     message: String,
-    /// How the question is remembered.
+    /// The prompt as the history keeps it.
     asked: String,
-    /// What notices are called.
+    /// Texts of notices.
     live: Arc<LiveRules>,
-    /// How far the reader is; `None` at the end.
+    /// Position of the reader; `None` at the end.
     at: Option<LogPosition>,
 }
 
 impl SessionEvents {
-    /// Of a turn that is read from its beginning, or from behind the event that was seen last.
+    /// Creates the stream of a turn, from its beginning or from behind the last event that the client has seen.
     pub fn new(
         session: &str,
         run: &TurnId,
@@ -51,12 +52,13 @@ impl SessionEvents {
     ) -> Self {
         let position = |id: &str| id.parse().unwrap_or_default();
         let at = (after != Some(END)).then(|| after.map(position).unwrap_or_default());
-        // The same for every reader of the turn.
+        // Equal for every reader of the turn.
         let message = format!("msg_{}", run.0.trim_start_matches("run_"));
         Self { session: session.to_owned(), run: run.clone(), message, asked, live, at }
     }
 
-    /// Adds what every event says. `seq` grows from event to event, also for a reader that comes back.
+    /// Writes an event with the fields that all have. `seq` grows from event to event, also for a client that
+    /// reconnects.
     fn send(&self, out: &mut SseBuffer, name: &str, id: &str, seq: usize, mut data: Value) {
         data["session_id"] = json!(self.session);
         data["run_id"] = json!(self.run.0);
@@ -66,7 +68,7 @@ impl SessionEvents {
         out.event(Some(name), Some(id), &data);
     }
 
-    /// The number of the last event that happened in the turn.
+    /// Sequence number of the turn's last event so far.
     fn seq(&self) -> usize {
         self.at.map_or(LAST - 3, |at| BEFORE.saturating_add(at.count()))
     }
@@ -78,7 +80,7 @@ impl StreamFormat for SessionEvents {
     }
 
     fn begin(&mut self, out: &mut SseBuffer) {
-        // Said once, and it may be large.
+        // Written once, and it may be large.
         let asked = std::mem::take(&mut self.asked);
         let asked = json!({ "user_message": { "role": "user", "content": asked } });
         self.send(out, "run.started", FIRST, 1, asked);
@@ -101,7 +103,7 @@ impl StreamFormat for SessionEvents {
                     StepState::Done => "tool.completed",
                     StepState::Failed => "tool.failed",
                 };
-                // What it is called with is the agent's, and it does not tell.
+                // The arguments stay with the agent.
                 let data = json!({
                     "message_id": message, "tool_name": step.title, "tool_call_id": step.id,
                     "preview": null, "args": null,
@@ -139,7 +141,7 @@ impl StreamFormat for SessionEvents {
             "message_id": self.message, "content": content,
             "completed": completed, "partial": !completed && !end.text.is_empty(), "interrupted": interrupted,
         });
-        // Whoever has seen this one only is told both again: the next is what counts.
+        // A client that has seen only this event gets both again, because the next one is the real end.
         self.send(out, "assistant.completed", &self.at.unwrap_or_default().to_string(), self.seq() + 1, said);
         let name = match end.status() {
             "completed" => "run.completed",
@@ -161,7 +163,7 @@ impl StreamFormat for SessionEvents {
     }
 }
 
-/// What was said in this turn. One of which nothing was recorded, because it said nothing, or because it was taken
+/// Messages of this turn. A turn without recorded messages, because it said nothing or because they were taken
 /// back since, still has its text.
 fn transcript(end: &TurnResult, out: &mut SseBuffer) -> Vec<Value> {
     if end.transcript.is_empty() {

@@ -1,4 +1,4 @@
-//! Sessions and their messages as they go over the wire. Only what is written here leaves the store.
+//! JSON views of sessions and their messages. No other field of the store leaves the server.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::server::sse::SseBuffer;
 use crate::server::{Caller, Server};
 use crate::store::{SeenSession, TranscriptRow};
 
-/// What the reference calls sessions that programs began.
+/// `source` of sessions that programs began, as the reference implementation names it.
 const PROGRAMS: &str = "api_server";
 
 /// A page of sessions.
@@ -26,7 +26,7 @@ pub struct SessionListing {
     pub has_more: bool,
 }
 
-/// One session by itself.
+/// A single session.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "OneSession")]
 pub struct SessionDetail {
@@ -43,7 +43,7 @@ pub struct SessionView {
     source: String,
     user_id: Option<String>,
     model: String,
-    /// What it was called, or else the beginning of its first question; null while there is neither.
+    /// The title that was set, else the beginning of the first prompt; null while there is neither.
     title: Option<String>,
     started_at: i64,
     last_active: i64,
@@ -53,7 +53,7 @@ pub struct SessionView {
     tool_call_count: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// These three are not told by our agents.
+    /// Always 0: our agents do not report these three.
     cache_read_tokens: u64,
     cache_write_tokens: u64,
     reasoning_tokens: u64,
@@ -62,7 +62,7 @@ pub struct SessionView {
     has_system_prompt: bool,
 }
 
-/// A page of what was said.
+/// A page of messages.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionMessages")]
 pub struct MessagePage {
@@ -70,21 +70,21 @@ pub struct MessagePage {
     pub session_id: String,
     pub data: Vec<MessageView>,
     pub offset: usize,
-    /// How many the session has.
+    /// Messages of the whole session.
     pub total: u64,
     pub has_more: bool,
 }
 
-/// What was said by somebody.
+/// One message of a session.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionMessage")]
 pub struct MessageView {
-    /// Counts those of the session: the store's own number would tell how much others say.
+    /// Position in the session. The store's own number would reveal how much others write.
     id: usize,
     session_id: String,
     #[schemars(with = "String")]
     role: MessageRole,
-    /// A long text is written while it is sent.
+    /// A long text is escaped while it is sent.
     #[schemars(with = "String")]
     content: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct MessageView {
     timestamp: Option<i64>,
 }
 
-/// That a session is gone.
+/// Confirms that a session was deleted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionDeleted")]
 pub struct DeletedSession {
@@ -106,14 +106,14 @@ pub struct DeletedSession {
 }
 
 impl SessionDetail {
-    /// This one, as somebody sees it.
+    /// A session as this caller may see it.
     pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
         Self { object: "hermes.session", session: SessionView::new(server, caller, seen) }
     }
 }
 
 impl SessionView {
-    /// A session, as somebody sees it.
+    /// A session as this caller may see it.
     pub fn new(server: &Server, caller: &Caller, seen: SeenSession) -> Self {
         Self {
             id: caller.name_of(&seen.id),
@@ -140,7 +140,7 @@ impl SessionView {
 }
 
 impl MessageView {
-    /// The message of this number.
+    /// The message at position `id`.
     pub fn new(session: &str, id: usize, said: TranscriptRow, frames: &mut SseBuffer) -> Self {
         let (mut tool_calls, mut tool_call_id, mut tool_name) = (None, None, None);
         match said.record.tools {
