@@ -1,4 +1,4 @@
-//! Waiting for a homeserver that is away.
+//! Retries requests to a homeserver that is away.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::error::kind_of;
 const SHORTEST: Duration = Duration::from_millis(250);
 /// The longest pause of our own; the homeserver may ask for more.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How long one request may take. Pages of history are prepared by asking other servers, which takes a while.
+/// How long one request may take. For pages of history the homeserver asks other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
 
-/// What is answered within this costs none of the time there is: however much was said while we were away, a homeserver
-/// that is well is asked for all of it.
+/// A response within this time costs nothing of the budget: however many messages came while we were away, a healthy
+/// homeserver is asked for all of them.
 const QUICK: Duration = Duration::from_millis(500);
 
-/// Failures after which we ask whether it is only this that the homeserver stumbles over.
+/// Failures after which we check whether only this request fails.
 pub(super) const FAULTS: u32 = 6;
-/// How long that question may take.
+/// How long that check may take.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// How often something failed in a row.
+/// Counts failures in a row, and derives the next pause.
 #[derive(Debug, Default)]
 pub(super) struct RetryBackoff {
     failures: u32,
@@ -39,12 +39,12 @@ impl RetryBackoff {
         self.failures > 0
     }
 
-    /// All is well again.
+    /// Resets the count after a success.
     pub fn rest(&mut self) {
         self.failures = 0;
     }
 
-    /// How long to wait after one more failure; `wanted` is what the homeserver asks for.
+    /// The pause after one more failure; at least `wanted`, which the homeserver asks for.
     pub fn next(&mut self, wanted: Option<Duration>) -> Duration {
         let pause = pause(self.failures, chance());
         self.failures = self.failures.saturating_add(1);
@@ -52,7 +52,7 @@ impl RetryBackoff {
     }
 }
 
-/// Repeats a request for as long as waiting may help. Ends with an error only if it does not.
+/// Repeats a request for as long as waiting may help. Returns an error only if waiting does not.
 pub(super) async fn insist<T, F>(what: &'static str, request: impl FnMut() -> F) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
@@ -60,9 +60,9 @@ where
     repeat(what, FAULTS, &TimeBudget::endless(), request, || async { false }).await
 }
 
-/// The same about one room, or one thing in it. What a homeserver stumbles over again and again, while it answers
-/// everything else, must not end the reading of all others: after so many `faults`, or when the `time` is spent, it is
-/// given up, with an error that says to wait.
+/// Repeats a request about one room, or one thing in it. If only this request keeps failing, it must not end the
+/// reading of all others: after so many `faults`, or when the `time` is spent, it fails with an error of the kind
+/// `Retry`.
 pub(super) async fn insist_on_room<T, F>(
     client: &Client,
     what: &'static str,
@@ -77,8 +77,8 @@ where
     repeat(what, faults, time, request, is_there).await
 }
 
-/// Gives up after `most` failures, or when the `time` is spent, once the homeserver `is_there` for something else. While
-/// it is not, nobody waits for us to go on, and no time is spent.
+/// Gives up after `most` failures, or when the `time` is spent, once `is_there` says that the homeserver answers
+/// other requests. While it does not, nobody waits for us to continue, and no time is spent.
 async fn repeat<T, F, P>(
     what: &'static str,
     most: u32,
@@ -111,8 +111,8 @@ where
         };
         let pause = patience.next(after);
         let is_late = !time.has(pause);
-        // That we ask too often is no fault, and whoever says so is there. That no answer comes in time is one, like an
-        // answer that is none.
+        // A rate limit is no fault, and proves that the homeserver is there. A timeout is a fault, and so is a
+        // malformed response.
         if after.is_some() {
             if is_late {
                 return Err(error);
@@ -122,7 +122,7 @@ where
             if last {
                 return Err(error);
             }
-            // It may have come back this very moment, so this is asked for once more.
+            // The homeserver may be back just now, so the request is made once more.
             if faults >= most || is_late {
                 let began = Instant::now();
                 last = is_there().await;
@@ -139,18 +139,19 @@ where
     }
 }
 
-/// One attempt, and not for ever: who repeats it is our own decision.
+/// Configuration for one attempt with a timeout: we decide ourselves whether to repeat it.
 pub(super) fn once() -> RequestConfig {
     RequestConfig::new().disable_retry().timeout(REQUEST)
 }
 
-/// Doubles with every failure; between half and all of that, so that many accounts do not come back at once.
+/// A pause that doubles with every failure; a random part between half and all of it, so that many accounts do not
+/// come back at once.
 fn pause(failures: u32, chance: u8) -> Duration {
     let whole = SHORTEST.saturating_mul(1 << failures.min(10)).min(LONGEST);
     whole / 2 + whole.mul_f64(f64::from(chance) / 255.0 / 2.0)
 }
 
-/// Not for secrets: every hasher of the standard library begins differently.
+/// A random byte, not for secrets: every hasher of the standard library begins differently.
 fn chance() -> u8 {
     let [chance, ..] = RandomState::new().hash_one(0_u8).to_le_bytes();
     chance
@@ -174,8 +175,8 @@ mod tests {
         FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
     }
 
-    /// Asks something that is answered with these, the last of them for ever; whether the homeserver is there for
-    /// other things is told after so many probes. How often it was asked, and what came of it.
+    /// Makes a request that gets these statuses, the last of them for ever; the homeserver answers other requests
+    /// after `there_after` probes. Returns how often the request was made, and its result.
     async fn asked(answers: &[u16], there_after: u32) -> (usize, Result<(), HttpError>) {
         asked_with(FAULTS, &TimeBudget::endless(), answers, there_after).await
     }
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(times, most + 1);
         assert!(came.is_err());
 
-        // Nobody is there for anything: that is no ground to give up.
+        // The homeserver answers nothing: that is no reason to give up.
         let (times, came) = asked(&[502], 50).await;
         assert_eq!(times, most + 51);
         assert!(came.is_err());
@@ -239,7 +240,7 @@ mod tests {
         for status in [500, 429] {
             let (time, began) = (TimeBudget::new(MINUTE), Instant::now());
             let (_, came) = asked_with(u32::MAX, &time, &[status], 0).await;
-            // The clock of tests is coarse.
+            // The paused clock is coarse.
             let most = MINUTE + Duration::from_secs(1);
             assert!(came.is_err() && began.elapsed() < most, "{status}: {:?}", began.elapsed());
         }
