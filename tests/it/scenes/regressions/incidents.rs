@@ -141,7 +141,7 @@ async fn hermes_37992_no_list_is_nobody() {
     nothing_happened(&gateway).await;
 }
 
-/// Allowed in one room or account said nothing about another.
+/// Permission in one room or account leaked into another.
 #[tokio::test(start_paused = true)]
 async fn what_one_place_remembers_no_other_place_hears() {
     let gateway = gateway(AccessLists { allow_all: true, ..AccessLists::default() }).await;
@@ -155,7 +155,7 @@ async fn what_one_place_remembers_no_other_place_hears() {
     assert_ne!(heard[0].session, heard[1].session);
 }
 
-/// `/resume` took any session's id, so one person went on in another one's conversation.
+/// `/resume` accepted any session's id, so one person could continue another's conversation.
 #[tokio::test(start_paused = true)]
 async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
     let rules = AccountRules {
@@ -165,7 +165,7 @@ async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
     };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let (room, alone) = (gateway.shared_room(), gateway.direct_room("!ann"));
-    // Ann has conversations in the room, in a thread of it and alone with us; each is kept in her list.
+    // Ann has conversations in the room, in a thread of it and alone with us; her list has each of them.
     for (place, text) in [(&room, "my secret"), (&room.thread("t1"), "my thread"), (&alone, "my own")] {
         place.says("@ann", text).await;
         place.settled().await;
@@ -180,7 +180,7 @@ async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
             place.says("@bob", &format!("/resume {named}")).await;
             place.settled().await;
             let answer = place.ours().pop().unwrap();
-            // What is hers is for him exactly as what does not exist. His own first one he may name.
+            // To him, hers look exactly like ones that do not exist. He may name his own first one.
             let wanted = format!("There is no conversation {named} here. /sessions lists those there are.");
             let own = "“(untitled)” is the conversation you are in already.";
             assert_eq!(answer, if named == "1" { own } else { &wanted }, "{named}");
