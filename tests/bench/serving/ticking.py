@@ -61,7 +61,7 @@ def answer_questions():
     try:
         questions = os.read(sys.stdin.fileno(), 4096).decode()
     except BlockingIOError:
-        # A loop may look without a reason.
+        # The loop may wake up without a reason.
         return
     if not questions:
         sys.exit(0)

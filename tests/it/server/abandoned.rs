@@ -80,7 +80,7 @@ async fn no_place_stays_taken() {
         let scripts: Vec<_> = (0..AT_ONCE).map(|_| served.agent().says(["Hel"]).then_hangs()).collect();
         let mut streams = Vec::new();
         for _ in 0..AT_ONCE {
-            // Exactly as many turns ran as were started, so everything that the last ones held is free again.
+            // Exactly as many as allowed are accepted, so the places of the last round are free again.
             let answer = served.post(CHAT, &asks()).await;
             assert_eq!(answer.status(), 200);
             let mut stream = Stream::of(answer);

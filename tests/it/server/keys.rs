@@ -227,7 +227,7 @@ async fn a_key_that_is_replaced_ends_what_is_read_with_it() {
     waited.is_hanging().await;
     beside.is_hanging().await;
 
-    // The app uses the token too early.
+    // A client uses the new key too early.
     for _ in 0..10 {
         assert_eq!(knocks(&served, &other).await.0, 401);
     }

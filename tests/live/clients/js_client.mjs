@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-// The SDK talks a lot, and our standard output belongs to the protocol.
+// The SDK logs a lot, and our standard output belongs to the protocol.
 for (const level of ["log", "info", "debug", "trace", "warn"]) console[level] = () => {};
 
 const require = createRequire(`${process.env.TALARIA_JS}/index.js`);
@@ -23,7 +23,7 @@ let telling = Promise.resolve();
 async function told(event) {
     if (event.isBeingDecrypted()) await event.getDecryptionPromise();
     if (event.isDecryptionFailure()) {
-        // A key that comes in the same moment is waited for.
+        // Waits for a key that may come in the same moment.
         await Promise.race([
             new Promise((resolve) => event.once("Event.decrypted", resolve)),
             new Promise((resolve) => setTimeout(resolve, 5000)),
@@ -108,7 +108,7 @@ const commands = {
         verifier = request.verifier ?? (await request.startVerification("m.sas.v1"));
         const shown = new Promise((resolve) => verifier.once("show_sas", resolve));
         verifier.finished = verifier.verify();
-        // Whoever waits for it is told; that nobody does yet must not end us.
+        // `confirm` reports a failure; until then an unhandled rejection must not end the process.
         verifier.finished.catch(() => {});
         compared = verifier.getShowSasCallbacks() ?? (await Promise.race([shown, verifier.finished]));
         return { emoji: compared.sas.emoji };
@@ -156,7 +156,7 @@ function seal() {
     const plain = client.http.authedRequest.bind(client.http);
     client.http.authedRequest = async (method, path, query, body, options) => {
         const [, room, type, transaction] = /\/rooms\/([^/]+)\/send\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
-        // Only these come as text.
+        // Only room events come as text.
         if (!room || typeof body !== "string") return plain(method, path, query, body, options);
         const [where, what, key] = [room, type, transaction].map(decodeURIComponent);
         const answer = await client.sendEvent(where, what, JSON.parse(body), key);

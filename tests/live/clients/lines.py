@@ -54,7 +54,7 @@ def run(client):
 
 async def until_the_end(client):
     await serve(client)
-    # Whatever still runs has nobody to tell it to.
+    # Ends at once: nobody reads the results of commands that still run.
     sys.stdout.flush()
     import os
     os._exit(0)

@@ -24,7 +24,7 @@ PICTURE_BYTES = base64.b64decode(PICTURE)
 PICTURE_URL = f"data:image/png;base64,{PICTURE}"
 MODEL = "talaria"
 
-# What the server says of a model that refuses, and of one that breaks off.
+# The server's texts for a model that refuses, and for one that breaks off.
 REFUSED = "it did not understand the request"
 CUT_SHORT = "The answer was cut short"
 
@@ -99,7 +99,7 @@ def error_midway(client):
         assert found.body["partial"] == "Hel", found
     pieces = []
     found = problem(lambda: pieces.extend(client.stream("hi")) or pieces)
-    # Some packages collect before they hand on; what they hand on is what there was.
+    # Some packages buffer before they pass text on; the text that they pass on must be a beginning of the answer.
     assert "Hel".startswith("".join(pieces)), (pieces, found)
     assert CUT_SHORT in str(found), found
     getattr(client, "judge_midway", lambda error: None)(found.error)
@@ -132,7 +132,7 @@ def cancel(client):
     if getattr(client, "stops_by_its_end", False):
         return
     stream.close()
-    # The process stays, so that it is not its end that ends the turn.
+    # The process stays, so that its end does not end the turn.
     sys.stdin.read()
 
 
@@ -141,7 +141,7 @@ def of_async(stream):
     loop, wanted, pieces = asyncio.new_event_loop(), asyncio.Queue(), asyncio.Queue()
 
     async def read():
-        # One task for all of it: what some packages begin in one they must end there.
+        # One task for everything: some packages must end things in the task in which they began them.
         try:
             while await wanted.get():
                 pieces.put_nowait((await anext(stream), None))
@@ -166,7 +166,7 @@ def of_async(stream):
     finally:
         wanted.put_nowait(False)
         loop.run_until_complete(reading)
-        # What the package still has to do for that.
+        # Lets the package finish its own work for that.
         loop.run_until_complete(settle())
 
 

@@ -39,7 +39,7 @@ class Chat:
     judge_before = judge_before
 
     def judge_midway(self, error):
-        # OpenAI's package does not hand on the status of an error in a stream.
+        # OpenAI's package does not pass on the status of an error in a stream.
         judge_midway(error, 500, litellm.APIConnectionError)
 
     def ask(self, prompt, system=None, picture=None, tools=False):
@@ -71,7 +71,7 @@ class Compatible(Chat):
         judge_midway(error, 502, litellm.BadGatewayError)
 
     def stream(self, prompt):
-        # Only this way can whoever reads it stop.
+        # Only in this way can the reader stop.
         return of_async(self.pieces(prompt))
 
     async def pieces(self, prompt):
@@ -90,8 +90,8 @@ class Responses:
     judge_before = judge_before
 
     def __init__(self):
-        # Of a model that it does not know it makes a stream of the whole answer. Not for chat: there it would ask for
-        # responses as well.
+        # For a model that it does not know, LiteLLM makes a stream of the whole answer. Not for chat: there it would
+        # request responses as well.
         known = {"litellm_provider": "openai", "mode": "responses", "supports_native_streaming": True}
         litellm.register_model({MODEL: known})
 
