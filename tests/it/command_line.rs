@@ -219,7 +219,7 @@ async fn with_another_platform_standard_input_is_never_read() {
     ));
     let input = file("secret plans\n");
     let process = talaria.starts_with(input.try_clone().unwrap());
-    // It reads from the network by now, so it would have read standard input too.
+    // The process reads from the network by now, so it would have read standard input too.
     let connected =
         tokio::task::spawn_blocking(move || network.accept().map(|(stream, _)| (network, stream)));
     let _network = connected.await.unwrap().unwrap();

@@ -72,7 +72,7 @@ async fn an_answer_that_is_interrupted_is_not_answered() {
     assert_eq!((ended.code, ended.out.as_str()), (1, "Let me think\n"), "{}", ended.err);
 }
 
-/// As in `talaria | head -1`.
+/// Ends like the writer in `talaria | head -1`.
 #[tokio::test]
 async fn whoever_stops_reading_ends_it_at_once() {
     let upstream = Upstream::plain().await;

@@ -40,7 +40,7 @@ async fn every_answer_is_as_the_document_says() {
         .args(["--checks", CHECKS, "--continue-on-failure", "--no-color", "--workers=1", "--warnings=off"])
         .args(how_many)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        // It stores its findings in the current folder.
+        // schemathesis stores its findings in the current folder.
         .current_dir(scratch.path());
     let ended = served.asked_by(&mut command).ended_within(PATIENCE).await;
     served.assert_well(&ended);

@@ -56,7 +56,7 @@ const PIPE: &str = "pipe-";
 
 /// Source of a person's prompts.
 pub enum ConsoleInput {
-    /// Somebody types and sees what they type.
+    /// A terminal: a person types, and sees what they type.
     Terminal(Box<dyn BufRead + Send>),
     /// Prompts, one per line.
     Lines(Box<dyn BufRead + Send>),

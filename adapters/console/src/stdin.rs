@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_a_terminal() {
-        // Not every place where tests run gives out terminals.
+        // Not every machine that runs tests gives out terminals.
         if let Ok(terminal) = File::options().read(true).write(true).open("/dev/ptmx") {
             assert_eq!(kind_of(terminal), StdinKind::Terminal);
         }

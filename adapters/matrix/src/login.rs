@@ -303,7 +303,7 @@ async fn newer_token(
 /// Removes a file that is no longer needed. If that fails, the next start does it.
 fn settle(folder: &AccountFolder, name: &str) {
     if let Err(error) = folder.remove(name) {
-        tracing::debug!(%error, name, "a file stays for now");
+        tracing::debug!(%error, name, "a file could not be removed; the next start tries again");
     }
 }
 

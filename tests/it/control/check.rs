@@ -147,7 +147,7 @@ async fn a_state_folder_that_cannot_be_used_is_an_error() {
 #[tokio::test]
 async fn a_state_folder_that_is_closed_to_us_is_an_error() {
     if rustix::process::geteuid().is_root() {
-        return; // Everything is open to root.
+        return; // Root can read everything.
     }
     let talaria = Talaria::new();
     fs::set_permissions(talaria.home(), fs::Permissions::from_mode(0o500)).unwrap();

@@ -93,7 +93,7 @@ async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
     }
 }
 
-/// Also while the request is about to be repeated.
+/// Also ends if the request is about to be repeated.
 #[tokio::test]
 async fn what_a_pipe_asked_ends_at_the_upstream_too_when_it_was_cut_off() {
     let upstream = Upstream::idempotent().await;
@@ -108,7 +108,7 @@ async fn what_a_pipe_asked_ends_at_the_upstream_too_when_it_was_cut_off() {
     upstream.has_requests("/v1/runs/run-7/stop", 1).await;
 }
 
-/// Also a prompt that has not begun, because the agent is away.
+/// Also ends a prompt that has not begun, because the agent is away.
 #[tokio::test]
 async fn what_a_pipe_asked_of_nobody_is_not_asked_by_the_next_one() {
     let nobody = Nobody::new();

@@ -306,7 +306,7 @@ async fn a_cut_answer_is_asked_for_again_in_the_same_session() {
     assert_eq!(upstream.messages()[1].last(), Some(&("user".to_owned(), "and now?".to_owned())));
 }
 
-/// Restarts the gateway; the next process does not know yet what the server can do.
+/// Restarts the gateway; the next process does not know the server's capabilities yet.
 async fn restarts_anew(gateway: &mut TestGateway, url: &str) {
     gateway.setup().agent = Some(proxy(url, None, ""));
     gateway.restart().await;

@@ -38,7 +38,7 @@ async fn the_eleventh_wrong_key_is_not_even_looked_at() {
 #[tokio::test]
 async fn the_same_wrong_key_again_and_again_is_held_up_by_itself() {
     let served = Served::start().await;
-    // It begins like the right one, as an old key may.
+    // This wrong key begins like the right one, as an old key may.
     let old = format!("{}, which is no longer right", &KEY[..12]);
     for _ in 0..10 {
         assert_eq!(knocks(&served, &old).await.0, 401);

@@ -252,7 +252,7 @@ async fn a_turn_that_waits_over_a_kill_asks_its_model_for_the_same() {
     };
     let _first = ask(&model, "one", 0.5).await.unwrap();
     gate.is_reached().await;
-    // It waits behind the first.
+    // This request waits behind the first.
     let second = ask(&model, "two", 1.5).await.unwrap();
     assert_eq!(second.status(), 200);
     model.process.signal(Signal::KILL);

@@ -163,7 +163,7 @@ async fn a_response_says_what_it_was_asked() {
         assert_eq!(json(served.get(&next).await).await["data"], json!([]));
         assert_eq!(served.get(&format!("{path}?limit=0")).await.status(), 400);
     }
-    // Also while it runs.
+    // A running response has its input items too.
     let script = served.agent().then_hangs();
     let running = ask(&served, "Still there?", json!({ "background": true })).await;
     script.is_hanging().await;

@@ -73,7 +73,7 @@ async fn a_session_has_all_its_fields() {
     );
 }
 
-/// As in `/sessions` and `talaria sessions`.
+/// The list is the same as in `/sessions` and `talaria sessions`.
 #[tokio::test]
 async fn a_session_without_a_title_is_known_by_its_first_question() {
     let served = Served::start().await;

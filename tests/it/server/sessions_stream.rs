@@ -138,7 +138,7 @@ async fn a_stream_goes_on_from_every_event() {
         match seen.name.as_str() {
             // Nothing has happened yet.
             "run.started" => assert_eq!(rest, whole),
-            // It is sent again: only the events after it count.
+            // The last event is sent again: only the events after it count.
             "assistant.completed" => assert_eq!(rest, whole[index..]),
             // Only the end is left to report.
             "run.completed" | "done" => {

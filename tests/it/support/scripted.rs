@@ -1,4 +1,4 @@
-//! An agent that does what a test wrote down, and remembers what it was asked.
+//! An agent that follows a test's script, and remembers the turns that it got.
 //!
 //! ```ignore
 //! let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();

@@ -17,7 +17,7 @@ let account;
 let verifier;
 let compared;
 let own;
-/** Events of a room are told in its order, although some take a while to decrypt. */
+/** Reports the events of a room in order, although some take a while to decrypt. */
 let telling = Promise.resolve();
 
 async function told(event) {
@@ -95,8 +95,8 @@ const commands = {
     },
 
     /**
-     * Asks somebody to compare emoji, in a room or else on their only device, and waits until both have them. What is
-     * said in a room is `sealed` if that is wanted.
+     * Asks a user to compare emoji, in a room or else on their only device, and waits until both have them. With
+     * `sealed`, our part in a room is encrypted.
      */
     async verify({ user, room, sealed }) {
         if (sealed) seal();
@@ -120,14 +120,14 @@ const commands = {
         return {};
     },
 
-    /** The emoji are not the same. */
+    /** Reports that the emoji are not the same. */
     async mismatch() {
         compared.mismatch();
         await verifier.finished.catch(() => {});
         return {};
     },
 
-    /** Waits until the other side has broken it off: with what code. */
+    /** Waits until the other side has cancelled; returns the code. */
     async is_broken_off() {
         await verifier.finished.catch(() => {});
         return { cancelled: verifier.hasBeenCancelled };
@@ -139,19 +139,19 @@ const commands = {
         return {};
     },
 
-    /** How far that is: 2 is asked, 3 is accepted. */
+    /** Phase of that request: 2 is requested, 3 is accepted. */
     async own_phase() {
         return { phase: own.phase };
     },
 
-    /** Whether we have compared emoji with somebody. */
+    /** Whether we have verified a user by emoji. */
     async verified({ user }) {
         const status = await client.getCrypto().getUserVerificationStatus(user);
         return { verified: status.isCrossSigningVerified() };
     },
 };
 
-/** Has our part of verifications in rooms encrypted, as other clients do; this SDK says it in the clear. */
+/** Encrypts our part of verifications in rooms, as other clients do; this SDK sends it in plaintext. */
 function seal() {
     const plain = client.http.authedRequest.bind(client.http);
     client.http.authedRequest = async (method, path, query, body, options) => {

@@ -61,7 +61,7 @@ class Client:
             self.seen.put_nowait(event)
 
     async def reads(self):
-        """One after the other: handlers would overtake each other."""
+        """Reads events one after the other: handlers would overtake each other."""
         while True:
             await self.read(await self.seen.get())
 
@@ -92,7 +92,7 @@ class Client:
             await self.sends(kind, messages)
 
     async def hold_keys(self):
-        """From now on nobody gets the keys of what we write."""
+        """From now on nobody gets the keys of our messages."""
         self.held = []
         return {}
 

@@ -7,10 +7,10 @@ A client is an object with two ways to ask, in the words of its own package:
     ask(prompt, system=None, picture=None, tools=False)   the whole answer
     stream(prompt)                                        the pieces of the answer, as a generator
 
-What fails there is raised, whatever the package calls it; `problem` finds what the server said of it. A client with
-`rewrites_errors` hands on the status of an error, and words the rest itself; one with `stops_by_its_end` has no other
-way to stop reading than to end its process. One with `judge_before` or `judge_midway` looks itself at what it raised when
-the model refused, or when an answer broke off in a stream.
+A failure is raised, under the package's own name for it; `problem` finds the server's report in it. A client with
+`rewrites_errors` passes on the status of an error, and rewords the rest; one with `stops_by_its_end` can stop reading
+only by ending its process. One with `judge_before` or `judge_midway` checks itself the error that it raised when the
+model refused, or when an answer broke off in a stream.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def weather(city: str) -> str:
 
 
 class Problem:
-    """What the server said of a failure, wherever the package keeps it."""
+    """The server's report of a failure, wherever the package keeps it."""
 
     def __init__(self, error):
         self.error, self.status, self.body, self.headers = error, None, None, {}
@@ -137,7 +137,7 @@ def cancel(client):
 
 
 def of_async(stream):
-    """An asynchronous generator as one that is not; closing it closes that one."""
+    """Turns an asynchronous generator into a synchronous one; closing the result closes the source."""
     loop, wanted, pieces = asyncio.new_event_loop(), asyncio.Queue(), asyncio.Queue()
 
     async def read():
@@ -171,6 +171,6 @@ def of_async(stream):
 
 
 def play(client_of):
-    """Plays the scene that the command line names with the client of the API that it names."""
+    """Plays the named scene with the client of the named API, both from the command line."""
     api, scene = sys.argv[1:]
     globals()[scene](client_of(api))

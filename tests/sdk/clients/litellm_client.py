@@ -1,7 +1,7 @@
 """LiteLLM's client. See every_client.py.
 
-`chat` and `responses` are what its users write for a server like OpenAI's, `openai/…`; `compatible` is what they write
-for vLLM and the like, where LiteLLM reads the stream itself instead of with OpenAI's package.
+Users write `openai/…` for a server like OpenAI's: those are `chat` and `responses`. `compatible` is the provider for
+vLLM and the like, where LiteLLM reads the stream itself instead of with OpenAI's package.
 """
 
 import os
@@ -20,7 +20,7 @@ PARAMETERS = {"type": "object", "properties": {}}
 
 
 def judge_before(client, error):
-    """What a person sees whose question is refused: by the model, and by the server for the key."""
+    """Checks the errors of a refused question: refused by the model, and by the server for the key."""
     assert type(error) is litellm.BadGatewayError, error
     key, SERVER["api_key"] = SERVER["api_key"], "not the key"
     found = problem(lambda: client.ask("hi")).error
@@ -29,7 +29,7 @@ def judge_before(client, error):
 
 
 def judge_midway(error, status, kind):
-    """What a person sees whose answer breaks off: the exception to catch, and below it the one that says why."""
+    """Checks the errors of an answer that breaks off: the exception to catch, and the original one with the reason."""
     assert type(error) is litellm.exceptions.MidStreamFallbackError, error
     assert (error.status_code, type(error.original_exception)) == (status, kind), error
 

@@ -2,7 +2,7 @@
 
     openai_scenes.py SCENE
 
-Every answer is validated against the package's own types: what is missing or of another type is an error.
+Every answer is validated against the package's own types: a missing field or a wrong type is an error.
 """
 
 import asyncio

@@ -40,7 +40,7 @@ pub enum VerifyAnswer {
     Accept,
     /// The emoji are the same on both sides.
     Match,
-    /// The emoji differ: somebody is in between.
+    /// The emoji differ: there is a man in the middle.
     Differ,
     /// The operator declines.
     Cancel,

@@ -55,7 +55,7 @@ impl SyncReader<'_> {
 
     /// Reads everything after our own position, up to the SDK's and perhaps beyond; the core drops repeated events.
     async fn replay(&self, cursor: &str, token: &str) -> Result<(), PlatformError> {
-        tracing::info!("reading again what was not committed");
+        tracing::info!("reading the events again that were not committed");
         let client = &self.account.client;
         let mut request = Request::new();
         request.since = Some(cursor.to_owned());
@@ -72,7 +72,7 @@ impl SyncReader<'_> {
             };
             refused = if sync::is_position_refused(&error) { refused + 1 } else { 0 };
             if refused >= sync::REFUSALS {
-                tracing::warn!(%error, "the homeserver does not know our position: what came since is missed");
+                tracing::warn!(%error, "the homeserver does not know our position: events since then are missed");
                 return self.give_up(cursor, token).await;
             }
             tokio::time::sleep(patience.next(None)).await;

@@ -197,7 +197,7 @@ impl EventLookup {
 
     async fn ask(&self, room: &Room, id: &EventId) -> Result<FetchResult<TimelineEvent>, PlatformError> {
         if !self.may_ask() {
-            tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
+            tracing::debug!(room = %room.room_id(), "too many lookups for one response: an event is not looked up");
             return Ok(FetchResult::Unknown);
         }
         Ok(match self.fetch(room, id).await? {
@@ -220,7 +220,7 @@ impl EventLookup {
             || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
         let stumbles = self.stumbles_in(room);
         if stumbles >= STUMBLES || !self.time.has(Duration::ZERO) {
-            tracing::debug!(room = %room.room_id(), event = %id, "an event is not even asked for: too many were not shown");
+            tracing::debug!(room = %room.room_id(), event = %id, "an event is not looked up: too many lookups failed in this room");
             return Ok(FetchResult::Unknown);
         }
         let faults = if stumbles == 0 { FAULTS } else { 1 };
@@ -231,12 +231,12 @@ impl EventLookup {
         match kind_of(&error) {
             PlatformErrorKind::Fatal => Err(from_http(error)),
             PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event is not for us to see");
+                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event does not exist, or we may not see it");
                 Ok(FetchResult::Nothing)
             }
             PlatformErrorKind::Retry { .. } => {
                 self.stumbled_in(room);
-                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
+                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot return an event; reading goes on without it");
                 Ok(FetchResult::Unknown)
             }
         }

@@ -60,7 +60,7 @@ pub(super) async fn fill(
             Ok(page) => page,
             Err(error) if kind_of(&error) == PlatformErrorKind::Fatal => return Err(from_http(error)),
             Err(error) => {
-                tracing::warn!(room = %room.room_id(), %error, "what happened in a room meanwhile cannot be read");
+                tracing::warn!(room = %room.room_id(), %error, "the events of a gap in a room cannot be read");
                 // The homeserver said that there are more events, but not how many.
                 found.missed = found.missed.max(1);
                 break;

@@ -159,7 +159,7 @@ impl SyncReader<'_> {
                     PlatformErrorKind::Gone
                     | PlatformErrorKind::Rejected
                     | PlatformErrorKind::Unsupported => {
-                        tracing::info!(room = %id, error = ?error, "an invitation came to nothing");
+                        tracing::info!(room = %id, error = ?error, "an invitation could not be followed or declined");
                         dealt.done.insert(id);
                     }
                 },
@@ -210,12 +210,12 @@ impl SyncReader<'_> {
                 PlatformErrorKind::Retry { after } => sleep(patience.next(after)).await,
                 // A private room does not admit us by itself: the invitation that we need is still to come.
                 PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                    tracing::info!(room = %to, ?error, "a room that goes on elsewhere waits for an invitation");
+                    tracing::info!(room = %to, ?error, "an upgraded room needs an invitation; waiting for it");
                     return Ok(());
                 }
             }
         }
-        tracing::warn!(room = %to, "a room that goes on elsewhere could not be entered; the next start tries again");
+        tracing::warn!(room = %to, "an upgraded room could not be joined; the next start tries again");
         Ok(())
     }
 
@@ -294,7 +294,7 @@ impl SyncReader<'_> {
         }
         let forget = forget_room::v3::Request::new(room.to_owned());
         if let Err(error) = client.send(forget).with_request_config(once()).await {
-            tracing::debug!(%room, %error, "a room is not forgotten");
+            tracing::debug!(%room, %error, "a declined room could not be forgotten");
         }
         tracing::info!(%room, "declined an invitation");
         Ok(())

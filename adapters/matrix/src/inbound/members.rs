@@ -42,12 +42,12 @@ pub(super) async fn all_here(
             // The homeserver does not say, however often we ask. A person who left and came back while we were out is
             // not obeyed until they do so again.
             PlatformErrorKind::Retry { .. } => {
-                tracing::warn!(room = %room.room_id(), %error, "the members of a room are not told");
+                tracing::warn!(room = %room.room_id(), %error, "the members of a room cannot be read");
                 Ok(Vec::new())
             }
             // We have left the room again already.
             PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                tracing::debug!(room = %room.room_id(), %error, "the members of a room are not told");
+                tracing::debug!(room = %room.room_id(), %error, "the members of a room cannot be read");
                 Ok(Vec::new())
             }
         },

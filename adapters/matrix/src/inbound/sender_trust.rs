@@ -57,8 +57,8 @@ impl SyncReader<'_> {
             let (encryption, began) = (self.account.client.encryption(), Instant::now());
             match timeout(KEYS, encryption.request_user_identity(sender)).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(%sender, %error, "the keys of a person are not told"),
-                Err(_) => tracing::debug!(%sender, "the keys of a person are not told in time"),
+                Ok(Err(error)) => tracing::debug!(%sender, %error, "a person's keys could not be requested"),
+                Err(_) => tracing::debug!(%sender, "the request for a person's keys timed out"),
             }
             self.lookup.took(began.elapsed());
         }

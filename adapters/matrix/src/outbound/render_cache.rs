@@ -49,7 +49,7 @@ impl RenderCache {
 pub(super) struct RenderedDraft {
     /// The text before the last block.
     text: String,
-    /// That text, rendered.
+    /// HTML of `text`.
     done: RenderedHtml,
 }
 

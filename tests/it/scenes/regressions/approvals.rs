@@ -106,7 +106,7 @@ async fn cve_2026_32898_what_an_agent_calls_an_action_decides_nothing() {
         room.is_asked(&format!("`{title}`")).await;
     }
     nothing_happened(&gateway, &room).await;
-    // Nor does the name of an action that was allowed for ever.
+    // The name of an action that was allowed for ever decides nothing either.
     let read = room.is_asked("`read`").await;
     room.says("@ada", &format!("/approve {} always", read.code)).await;
     room.shows("Allowed here for 30 days: `read`").await;

@@ -130,7 +130,7 @@ async fn say(requests: &VerificationRequests, room: &Room, part: VerificationPar
     loop {
         let error = match room.client().send(request.clone()).with_request_config(once).await {
             Ok(_) => {
-                tracing::debug!(kind = part.kind, "our part of a verification was said in the clear");
+                tracing::debug!(kind = part.kind, "our part of a verification was sent in plaintext");
                 return;
             }
             Err(error) => error,

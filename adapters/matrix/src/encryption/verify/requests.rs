@@ -185,7 +185,7 @@ async fn take_down(client: &Client, requests: &VerificationRequests, asked: &Inc
     if requests.note(asked, Instant::now()) {
         tracing::info!(%user, hint = "`talaria matrix verify` goes on with it", "somebody wants to verify us");
     } else {
-        tracing::debug!(%user, "a verification request is not taken down");
+        tracing::debug!(%user, "a verification request is not stored: it is known, or too many wait");
     }
 }
 

@@ -22,7 +22,7 @@ pub struct VerificationView {
     pub stage: VerificationStage,
     /// The emoji that both sides compare, each with its name; empty until they are there.
     pub emoji: Vec<(String, String)>,
-    /// The same code as numbers, for clients that show no emoji.
+    /// The comparison code as numbers, for clients that show no emoji.
     pub numbers: Option<(u16, u16, u16)>,
 }
 
