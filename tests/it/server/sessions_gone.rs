@@ -62,7 +62,7 @@ async fn whoever_has_read_something_is_not_told_that_there_was_nothing() {
         let mut stream = Stream::of(answer.into_body().into_data_stream());
         stream.until_text("It begins").await;
         script.is_hanging().await;
-        // The reader looks again only when nothing is left.
+        // The stream looks at the store again only after the session is gone.
         assert_eq!(scene.delete("/api/sessions/s").await.status(), 200);
         let rest = stream.rest().await;
         let told: Vec<_> =

@@ -156,7 +156,7 @@ function seal() {
     const plain = client.http.authedRequest.bind(client.http);
     client.http.authedRequest = async (method, path, query, body, options) => {
         const [, room, type, transaction] = /\/rooms\/([^/]+)\/send\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
-        // Only room events come as text.
+        // Only verification events have a body of text.
         if (!room || typeof body !== "string") return plain(method, path, query, body, options);
         const [where, what, key] = [room, type, transaction].map(decodeURIComponent);
         const answer = await client.sendEvent(where, what, JSON.parse(body), key);
