@@ -11,6 +11,7 @@ pub mod guide;
 pub mod local;
 mod model_params;
 pub mod proxy;
+mod registry;
 mod turn;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use event::{
     TranscriptRecord, TurnEvent,
 };
 pub use model_params::ModelParams;
+pub use registry::{AgentInfos, AgentRegistry, AgentTable};
 pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
     SessionMessage, TurnOrigin,

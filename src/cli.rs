@@ -48,7 +48,7 @@ Examples:
   talaria check                               what would run, and what is wrong
   talaria env                                 every environment variable
   talaria status                              what the running one does
-  talaria pairing approve ABCD-2345           lets in whoever was given this code
+  talaria pairing approve ABCD-2345           lets in the person with this code
   talaria serve                               the agent server alone, for other programs
   talaria token add phone                     a token for one of them
   talaria audit --denied --since 24h          who was refused today";
@@ -76,7 +76,7 @@ pub enum CliCommand {
     },
     /// List every environment variable: category, meaning, default, and whether it is secret
     Env,
-    /// List every text that rooms are told, ready to be changed under `words:` in the configuration
+    /// List every text that Talaria writes into rooms, ready to be changed under `words:` in the configuration
     Words {
         /// The language of the texts [default: as configured, with what was reworded]
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]

@@ -15,10 +15,11 @@ use crate::access::{AccessAction, AccessDecision, EntryChannel, PlaceKind};
 use crate::agent::{AgentInfo, RewindSupport};
 use crate::hub::pairing::PairingCodeMessage;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::{AskId, SessionId, SessionKey, TurnId, idempotency_key};
-use crate::reply::one_line;
+use crate::ids::{AskId, SessionId, TurnId, idempotency_key};
 use crate::rules::AccountRules;
+use crate::rules::SessionKey;
 use crate::store::{OpenTurn, Result, TurnRow, TurnState, Tx};
+use crate::util::one_line;
 
 /// What a person asks of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

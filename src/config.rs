@@ -28,6 +28,7 @@ mod matrix_id;
 mod paths;
 mod platform;
 mod resolve;
+mod retention;
 mod secret;
 mod secret_sources;
 mod server;
@@ -53,12 +54,12 @@ pub use file::{StepsSetting, UpstreamSetting};
 #[cfg(feature = "testing")]
 pub use platform::TestConfig;
 pub use platform::{KINDS, PlatformConfig};
+pub use retention::Retention;
 pub use secret::Secret;
 pub use server::{NetworkReach, ServerConfig, WebOrigin};
 pub use url::{BaseUrl, UrlHost, is_private};
 
 use crate::rules::Rules;
-use crate::store::Retention;
 use env::EnvReader;
 
 /// Where a configuration may come from, besides the environment.

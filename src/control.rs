@@ -29,7 +29,7 @@ use axum::Router;
 use axum::extract::State;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use talaria_platform::AccountId;
+use talaria_platform::{AccountId, spawn_task};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -44,7 +44,6 @@ use crate::turns::Turns;
 
 pub use actions::KEY;
 pub use command_error::{CommandError, ErrorDetail};
-pub use health::agent_trouble;
 pub use routes::{refused_list, router};
 
 /// The socket's name in the state folder.
@@ -139,7 +138,7 @@ pub fn open(control: Arc<ControlState>) -> Option<ControlSocket> {
     let home = control.home.clone();
     match listen(&home) {
         Ok(listener) => {
-            let serving = tokio::spawn(serve(listener, router(control)));
+            let serving = spawn_task("control socket", serve(listener, router(control)));
             Some(ControlSocket { path: path(&home), serving })
         }
         Err(error) => {

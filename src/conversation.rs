@@ -13,12 +13,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::agent::{Step, TurnEvent};
 use crate::delivery::{DeliveryAccount, LiveMessage, TextCheckpoint, now};
 use crate::i18n::TextKey;
-use crate::ids::this_process;
 use crate::pace::{NextRequest, UnshownText};
 use crate::poll_when_woken::poll_when_woken;
-use crate::reply::{Reply, ShowStyle, one_line};
+use crate::reply::{Reply, ShowStyle};
 use crate::store::{self, TurnRow};
 use crate::turns::log::{LogPosition, TurnLog};
+use crate::util::one_line;
+use crate::util::this_process;
 
 /// "is typing" is repeated this often while a turn runs; networks forget it after a few seconds.
 const TYPING: Duration = Duration::from_secs(4);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{
     AccountId, BodyKind, EventId, MessageBody, MessageId, Place, Platform, PlatformCapabilities,
-    PlatformError, PlatformErrorKind, RateLimit, SendKey, ShowMode, Signal,
+    PlatformError, PlatformErrorKind, RateLimit, SendKey, ShowMode, Signal, spawn_task,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -219,7 +219,7 @@ impl DeliveryAccount {
     /// Shows something for a moment, without waiting for it.
     pub fn signal(self: &Arc<Self>, place: &Place, signal: Signal) {
         let (account, place) = (self.clone(), place.clone());
-        tokio::spawn(async move {
+        spawn_task("signal", async move {
             let _ = tokio::time::timeout(SIGNAL, account.platform.signal(&place, signal)).await;
         });
     }
@@ -231,7 +231,7 @@ impl DeliveryAccount {
             return;
         }
         let (account, place, message) = (self.clone(), place.clone(), MessageId::new(event.as_str()));
-        tokio::spawn(async move {
+        spawn_task("reaction", async move {
             // Whoever must wait so long is no longer asked for a mark.
             if let Ok(ticket) = tokio::time::timeout(REQUEST, account.permit(RequestClass::Notice)).await {
                 let _ = account.request(ticket, account.platform.react(&place, &message, mark)).await;
@@ -242,7 +242,7 @@ impl DeliveryAccount {
     /// Says something once, without waiting for it and without trying again.
     pub fn say(self: &Arc<Self>, place: &Place, key: SendKey, words: String) {
         let (account, place) = (self.clone(), place.clone());
-        tokio::spawn(async move {
+        spawn_task("say once", async move {
             let ticket = account.permit(RequestClass::Notice).await;
             let body = MessageBody::new(BodyKind::Notice, words);
             let _ = account.request(ticket, account.platform.send(&place, &key, &body)).await;
@@ -335,7 +335,7 @@ impl DeliveryAccount {
         if let Some(rate) = learned {
             let (store, key) = (self.store.clone(), rate_key(&self.id));
             let text = rate_text(rate, self.about.rate);
-            tokio::spawn(async move {
+            spawn_task("keep a learned rate", async move {
                 if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
                     tracing::warn!(%error, "a learned rate could not be kept");
                 }

@@ -7,7 +7,6 @@
 mod bind;
 mod build;
 mod signals;
-mod state_dir;
 
 use std::io;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::agent::AgentRegistry;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
@@ -29,17 +29,17 @@ use crate::platforms::Platforms;
 use crate::rules::{AccountRules, LiveRules};
 use crate::server::listen::ListeningServer;
 use crate::server::{self, Server};
+use crate::state_dir::{StartError, StateDir, told_of_lost_database};
 use crate::store::{self, Store};
 use crate::supervise::{self, TaskRun, supervise};
 use crate::testing::failpoint;
-use crate::turns::{TurnAgents, TurnSettings, Turns};
+use crate::turns::{TurnSettings, Turns};
 
 pub use bind::BINDING;
 use bind::BoundServer;
-use build::{agent, local, settings};
+use build::{agents, settings};
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
-pub use state_dir::{LOST_DATABASE, StateDir};
 
 /// Everything that ends must have ended by then.
 const GRACE: Duration = Duration::from_secs(8);
@@ -56,20 +56,6 @@ pub enum ExitReason {
     NoPlatformLeft,
     /// Prompts were piped in, and not all of them were answered to their end.
     Unanswered,
-}
-
-/// A failure to start, with what to do about it.
-pub struct StartError {
-    /// What happened.
-    pub error: anyhow::Error,
-    /// What to do.
-    pub hint: Option<&'static str>,
-}
-
-impl<E: Into<anyhow::Error>> From<E> for StartError {
-    fn from(error: E) -> Self {
-        Self { error: error.into(), hint: None }
-    }
 }
 
 /// A gateway that runs. Also what tests of the whole core start.
@@ -98,7 +84,7 @@ pub struct GatewayParts {
     /// Where everything durable is.
     pub store: Store,
     /// Who answers.
-    pub agents: TurnAgents,
+    pub agents: Arc<AgentRegistry>,
     /// Where people are.
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
     /// About turns.
@@ -129,10 +115,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     let matrix = platforms.matrix;
     let parts = GatewayParts {
         store: store.clone(),
-        agents: TurnAgents {
-            main: agent(&config.agent, &live)?,
-            local: config.room_agent.as_ref().map(local).transpose()?,
-        },
+        agents: AgentRegistry::new(agents(config, &live)?),
         platforms: platforms.accounts,
         settings: settings(config),
         display: DisplaySettings {
@@ -190,26 +173,6 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         Some(pipe) if pipe.is_unanswered() => ended.map(|_| ExitReason::Unanswered),
         _ => ended,
     }
-}
-
-/// The setting that a command leaves which found the database empty while no gateway ran.
-const LOST_SETTING: &str = "database.lost";
-
-/// Keeps a note for the next start that the database was lost.
-pub async fn note_lost_database(store: &Store) -> store::Result<()> {
-    store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
-}
-
-/// Says in the log that the database was lost, now or before a command found that out; whether it was.
-async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
-    let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
-    if !now && !noted {
-        return Ok(false);
-    }
-    tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
-    // Said once: the next start finds a database that is in use.
-    store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
-    Ok(true)
 }
 
 impl Gateway {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use talaria_platform::{
-    BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal,
+    BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite, Signal, spawn_task,
 };
 
 use crate::agent::RewindSupport;
@@ -68,7 +68,7 @@ impl Hub {
         AcceptBatch {
             account: self.account.id().clone(),
             live: self.live.clone(),
-            agents: accept::AgentInfos { main: self.turns.agent(), local: self.turns.local_agent() },
+            agents: self.turns.agents().infos(),
             about: *self.account.about(),
         }
     }
@@ -94,7 +94,7 @@ impl Hub {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, acceptor) = (self.strangers.clone(), self.acceptor());
         let live = self.live.clone();
-        let accepted = tokio::spawn(async move {
+        let accepted = spawn_task("accept a batch", async move {
             failpoint("accept.received");
             // The same moment, when something would be lost: an adapter's own store is ahead of ours.
             if !batch.events.is_empty() {
@@ -113,7 +113,7 @@ impl Hub {
                     PostCommit::GiveCode(code_message) => {
                         let delivery =
                             pairing::deliver(account.clone(), store.clone(), live.now(), *code_message);
-                        tokio::spawn(delivery);
+                        spawn_task("send a pairing code", delivery);
                     }
                 }
             }

@@ -20,6 +20,8 @@
 //! and what others watch from outside is in [`metrics`]. What waits for something that nearly never happens is polled by
 //! [`poll_when_woken`].
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
+
 pub mod access;
 pub mod agent;
 pub mod cli;
@@ -37,14 +39,17 @@ pub mod media;
 pub mod metrics;
 pub mod notice;
 pub mod openai;
+pub mod os;
 pub mod pace;
 pub mod platforms;
 pub mod poll_when_woken;
 pub mod reply;
 pub mod rules;
 pub mod server;
+pub mod state_dir;
 pub mod store;
 pub mod supervise;
 pub mod testing;
 pub mod token;
 pub mod turns;
+pub mod util;

@@ -3,15 +3,12 @@
 //! A file is judged by its content, never by its name or by what the sender says. Nothing is written
 //! to disk, and no path ever reaches an agent.
 
-pub mod kind;
-
 use std::time::Duration;
 
-use talaria_platform::{MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
+use talaria_platform::{Backoff, MediaInfo, MediaKind, Platform, PlatformError, PlatformErrorKind};
 
-use self::kind::FileKind;
 use crate::agent::{Attachment, PromptImage};
-use crate::reply::{fenced, one_line};
+use crate::util::{FileKind, fenced, one_line};
 
 /// Pictures and files of one message that are forwarded, in bytes together.
 const FORWARDED: u64 = 6_000_000;
@@ -34,7 +31,7 @@ const FETCH: Duration = Duration::from_secs(60);
 
 /// The pause after a try that may go better the next time, where the network names none; each further one is twice
 /// as long.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), FETCH);
 
 /// What became of the files of one message.
 #[derive(Debug, Default)]
@@ -130,15 +127,15 @@ async fn one(
 
 /// Tries until there is a content, or never will be. Whoever calls it ends it.
 async fn insist(platform: &dyn Platform, file: &MediaInfo, limit: u64) -> Result<Vec<u8>, PlatformError> {
-    let mut pause = PAUSE;
+    let mut backoff = PAUSES;
     loop {
         let error = match platform.fetch(&file.id, limit).await {
             Ok(content) => return Ok(content),
             Err(error) => error,
         };
         let PlatformErrorKind::Retry { after } = error.kind() else { return Err(error) };
+        let pause = backoff.advance();
         tokio::time::sleep(after.unwrap_or(pause)).await;
-        pause *= 2;
     }
 }
 

@@ -4,8 +4,6 @@
 //! histogram has a lock, so nothing that happens once per delta may use one. Labels are few and fixed: nothing of them
 //! comes from people, rooms or programs.
 
-use std::fs;
-
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -15,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::os;
 use crate::reply::TurnOutcome;
 use crate::store::Store;
 
@@ -155,8 +154,8 @@ impl Metrics {
         for (queue, length) in queues {
             self.queues.get_or_create(&QueueLabel { queue }).set(i64::try_from(length).unwrap_or(i64::MAX));
         }
-        self.memory.set(resident().unwrap_or_default());
-        self.files.set(open_files().unwrap_or_default());
+        self.memory.set(os::resident_memory().unwrap_or_default());
+        self.files.set(os::open_files().unwrap_or_default());
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             tracing::error!("metrics could not be written");
@@ -193,22 +192,6 @@ impl Drop for GaugeGuard {
 /// Durations of what waits for others: from a millisecond to four minutes.
 fn waits() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
-}
-
-/// Durations of what waits for a disk: from 50 microseconds to 13 seconds.
-pub fn disk_waits() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_05, 4.0, 10))
-}
-
-/// Bytes of memory, as the kernel says in its own way.
-fn resident() -> Option<i64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().trim_end_matches(" kB").parse::<i64>().ok().map(|kilobytes| kilobytes * 1024)
-}
-
-fn open_files() -> Option<i64> {
-    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
 }
 
 #[cfg(test)]

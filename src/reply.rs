@@ -7,10 +7,8 @@
 //! Neither thoughts nor files come here: the turn engine takes them out with a [`ReasoningFilter`] and a [`FileFilter`]
 //! first.
 
-mod escape;
-mod fence;
+pub(crate) mod fence;
 mod file_filter;
-mod one_line;
 mod outcome;
 mod reasoning_filter;
 mod split;
@@ -18,12 +16,10 @@ mod split;
 use std::borrow::Cow;
 
 use crate::agent::{Step, StepState};
+use crate::util::{clip, one_line};
 
-pub use self::escape::{code_block, code_span, fenced};
 use self::fence::{CodeFence, FenceTracker};
 pub use self::file_filter::{EnclosedFile, FILE as LARGEST_FILE, FileFilter, FileTrouble, TextOrFile};
-use self::one_line::clip;
-pub use self::one_line::one_line;
 pub use self::outcome::{TurnOutcome, bare, finished};
 pub use self::reasoning_filter::{ReasoningFilter, TextOrReasoning};
 pub use self::split::{into_parts, split};

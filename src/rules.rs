@@ -2,6 +2,8 @@
 //!
 //! Everybody asks [`LiveRules`] anew for each thing they decide, so a reload holds from the next event on.
 
+mod session_key;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use talaria_platform::{AccountId, RoomId};
 
 use crate::access::{AccessLists, AccessPolicy};
 use crate::i18n::TextCatalog;
+use crate::ids::AgentName;
+pub use session_key::SessionKey;
 
 /// The rules of this moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,15 +49,6 @@ pub struct PlaceRules {
     pub access: Option<AccessPolicy>,
     /// Who answers.
     pub agent: Option<AgentName>,
-}
-
-/// One of the agents that can be configured at the same time. Its name on record must not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgentName {
-    /// The remote agent server.
-    Proxy,
-    /// Our own loop over a model server.
-    Local,
 }
 
 /// What belongs to one session.
@@ -112,21 +107,6 @@ impl Default for PersonLimits {
     }
 }
 
-impl AgentName {
-    /// Its name on record and in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Proxy => "proxy",
-            Self::Local => "local",
-        }
-    }
-
-    /// By its name on record.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Proxy, Self::Local].into_iter().find(|agent| agent.name() == name)
-    }
-}
-
 impl SessionReset {
     /// Whether a session that was last used at one time is over at another, both in seconds since 1970. A clock
     /// that was set back ends nothing: what was used later than now was used just now.
@@ -167,8 +147,8 @@ impl AccountRules {
     }
 
     /// Who answers in this room; `None` is whoever answers everywhere.
-    pub fn agent_in(&self, room: &RoomId) -> Option<AgentName> {
-        self.places.get(room).and_then(|place| place.agent)
+    pub fn agent_in(&self, room: &RoomId) -> Option<&AgentName> {
+        self.places.get(room).and_then(|place| place.agent.as_ref())
     }
 
     /// Who may do what in this room.

@@ -5,11 +5,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use talaria_platform::{Backoff, CancellationToken};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// Pauses before a task starts again: doubled each time, from the first to the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(60));
 
 /// A task that ran this long was well; the next pause is the first again.
 const WELL: Duration = Duration::from_secs(300);
@@ -38,7 +38,7 @@ pub async fn supervise<F>(name: &str, stop: &CancellationToken, mut task: impl F
 where
     F: Future<Output = TaskRun>,
 {
-    let mut pause = PAUSES.0;
+    let mut backoff = PAUSES;
     loop {
         let began = Instant::now();
         match AssertUnwindSafe(task()).catch_unwind().await {
@@ -51,14 +51,14 @@ where
             return TaskEnd::Well;
         }
         if began.elapsed() >= WELL {
-            pause = PAUSES.0;
+            backoff.reset();
         }
+        let pause = backoff.advance();
         tracing::warn!(task = name, ?pause, "a task starts again");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return TaskEnd::Well,
         }
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::ids::hex;
+use crate::util::{hex, random_bytes};
 
 /// How every token begins, so that people and the log recognise one.
 pub const PREFIX: &str = "tlr_";
@@ -61,11 +61,7 @@ pub fn make() -> io::Result<String> {
 /// `bytes` random bytes as hex, from the operating system. Nothing is made of fewer.
 pub fn random_hex(bytes: usize) -> io::Result<String> {
     let mut buffer = vec![0_u8; bytes];
-    // Blocks only before the kernel's generator is seeded, and cannot fail for buffers as short as ours.
-    let filled = rustix::rand::getrandom(&mut buffer, rustix::rand::GetRandomFlags::empty())?;
-    if filled != bytes {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    random_bytes(&mut buffer)?;
     Ok(hex(&buffer))
 }
 

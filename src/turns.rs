@@ -33,20 +33,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::PlaceLifetime;
+use talaria_platform::{PlaceLifetime, spawn_task};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{PreparedTurn, RewindSupport, SharedAgent};
+use crate::agent::{AgentRegistry, AgentTable, PreparedTurn, RewindSupport, SharedAgent};
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AskId, SessionId, TurnId};
 use crate::metrics::{Metrics, SurfaceMetrics};
 use crate::reply::TurnOutcome;
-use crate::rules::{AgentName, LiveRules};
+use crate::rules::LiveRules;
 use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
 use agent_failures::AgentFailures;
 pub use agent_probe::AgentHealth;
@@ -73,7 +73,7 @@ const ABILITIES_PAUSE: Duration = Duration::from_secs(30);
 /// The engine. One per process, behind an `Arc`.
 pub struct Turns {
     store: Store,
-    agents: TurnAgents,
+    agents: Arc<AgentRegistry>,
     delivery: Arc<Delivery>,
     settings: TurnSettings,
     live: Arc<LiveRules>,
@@ -100,15 +100,6 @@ pub struct Turns {
     input_budget: Arc<InputBudget>,
     /// Has one long answer at a time stored, or read from the store: that takes several times what it has.
     long_ends: Semaphore,
-}
-
-/// Those who answer.
-#[derive(Clone)]
-pub struct TurnAgents {
-    /// Everywhere.
-    pub main: SharedAgent,
-    /// The model, in rooms that want it although another agent answers everywhere else.
-    pub local: Option<SharedAgent>,
 }
 
 /// What an operator may set about turns.
@@ -157,7 +148,7 @@ impl Turns {
     /// An engine with nothing to do.
     pub fn new(
         store: Store,
-        agents: TurnAgents,
+        agents: Arc<AgentRegistry>,
         delivery: Arc<Delivery>,
         settings: TurnSettings,
         live: Arc<LiveRules>,
@@ -247,7 +238,7 @@ impl Turns {
 
     /// What the agent says of itself.
     pub fn agent(&self) -> crate::agent::AgentInfo {
-        self.agents.main.about()
+        self.agents().default_agent().about()
     }
 
     /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
@@ -259,7 +250,8 @@ impl Turns {
         if is_known() || was_asked {
             return;
         }
-        if tokio::time::timeout(ABILITIES, self.agents.main.learn_abilities()).await.is_err() {
+        let agents = self.agents();
+        if tokio::time::timeout(ABILITIES, agents.default_agent().learn_abilities()).await.is_err() {
             tracing::debug!("the agent did not say in time what it can do");
         }
         if !is_known() {
@@ -267,24 +259,21 @@ impl Turns {
         }
     }
 
-    /// What the agent says of itself that answers in rooms that want the model, if there is one besides.
-    pub fn local_agent(&self) -> Option<crate::agent::AgentInfo> {
-        self.agents.local.as_ref().map(|agent| agent.about())
+    /// The agents as they are registered now.
+    pub fn agents(&self) -> Arc<AgentTable> {
+        self.agents.now()
     }
 
-    /// Whoever answers a turn.
-    fn agent_of(&self, row: &TurnRow) -> &SharedAgent {
-        match row.agent {
-            Some(AgentName::Local) => self.agents.local.as_ref().unwrap_or(&self.agents.main),
-            Some(AgentName::Proxy) | None => &self.agents.main,
-        }
+    /// The agent that answers a turn.
+    fn agent_of(&self, row: &TurnRow) -> SharedAgent {
+        self.agents().named_or_default(row.agent.as_ref()).clone()
     }
 
-    /// The request that was made for a turn, unless whoever it was made for is no longer there: nobody else may be
-    /// given it.
+    /// The request that was made for a turn, unless the agent it was made for is no longer there: no other may be given
+    /// it.
     fn prepared_of(&self, row: &TurnRow) -> Option<PreparedTurn> {
-        let gone =
-            row.agent == Some(AgentName::Local) && self.agents.local.is_none() && !self.agent().is_model();
+        let agents = self.agents();
+        let gone = row.agent.as_ref().is_some_and(|name| agents.get(name).is_none());
         row.prepared.clone().filter(|_| !gone)
     }
 
@@ -373,7 +362,7 @@ impl Turns {
             let id = running.id.clone();
             // A panic in an agent must not take the session's other turns with it.
             let turns = self.clone();
-            let ended = tokio::spawn(async move { turns.run(&running).await }.instrument(span)).await;
+            let ended = spawn_task("turn", async move { turns.run(&running).await }.instrument(span)).await;
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(StoreError::Closed)) => {

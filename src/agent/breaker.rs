@@ -5,13 +5,15 @@
 
 use std::time::{Duration, Instant};
 
+use talaria_platform::Backoff;
+
 /// Failures in a row that open it. One alone may be a hiccup, and a turn that nothing ran of finds its way
 /// without this; with a third one more person would wait for a timeout.
 const FAILURES: u32 = 2;
 
 /// How long it stays open, at first and at most. Short enough that a restart of the agent is noticed soon,
 /// long enough that one that stays away costs few people a wait.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(30), Duration::from_secs(5 * 60));
 
 /// What is known of one agent.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub struct CircuitBreaker {
     /// Failures since the last turn that went well.
     failures: u32,
     /// How long it stays open the next time.
-    pause: Duration,
+    pause: Backoff,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub enum BreakerRoute {
 
 impl Default for CircuitBreaker {
     fn default() -> Self {
-        Self { state: BreakerState::Closed, failures: 0, pause: PAUSES.0 }
+        Self { state: BreakerState::Closed, failures: 0, pause: PAUSES }
     }
 }
 
@@ -59,7 +61,7 @@ impl CircuitBreaker {
                 BreakerRoute::Around
             }
             BreakerState::Open { .. } | BreakerState::Probing { .. } => {
-                self.state = BreakerState::Probing { until: now + self.pause };
+                self.state = BreakerState::Probing { until: now + self.pause.pause() };
                 BreakerRoute::Probe
             }
         }
@@ -74,8 +76,7 @@ impl CircuitBreaker {
             BreakerState::Open { .. } => false,
             BreakerState::Closed | BreakerState::Probing { .. } => {
                 let opened = self.state == BreakerState::Closed;
-                self.state = BreakerState::Open { until: now + self.pause };
-                self.pause = (self.pause * 2).min(PAUSES.1);
+                self.state = BreakerState::Open { until: now + self.pause.advance() };
                 opened
             }
         }

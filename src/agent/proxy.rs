@@ -81,7 +81,7 @@ impl ProxyAgent {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         client::label(&mut headers, "x-hermes-session-id", Some(&turn.session.0));
         let key = match crate::testing::broken("key") {
-            true => crate::ids::random_hex(16),
+            true => crate::util::random_hex(16),
             false => turn.key.clone(),
         };
         client::label(&mut headers, "idempotency-key", Some(&key));

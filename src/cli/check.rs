@@ -21,8 +21,8 @@ use crate::config::{AgentChoice, Config, ConfigSources};
 use crate::control::api::{GatewayStatus, RefusedList};
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::{CommandError, refused_list};
-use crate::gateway::StateDir;
 use crate::platforms::{self, RunMode};
+use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
 /// Says what would run. Starts nothing and changes nothing: what runs is asked, and what does not is only read. Fails

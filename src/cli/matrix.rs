@@ -18,7 +18,7 @@ use crate::config::{Config, ConfigSources, PlatformConfig, env};
 use crate::control::CommandError;
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::matrix::{AccountRequest, VerificationList, VerifyRequest, choose};
-use crate::gateway::StateDir;
+use crate::state_dir::StateDir;
 
 /// Which account, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]

@@ -29,7 +29,7 @@ pub enum OperatorCommand {
     Status(OutputFormat),
     /// Say whether people are served: exit code 0 if so, 1 if not, with one line that says why
     #[command(
-        after_help = "Not healthy: nothing can be stored, no platform reads, the agent is away or refuses the key.\nNone of that is mended by a restart, so whoever restarts what is not healthy asks for --live.\n\nExamples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\", \"--live\"]"
+        after_help = "Not healthy: nothing can be stored, no platform reads, the agent is away or refuses the key.\nA restart mends none of that: a supervisor that restarts unhealthy processes should use --live.\n\nExamples:\n  talaria health\n  HEALTHCHECK CMD [\"talaria\", \"health\", \"--live\"]"
     )]
     Health {
         /// Only ask whether the process answers: for supervisors that restart it
@@ -65,18 +65,18 @@ pub enum OperatorCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Have the configuration read again; if it is wrong, the old one stays
+    /// Read the configuration again; a wrong one changes nothing
     #[command(
         after_help = "Access, sessions, busy, places, limits and words hold from the next message on, and so does another key\nof the agent server; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
     )]
     Reload(OutputFormat),
-    /// Let strangers in who asked in a direct chat, or take that back
+    /// Let in strangers who asked in a direct chat, or take that back
     #[command(subcommand)]
     Pairing(PairingCommand),
     /// Let other programs talk to the agent server, each with a token of its own
     #[command(subcommand)]
     Token(TokenCommand),
-    /// List what agents need not ask again, or have them ask again
+    /// List what agents may do without asking again, or revoke it
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
         /// What to do with them [default: list them]
@@ -86,7 +86,7 @@ pub enum OperatorCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Show who did what and whether they might: every decision, never a word of what was said
+    /// Show who did what and whether it was allowed: every decision, never a word of what was said
     #[command(
         after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
     )]
@@ -107,7 +107,7 @@ pub enum PairingCommand {
     /// List who waits and who was let in
     #[command(after_help = "Examples:\n  talaria pairing list")]
     List(OutputFormat),
-    /// Let in whoever was given this code; they may then talk in direct chats
+    /// Let in the person who was given this code; they may then talk in direct chats
     #[command(
         after_help = "Examples:\n  talaria pairing approve ABCD-2345\n  talaria pairing approve abcd 2345"
     )]
@@ -119,7 +119,7 @@ pub enum PairingCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Take it back, at once; what they asked and what has not ended is stopped
+    /// Take it back at once and stop everything the person has running
     #[command(
         after_help = "Examples:\n  talaria pairing revoke @bob:example.org\n  talaria pairing revoke @bob:example.org --account matrix"
     )]

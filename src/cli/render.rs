@@ -9,8 +9,8 @@ use crate::control::api::{
     SessionList, StoppedTurns,
 };
 use crate::ids::RUN;
-use crate::reply::one_line;
 use crate::store::Pairing;
+use crate::util::one_line;
 
 /// Characters of a turn's id that people are shown.
 const SHORT: usize = 6;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::ids::UtcTime;
-use crate::reply::one_line;
+use crate::util::UtcTime;
+use crate::util::one_line;
 
 /// Characters of one cell. Ids and names are anything that somebody typed.
 const CELL: usize = 80;

@@ -11,7 +11,7 @@ use crate::control::tokens::{AddTokenRequest, AddedToken, AppList, RevokeTokenRe
 /// About tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token for an app and show it, this once; the app comes to its own sessions and no others
+    /// Create a token for an app and show it once; the app sees its own sessions and no others
     #[command(
         after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions\n  talaria token add forge --no-instructions"
     )]
@@ -35,7 +35,7 @@ pub enum TokenCommand {
     /// List the apps, without their tokens
     #[command(after_help = "Examples:\n  talaria token list\n  talaria token list --json")]
     List(OutputFormat),
-    /// End a token, at once; what the app asked and what has not ended is stopped
+    /// Revoke a token at once and stop everything its app has running
     #[command(after_help = "Examples:\n  talaria token revoke phone")]
     Revoke {
         /// What the app is called

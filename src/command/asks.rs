@@ -8,8 +8,8 @@ use super::{ChatCommand, CommandContext, CommandOutcome, PostCommit, say};
 use crate::access::{AccessAction, GrantScope};
 use crate::hub::EventContext;
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::CODE_ALPHABET;
 use crate::store::{AskRow, GRANT_DAYS, OpenAsk, Result, unix_now};
+use crate::util::CODE_ALPHABET;
 
 /// Seconds in which nobody has read a new question: an approval without a code that comes so soon after the end
 /// of another one may well be meant for that one.

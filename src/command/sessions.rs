@@ -8,9 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::{ChatCommand, CommandContext, CommandOutcome, may, may_do, say};
 use crate::access::{AccessAction, AccessRule, GrantScope};
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::{SessionKey, UtcTime};
-use crate::reply::one_line;
+use crate::rules::SessionKey;
 use crate::store::{ListedSession, Result, SessionRow, UsageTotals};
+use crate::util::UtcTime;
+use crate::util::one_line;
 
 /// Sessions that one list shows. Beyond these people do not remember what they look for.
 const LISTED: usize = 10;

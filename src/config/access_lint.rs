@@ -46,7 +46,7 @@ pub(super) fn warnings(name: &str, access: &AccessPolicy) -> Vec<String> {
     }
     let mut named_twice = |list: &str, ids: &BTreeSet<UserId>, wider: &str, wide: &BTreeSet<UserId>| {
         if let Some(id) = ids.intersection(wide).next() {
-            let (id, list) = (crate::reply::one_line(id.as_str(), 80), key(list));
+            let (id, list) = (crate::util::one_line(id.as_str(), 80), key(list));
             warnings.push(format!("{list} names {id} without effect, because `{wider}` does so already"));
         }
     };

@@ -16,9 +16,8 @@ use super::value::{TimeOfDay, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
 use crate::access::{AccessLists, AccessPolicy};
 use crate::command::ChatCommand;
-use crate::rules::{
-    AccountRules, AgentName, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules,
-};
+use crate::ids::AgentName;
+use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 
 /// As written.
 #[derive(Default, Deserialize)]
@@ -172,7 +171,7 @@ fn access(
     let name_of_variable = variable.as_ref().map(|(name, _)| *name);
     if let Some((variable, Some(people))) = variable {
         if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
-            let wrong = crate::reply::one_line(wrong, 60);
+            let wrong = crate::util::one_line(wrong, 60);
             return Err(ConfigError::new(format!("`{variable}` holds `{wrong}`, which is not a full id"))
                 .hint(
                     "write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`",
@@ -265,7 +264,7 @@ fn ids(
         return Ok(list.into_iter().map(UserId::new).collect());
     };
     let (key, place) = (path.join("."), document.place(path));
-    let wrong = crate::reply::one_line(wrong, 60);
+    let wrong = crate::util::one_line(wrong, 60);
     Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}"))
         .hint("write the whole id such as `@ann:example.org`; names and patterns can belong to anybody"))
 }
@@ -300,8 +299,8 @@ fn places(
             })
         });
         let agent = agent.map(|agent| match agent {
-            WrittenAgent::Proxy => AgentName::Proxy,
-            WrittenAgent::Local => AgentName::Local,
+            WrittenAgent::Proxy => AgentName::proxy(),
+            WrittenAgent::Local => AgentName::local(),
         });
         let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent };
         if rules != PlaceRules::default() {

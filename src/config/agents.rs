@@ -9,7 +9,7 @@ use super::secret::SecretForm;
 use super::secret_sources::KeySetting;
 use super::value::TimeSpan;
 use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, ProxyConfig, Secret, UpstreamTimeouts};
-use crate::rules::{AgentName, Rules};
+use crate::rules::Rules;
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
@@ -130,23 +130,20 @@ impl ConfigResolver<'_> {
         let mut wanted = None;
         for (account, rules) in &rules.accounts {
             for (room, place) in &rules.places {
-                match (place.agent, main) {
-                    (None, _)
-                    | (Some(AgentName::Proxy), AgentChoice::Proxy(..))
-                    | (Some(AgentName::Local), AgentChoice::Local(_)) => {}
-                    (Some(AgentName::Local), AgentChoice::Proxy(_, Some(stand_in))) => {
-                        wanted = Some((**stand_in).clone());
-                    }
-                    (Some(AgentName::Local), AgentChoice::Proxy(_, None)) if wanted.is_some() => {}
-                    (Some(AgentName::Local), AgentChoice::Proxy(_, None)) if self.spare.is_some() => {
+                let Some(agent) = &place.agent else { continue };
+                match (agent.as_str(), main) {
+                    ("proxy", AgentChoice::Proxy(..)) | ("local", AgentChoice::Local(_)) => {}
+                    ("local", AgentChoice::Proxy(_, Some(stand_in))) => wanted = Some((**stand_in).clone()),
+                    ("local", AgentChoice::Proxy(_, None)) if wanted.is_some() => {}
+                    ("local", AgentChoice::Proxy(_, None)) if self.spare.is_some() => {
                         wanted = self.spare.take().and_then(|server| self.local(server));
                     }
-                    (Some(agent), _) => {
+                    (name, _) => {
                         let path = ["platforms", account.as_str(), "places", room.as_str(), "agent"];
-                        let (key, name, place) = (path.join("."), agent.name(), self.place(&path));
-                        let hint = match agent {
-                            AgentName::Proxy => "set `GATEWAY_PROXY_URL` or `gateway.proxy_url`",
-                            AgentName::Local => {
+                        let (key, place) = (path.join("."), self.place(&path));
+                        let hint = match name {
+                            "proxy" => "set `GATEWAY_PROXY_URL` or `gateway.proxy_url`",
+                            _ => {
                                 "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)"
                             }
                         };

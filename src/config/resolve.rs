@@ -10,6 +10,7 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 use tracing_subscriber::EnvFilter;
 
+use super::Retention;
 use super::access_lint;
 use super::agents::ModelServer;
 use super::document::ConfigDocument;
@@ -24,7 +25,6 @@ use super::{
     AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ServerConfig, TurnConfig,
 };
 use crate::rules::Rules;
-use crate::store::Retention;
 
 const DEFAULT_LOG: &str = "info";
 

@@ -19,11 +19,12 @@ use crate::access::{AccessAction, Actor, PlaceKind};
 use crate::command::PostCommit;
 use crate::config::{Config, Secret, env};
 use crate::hub::pairing::{self, PairingApproval};
-use crate::ids::{RUN, SessionId, TurnId, UtcTime};
+use crate::ids::{RUN, SessionId, TurnId};
 use crate::logging;
 use crate::rules::Rules;
 use crate::store::{self, OPERATOR, OperatorAction, TurnOverview, Tx};
 use crate::turns;
+use crate::util::UtcTime;
 
 /// What a reload calls the owner's key of the agent server, wherever it is written.
 pub const KEY: &str = "server.key";
@@ -69,7 +70,7 @@ fn choose(open: Vec<TurnOverview>, id: &str) -> Result<TurnOverview, CommandErro
     match (fit.next(), fit.next()) {
         (Some(turn), None) => Ok(turn),
         (None, _) => Err(CommandError::missing(
-            format!("no turn that runs or waits begins with `{}`", crate::reply::one_line(&id, 40)),
+            format!("no turn that runs or waits begins with `{}`", crate::util::one_line(&id, 40)),
             "`talaria status` lists them",
         )),
         (Some(one), Some(two)) => Err(CommandError::new(
@@ -168,7 +169,7 @@ pub(super) async fn revoke(
         control.store.write(move |tx| pairing::revoke(tx, account.as_deref(), &who)).await?;
     if pairings.is_empty() {
         return Err(CommandError::missing(
-            format!("`{}` neither waits nor was let in", crate::reply::one_line(&person, 80)),
+            format!("`{}` neither waits nor was let in", crate::util::one_line(&person, 80)),
             "`talaria pairing list` shows everybody by their full id",
         ));
     }

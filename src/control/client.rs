@@ -19,9 +19,9 @@ use tower::ServiceExt as _;
 
 use super::command_error::{self, CommandError};
 use super::{ControlRules, ControlState, fits, path, router};
-use crate::config::{Config, ConfigSources, env};
-use crate::gateway::{StartError, StateDir, note_lost_database};
-use crate::store::{Retention, Store, StoreThreads};
+use crate::config::{Config, ConfigSources, Retention, env};
+use crate::state_dir::{StartError, StateDir, note_lost_database};
+use crate::store::{Store, StoreThreads};
 
 /// How long a running process may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);

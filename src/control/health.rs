@@ -4,7 +4,7 @@ use super::api::{FallbackStatus, HealthReport, PlatformState};
 use super::command_error::CommandError;
 use super::{ControlState, RunningGateway};
 use crate::delivery::{DeliveryAccount, ReadingState};
-use crate::gateway::LOST_DATABASE;
+use crate::state_dir::LOST_DATABASE;
 use crate::turns::AgentHealth;
 
 /// Whether people are served: the process answers (or nobody would read this), the store writes and reads, at least one
@@ -32,7 +32,7 @@ pub(super) async fn judge(
     if silent.len() == running.accounts.len() && !server_alone {
         return sick(format!("no platform reads: {}", silent.join(", ")));
     }
-    if let Some(trouble) = agent_trouble(&agent) {
+    if let Some(trouble) = agent.trouble() {
         return sick(format!("the agent {trouble}"));
     }
     let away = stand_in.as_ref().filter(|other| other.answers);
@@ -60,16 +60,6 @@ pub(super) fn state(running: &RunningGateway, account: &DeliveryAccount) -> Plat
         ReadingState::Reads => PlatformState::Reads,
         ReadingState::Pausing => PlatformState::Pausing,
         ReadingState::Ended => PlatformState::Ended,
-    }
-}
-
-/// What is wrong with an agent, for people and behind its name.
-pub fn agent_trouble(agent: &AgentHealth) -> Option<String> {
-    match agent {
-        AgentHealth::Ready | AgentHealth::StandIn => None,
-        AgentHealth::Away(why) => Some(format!("is away: {why}")),
-        AgentHealth::Refused(why) => Some(format!("refuses requests: {why}")),
-        AgentHealth::Failing { times, why } => Some(format!("failed the last {times} times: {why}")),
     }
 }
 

@@ -131,6 +131,6 @@ pub fn choose<'a, T>(
 impl From<OperatorError> for CommandError {
     fn from(trouble: OperatorError) -> Self {
         // A homeserver's own words may be among them, and a terminal would obey them.
-        Self::new(StatusCode::CONFLICT, crate::reply::one_line(&trouble.message, 500), trouble.hint)
+        Self::new(StatusCode::CONFLICT, crate::util::one_line(&trouble.message, 500), trouble.hint)
     }
 }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
-use talaria_platform::{AccountId, RoomId};
+use talaria_platform::{AccountId, RoomId, spawn_task};
 
 use super::actions;
 use super::api::{
@@ -100,7 +100,7 @@ pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandE
 /// Answers in a task of its own, as the hub does: when whoever asked is gone, or the answer comes too late, what the
 /// store has taken must still be acted on.
 async fn in_time(request: Request, next: Next) -> Response {
-    let answering = tokio::spawn(next.run(request));
+    let answering = spawn_task("answer a command", next.run(request));
     let problem = match tokio::time::timeout(WORK, answering).await {
         Ok(Ok(response)) => return response,
         Ok(Err(_panicked)) => CommandError::new(

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use talaria_platform::RoomId;
+use talaria_platform::{RoomId, spawn_task};
 
 use super::ControlState;
 use super::command_error::CommandError;
@@ -129,7 +129,7 @@ async fn revoke(State(control): State<Arc<ControlState>>, asked: RawRequest) -> 
 async fn whole<T: Send + 'static>(
     act: impl Future<Output = HandlerResult<T>> + Send + 'static,
 ) -> HandlerResult<T> {
-    let done = tokio::spawn(act).await;
+    let done = spawn_task("change tokens", act).await;
     done.unwrap_or_else(|error| Err(CommandError::store(&error)))
 }
 
@@ -155,7 +155,7 @@ async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<Revo
         Ok(stopped) => stopped,
         Err(true) => return Err(CommandError::missing("the token of this app was revoked before", hint)),
         Err(false) => {
-            let app = crate::reply::one_line(&app, 80);
+            let app = crate::util::one_line(&app, 80);
             return Err(CommandError::missing(format!("no app is called `{app}`"), hint));
         }
     };

@@ -6,10 +6,11 @@ use std::time::Instant;
 use talaria_platform::{BodyKind, MessageBody, MessageId, PlatformErrorKind, SendKey, ShowMode};
 
 use super::{DeliveryAccount, REQUEST, now};
-use crate::ids::{TurnId, this_process};
+use crate::ids::TurnId;
 use crate::pace::{EditPace, NextRequest, UnshownText};
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
+use crate::util::this_process;
 
 /// One growing answer. For as long as it lives, the turn's rows in the outbox wait.
 pub struct LiveMessage {

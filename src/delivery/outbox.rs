@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::{Place, PlatformErrorKind, SendKey};
+use talaria_platform::{Backoff, Place, PlatformErrorKind, SendKey};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,10 +29,10 @@ use crate::testing::failpoint;
 const LOAD: usize = 256;
 
 /// Pauses between two tries of one row, where the network does not name one.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Pauses between two tries of a row that lets others go first. The longest bounds what a row that fails for ever costs.
-const LATER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const LATER: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(60));
 
 /// Rows that wait for their place, as far as they are loaded.
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct LoadedRows {
     /// Rows of all places that clean up, taken in turns.
     cleanups: VecDeque<OutboxRow>,
     /// How long a row that comes again waits if it fails; from [`LATER`].
-    pauses: HashMap<SendKey, Duration>,
+    pauses: HashMap<SendKey, Backoff>,
     /// The store's number of the last row that was loaded.
     last: i64,
 }
@@ -66,7 +66,7 @@ struct HandledRow {
 struct DeferredRow {
     row: OutboxRow,
     /// How long it waits if it fails then.
-    pause: Duration,
+    pause: Backoff,
 }
 
 /// Runs an account's outbox until `stop` fires or the account is lost.
@@ -93,7 +93,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                 ReadyRow::Row(row) => {
                     cleaning_up = true;
                     let account = account.clone();
-                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER);
                     sending.spawn(async move {
                         let rest = deliver(&account, *row, true, pause).await?;
                         Ok(HandledRow { place: None, rest })
@@ -112,7 +112,7 @@ pub async fn run(account: Arc<DeliveryAccount>, stop: CancellationToken) -> Resu
                     busy.push(place.clone());
                     let account = account.clone();
                     let first = served.insert(place.clone());
-                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER.0);
+                    let pause = loaded.pauses.remove(&row.key).unwrap_or(LATER);
                     sending.spawn(async move {
                         let place = Some(row.place.clone());
                         let rest = deliver(&account, *row, first, pause).await?;
@@ -209,7 +209,7 @@ async fn deliver(
     account: &DeliveryAccount,
     mut row: OutboxRow,
     mut tried: bool,
-    pause: Duration,
+    mut pause: Backoff,
 ) -> Result<Option<DeferredRow>, StoreError> {
     let class = match row.kind {
         OutboxKind::Final => RequestClass::Final,
@@ -225,7 +225,7 @@ async fn deliver(
         let key = row.key.clone();
         file.content = account.store.read(move |tx| tx.file(&key)).await?;
     }
-    let mut backoff = BACKOFF.0;
+    let mut backoff = BACKOFF;
     loop {
         failpoint("outbox.taken");
         if !is_wanted(account, &row).await? {
@@ -260,21 +260,21 @@ async fn deliver(
             Ok(RowProgress::EarlierTexts(message)) => {
                 failpoint("deletion.more");
                 if row.kind == OutboxKind::Cleanup {
-                    return Ok(Some(DeferredRow { row, pause: LATER.0 }));
+                    return Ok(Some(DeferredRow { row, pause: LATER }));
                 }
                 // An edit may have been under way when the message went.
                 let not_before = unix_now() + REQUEST.as_secs() as i64 + 1;
                 let rest = OutboxRow { kind: OutboxKind::Cleanup, not_before, ..row.clone() };
                 account.store.write(move |tx| tx.clean_up_later(&row, &message, not_before)).await?;
-                return Ok(Some(DeferredRow { row: rest, pause: LATER.0 }));
+                return Ok(Some(DeferredRow { row: rest, pause: LATER }));
             }
             // Nobody waits for it, so nothing else does either.
             Err(PlatformErrorKind::Retry { .. })
                 if matches!(row.kind, OutboxKind::Mark | OutboxKind::Cleanup) =>
             {
                 account.metrics.delivery_retries.inc();
-                row.not_before = unix_now() + pause.as_secs() as i64;
-                return Ok(Some(DeferredRow { row, pause: (pause * 2).min(LATER.1) }));
+                row.not_before = unix_now() + pause.advance().as_secs() as i64;
+                return Ok(Some(DeferredRow { row, pause }));
             }
             // The rate limiter knows when the next request may go.
             Err(PlatformErrorKind::Retry { after: Some(_) }) => {
@@ -283,8 +283,7 @@ async fn deliver(
             Err(PlatformErrorKind::Retry { after: None }) => {
                 account.metrics.delivery_retries.inc();
                 tried = true;
-                tokio::time::sleep(backoff).await;
-                backoff = (backoff * 2).min(BACKOFF.1);
+                tokio::time::sleep(backoff.advance()).await;
             }
             Err(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
                 tracing::error!(account = %account.id, key = %row.key, "a message can never be shown; it is dropped");

@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tokio::net::TcpListener;
 
-use super::StartError;
 use crate::config::{Config, NetworkReach, ServerConfig, UrlHost, api_key};
 use crate::logging;
 use crate::platforms::ServeMode;
 use crate::server::ServerSettings;
+use crate::state_dir::StartError;
 
 /// How long the name of an address may take to be found.
 pub const BINDING: Duration = Duration::from_secs(10);

@@ -9,8 +9,9 @@ use crate::agent::fallback::FallbackAgent;
 use crate::agent::guide::GuideAgent;
 use crate::agent::local::LocalAgent;
 use crate::agent::proxy::ProxyAgent;
-use crate::agent::{SharedAgent, TURN_BYTES};
+use crate::agent::{AgentTable, SharedAgent, TURN_BYTES};
 use crate::config::{AgentChoice, Config, LocalConfig};
+use crate::ids::AgentName;
 use crate::rules::LiveRules;
 use crate::turns::TurnSettings;
 
@@ -20,7 +21,21 @@ const STOP_GRACE: Duration = Duration::from_secs(4);
 /// How long people have to answer what an agent asks.
 const ASK_FOR: Duration = Duration::from_secs(5 * 60);
 
-pub(super) fn agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Result<SharedAgent> {
+/// The agents that the configuration names.
+pub(super) fn agents(config: &Config, live: &Arc<LiveRules>) -> anyhow::Result<AgentTable> {
+    let name = match &config.agent {
+        AgentChoice::Proxy(..) => AgentName::proxy(),
+        AgentChoice::Local(_) => AgentName::local(),
+        AgentChoice::Guide => AgentName::guide(),
+    };
+    let table = AgentTable::new(name, default_agent(&config.agent, live)?);
+    Ok(match &config.room_agent {
+        Some(config) => table.with(AgentName::local(), local(config)?),
+        None => table,
+    })
+}
+
+fn default_agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Result<SharedAgent> {
     Ok(match choice {
         AgentChoice::Proxy(config, stand_in) => {
             let proxy = Arc::new(ProxyAgent::new(config.clone()).context("no HTTP client could be made")?);
@@ -34,7 +49,7 @@ pub(super) fn agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Resu
     })
 }
 
-pub(super) fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
+fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
     Ok(Arc::new(LocalAgent::new(config.clone()).context("no HTTP client could be made")?))
 }
 

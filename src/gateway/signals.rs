@@ -3,9 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use talaria_platform::spawn_task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::control::{self, ControlState};
+use crate::os;
 
 /// The signals that ask the process to end. From the moment they are watched they no longer kill it.
 pub(super) struct ExitSignals {
@@ -33,7 +35,7 @@ impl ExitSignals {
                 _ = self.terminate.recv() => return,
                 _ = self.hang_up.recv() => match &self.reloads {
                     // On a task of its own: a signal to end must not wait for it.
-                    Some(control) => drop(tokio::spawn(control::read_again(control.clone()))),
+                    Some(control) => drop(spawn_task("reload", control::read_again(control.clone()))),
                     None => return,
                 },
             }
@@ -51,6 +53,5 @@ pub(super) fn has_terminal() -> bool {
 pub fn harden() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    os::deny_debuggers();
 }

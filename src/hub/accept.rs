@@ -11,13 +11,13 @@ use super::limits::{self, LimitVerdict};
 use super::refusal_log::RefusedPerson;
 use super::{deletions, edits, pairing, untrusted_notices};
 use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChannel, GrantScope, PlaceKind};
-use crate::agent::{AgentInfo, RewindSupport};
+use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::command::{self, ChatCommand, CommandContext, ParsedMessage, PostCommit};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::hash;
 use crate::notice::Notice;
-use crate::rules::{AccountRules, AgentName, LiveRules};
+use crate::rules::{AccountRules, LiveRules};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+use crate::util::hash;
 
 /// What a transaction needs to know.
 pub(super) struct AcceptBatch {
@@ -26,22 +26,6 @@ pub(super) struct AcceptBatch {
     pub live: Arc<LiveRules>,
     pub agents: AgentInfos,
     pub about: PlatformCapabilities,
-}
-
-/// What those who may answer say of themselves.
-pub(super) struct AgentInfos {
-    pub main: AgentInfo,
-    /// For rooms that want it.
-    pub local: Option<AgentInfo>,
-}
-
-impl AgentInfos {
-    fn named(&self, name: Option<AgentName>) -> &AgentInfo {
-        match name {
-            Some(AgentName::Local) => self.local.as_ref().unwrap_or(&self.main),
-            Some(AgentName::Proxy) | None => &self.main,
-        }
-    }
 }
 
 /// What a transaction came to.
@@ -274,7 +258,7 @@ impl EventContext<'_> {
 
     /// Who answers here.
     pub(super) fn agent(&self) -> &AgentInfo {
-        self.all.agents.named(self.rules.agent_in(&self.event.place.room))
+        self.all.agents.named_or_default(self.rules.agent_in(&self.event.place.room))
     }
 
     /// What a command has before it.

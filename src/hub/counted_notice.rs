@@ -8,8 +8,9 @@ use talaria_platform::{SendKey, ShowMode};
 
 use super::accept::EventContext;
 use crate::i18n::LocalizedText;
-use crate::ids::{SessionId, hash};
+use crate::ids::SessionId;
 use crate::store::{Result, unix_now};
+use crate::util::hash;
 
 /// Seconds after which a notice is left as it is.
 const RUN: i64 = 60;

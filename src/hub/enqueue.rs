@@ -5,9 +5,11 @@ use talaria_platform::{IncomingMessage, RoomEvent, ShowMode};
 use super::accept::EventContext;
 use crate::command::{self, PostCommit};
 use crate::i18n::TextKey;
-use crate::ids::{SessionId, SessionKey, TurnId, idempotency_key, random_hex};
+use crate::ids::{SessionId, TurnId, idempotency_key};
 use crate::rules::BusyPolicy;
+use crate::rules::SessionKey;
 use crate::store::{Result, SessionRow, TurnRow, TurnState, Tx, unix_now};
+use crate::util::random_hex;
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
 pub const WAITING: usize = 16;
@@ -105,7 +107,7 @@ impl EventContext<'_> {
             direct: event.room.direct,
             prompt: message.text.clone(),
             quote: message.quote.clone(),
-            agent: self.rules.agent_in(room),
+            agent: self.rules.agent_in(room).cloned(),
             media: message.media.clone(),
             attempt: 0,
             key: idempotency_key(account, room, &event.id, 0),

@@ -5,9 +5,9 @@ use super::loop_guard;
 use crate::access::AccessAction;
 use crate::command::ChatCommand;
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::hash;
 use crate::rules::PersonLimits;
 use crate::store::{LimitCount, Result, unix_now};
+use crate::util::hash;
 
 /// Whether somebody who may do something, or may learn that they may not, is heard this time.
 pub(super) enum LimitVerdict {

@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use super::accept::EventContext;
 use super::limits::TooMuch;
 use crate::i18n::TextKey;
-use crate::ids::hash;
 use crate::store::{LimitCount, RecentTurn, Result, unix_now};
+use crate::util::hash;
 
 /// A number of answers in a row, each asked for within so many seconds of the one before.
 #[derive(Clone, Copy)]

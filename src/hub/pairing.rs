@@ -13,13 +13,14 @@ use super::accept::{EventContext, stop_turns_of};
 use crate::command::PostCommit;
 use crate::delivery::DeliveryAccount;
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::{hash, random_hex};
 use crate::notice::Notice;
-use crate::reply::{self, one_line};
+use crate::reply;
 use crate::rules::Rules;
 use crate::store::{
     HashedCode, OperatorAction, Pairing, Result, Store, StrangerCounts, StrangerExpiry, Tx, unix_now,
 };
+use crate::util::{hash, random_hex};
+use crate::util::{one_line, random_bytes};
 
 /// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -294,9 +295,9 @@ fn new_code() -> Option<String> {
     let mut code = String::with_capacity(LENGTH);
     // More than enough: each byte counts with a chance of 240 in 256.
     let mut bytes = [0_u8; 64];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+    random_bytes(&mut bytes).ok()?;
     // Bytes from 240 on would make some characters more likely than others.
-    let fair = bytes.get(..filled)?.iter().filter(|byte| usize::from(**byte) < 8 * ALPHABET.len());
+    let fair = bytes.iter().filter(|byte| usize::from(**byte) < 8 * ALPHABET.len());
     for byte in fair.take(LENGTH) {
         code.push(char::from(*ALPHABET.get(usize::from(*byte) % ALPHABET.len())?));
     }

@@ -9,9 +9,9 @@ use super::accept::EventContext;
 use super::refusal_log::RefusedPerson;
 use crate::access::{AccessAction, PlaceKind};
 use crate::i18n::TextKey;
-use crate::ids::hash;
-use crate::reply::one_line;
 use crate::store::{Result, unix_now};
+use crate::util::hash;
+use crate::util::one_line;
 
 /// Seconds for which nothing is said again about a message that cannot be read or a device that is not trusted:
 /// whoever writes with a broken client writes more than once.

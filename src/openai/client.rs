@@ -14,9 +14,6 @@ use reqwest::redirect::Policy;
 
 use crate::config::{BaseUrl, Secret, UpstreamTimeouts, is_private};
 
-/// How long the kernel tries to reach a peer that has gone silent in the middle of a connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// How often an idle connection is asked whether the peer still lives.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
@@ -41,9 +38,6 @@ pub fn build(
         .no_zstd()
         .connect_timeout(timeouts.connect)
         .tcp_keepalive(KEEPALIVE);
-    if cfg!(target_os = "linux") {
-        builder = builder.tcp_user_timeout(USER_TIMEOUT);
-    }
     if key.is_some() && !url.is_encrypted() && !allow_cleartext {
         builder = builder.dns_resolver(Arc::new(PrivateOnly));
     }
@@ -60,7 +54,7 @@ pub fn bearer(key: &Secret) -> Option<HeaderValue> {
 /// A label as a header: control characters are left out, and what still does not fit is not sent.
 pub fn label(headers: &mut HeaderMap, name: &'static str, text: Option<&str>) {
     let Some(text) = text else { return };
-    if let Ok(value) = HeaderValue::from_bytes(crate::reply::one_line(text, 200).as_bytes()) {
+    if let Ok(value) = HeaderValue::from_bytes(crate::util::one_line(text, 200).as_bytes()) {
         headers.insert(HeaderName::from_static(name), value);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use memchr::memmem;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
-use talaria_platform::CancellationToken;
+use talaria_platform::{CancellationToken, spawn_task};
 use tokio::time::Instant;
 
 use super::error;
@@ -341,7 +341,7 @@ fn step(tool: &ToolProgress<'_>) -> Step {
 /// Reads the little that may be left of a body, so that its connection can serve the next turn. On a task
 /// of its own because nobody waits for it: the turn is over. It ends by itself within [`REST`].
 fn let_end(mut response: Response) {
-    tokio::spawn(async move {
+    spawn_task("read the rest of a body", async move {
         let mut left = REFUSAL;
         let rest = async {
             while let Ok(Some(chunk)) = response.chunk().await {

@@ -23,7 +23,7 @@ use self::code_span::SpanTracker;
 use self::grammar::{DATA, LinkTail, PrefixVerdict, beginning, tail, verdict};
 use self::name::file_name;
 use super::fence::FenceTracker;
-use crate::media::kind::FileKind;
+use crate::util::FileKind;
 
 /// Files that are taken out of one answer; of the others only the name stays.
 const FILES: usize = 10;

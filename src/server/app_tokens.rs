@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use subtle::ConstantTimeEq as _;
+use talaria_platform::spawn_task;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +105,7 @@ impl AppTokens {
 
 /// Writes down that a token was used. On a task of its own: nobody waits for it, and it ends with the store.
 fn note(store: Store, id: String) {
-    tokio::spawn(async move {
+    spawn_task("note the use of a token", async move {
         if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
             tracing::warn!(%error, "the use of a token could not be written down");
         }

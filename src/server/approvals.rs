@@ -8,6 +8,7 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use talaria_platform::spawn_task;
 
 use super::body::JsonBody;
 use super::path_params::RunName;
@@ -101,7 +102,7 @@ pub async fn respond(
     // On a task of its own: whoever answers may leave, and an answer that is kept must be heard at once.
     let (turns, id, by) = (server.turns.clone(), turn.id.clone(), caller.actor());
     let answering = async move { turns.answer(&id, approval_id.map(AskId), choice, by).await };
-    match tokio::spawn(answering).await.map_err(ApiError::mistake)?? {
+    match spawn_task("answer an ask", answering).await.map_err(ApiError::mistake)?? {
         AnswerResult::Taken(ask) => Ok(Json(ApprovalResponse {
             object: "hermes.run.approval_response",
             run_id: turn.id.0,

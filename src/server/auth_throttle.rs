@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use talaria_platform::Backoff;
 use tokio::time::Instant;
 
 /// Wrong keys in a minute, with the same first part; one more is not even looked at.
@@ -23,7 +24,7 @@ const GUESSES_OF_ADDRESS: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// How long nothing is looked at: doubled each time, from the first to the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15 * 60));
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(60), Duration::from_secs(15 * 60));
 
 /// After so long without a wrong key everything is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60 * 60);
@@ -70,7 +71,7 @@ struct FailureCount {
     /// Nothing is looked at before this.
     until: Option<Instant>,
     /// How often that was so.
-    pauses: u32,
+    pauses: Backoff,
 }
 
 impl AuthThrottle {
@@ -141,7 +142,7 @@ impl ThrottleState {
         if self.counts.len() >= COUNTED && !self.counts.contains_key(&(from, what)) {
             self.make_room(now);
         }
-        let fresh = || FailureCount { wrong: 0, since: now, last: now, until: None, pauses: 0 };
+        let fresh = || FailureCount { wrong: 0, since: now, last: now, until: None, pauses: PAUSES };
         let count = self.counts.entry((from, what)).or_insert_with(fresh);
         if now.duration_since(count.last) > FORGOTTEN {
             *count = fresh();
@@ -170,9 +171,7 @@ impl FailureCount {
         self.last = now;
         let first = self.wrong == 1;
         if self.wrong >= most {
-            let pause = PAUSES.0.saturating_mul(1 << self.pauses.min(10)).min(PAUSES.1);
-            self.until = Some(now + pause);
-            self.pauses += 1;
+            self.until = Some(now + self.pauses.advance());
             // After the pause begins a minute of its own.
             (self.wrong, self.since) = (0, now);
         }
@@ -226,7 +225,7 @@ mod tests {
         for number in 0..10 {
             assert_eq!(guess(number, now), Ok(()));
         }
-        assert_eq!(guess(99, now), Err(PAUSES.0), "all was forgotten");
+        assert_eq!(guess(99, now), Err(PAUSES.pause()), "all was forgotten");
     }
 
     #[test]
@@ -254,7 +253,7 @@ mod tests {
             assert_eq!(wrong.permit(HERE, key.as_bytes(), now), Ok(()));
             wrong.wrong(HERE, key.as_bytes(), now);
         }
-        assert_eq!(wrong.permit(HERE, b"yet another", now), Err(PAUSES.0));
+        assert_eq!(wrong.permit(HERE, b"yet another", now), Err(PAUSES.pause()));
         assert_eq!(wrong.permit(HERE, b"the owner's own key", now), Ok(()));
         assert_eq!(wrong.permit(THERE, b"yet another", now), Ok(()));
     }

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApiError, Caller, Server};
-use crate::reply::one_line;
 use crate::turns::{BudgetPayer, InputBudget, InputPermit};
+use crate::util::one_line;
 
 /// Bytes of a request.
 const LARGEST: usize = 10_000_000;

@@ -18,10 +18,11 @@ use super::listen::ClientPeer;
 use super::rejection_log::RejectedRequest;
 use super::revocable_body::held;
 use super::{ApiError, Server};
-use crate::ids::{HTTP, SessionId, hash};
+use crate::ids::{HTTP, SessionId};
 use crate::store::TurnRow;
 use crate::token;
 use crate::turns::BudgetPayer;
+use crate::util::hash;
 
 /// Whoever asks.
 #[derive(Clone, Debug)]

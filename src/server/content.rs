@@ -249,7 +249,7 @@ fn read_part(part: &Value, at: &str) -> Result<PromptPart, ApiError> {
         }
         Some(kind) => Err(wrong(&format!(
             "Parts of type {:?} are not supported; send text or image_url",
-            crate::reply::one_line(kind, 40)
+            crate::util::one_line(kind, 40)
         ))),
         None => Err(wrong("Each part needs a type")),
     }

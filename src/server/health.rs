@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::discovery::PLATFORM;
 use super::{ApiError, Caller, Server};
-use crate::control::agent_trouble;
 use crate::delivery::{DeliveryAccount, ReadingState};
 use crate::store::unix_now;
 
@@ -75,7 +74,7 @@ pub async fn detailed(
         server.turns.accounts().map(|account| (account.id().to_string(), state(account))).collect();
     let draining = server.draining.is_cancelled();
     let (store, agent) = tokio::join!(server.store.check(), server.turns.agent_health());
-    let agent = agent_trouble(&agent).map_or(Ok(()), |trouble| Err(format!("it {trouble}")));
+    let agent = agent.trouble().map_or(Ok(()), |trouble| Err(format!("it {trouble}")));
     let checks = BTreeMap::from([
         ("store", HealthCheck::of(store)),
         ("agent", HealthCheck::of(agent)),

@@ -22,6 +22,7 @@ use super::connection::{ConnectionProgress, TimedConnection, TrackedBody};
 use super::connection_limit::{CLOSE_IDLE_EVERY, ConnectionLimit, ConnectionPermit};
 use super::host::EntryAddress;
 use super::{Server, raw_errors, router};
+use crate::os;
 use crate::poll_when_woken::poll_when_woken;
 
 /// Bytes of a request's head, and of what is read at once.
@@ -33,7 +34,6 @@ const LOST: Duration = Duration::from_secs(60);
 
 /// Bytes that the kernel takes of an answer before it has sent them. It would take megabytes for a reader that does not
 /// read, and a turn goes on only as fast as its answer is taken.
-#[cfg(target_os = "linux")]
 const UNSENT: u32 = 128 * 1024;
 
 /// How soon to try again when no connection can be taken, as when there are no more files.
@@ -231,9 +231,5 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(LOST / 2).with_interval(LOST / 6).with_retries(3),
     )?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(LOST))?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_notsent_lowat(UNSENT)?;
-    Ok(())
+    os::bound_unsent_bytes(&socket, LOST, UNSENT)
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::i18n::LocalizedText;
-use crate::reply::one_line;
 use crate::rules::LiveRules;
+use crate::util::one_line;
 
 /// The type of the event by which it is told, where clients leave alone what they do not know.
 pub const NOTICE: &str = "run.notice";

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use talaria_platform::spawn_task;
 use tokio::time::Instant;
 
 use super::Server;
@@ -62,7 +63,7 @@ impl Server {
         }
         let store = self.store.clone();
         // A task of its own: whoever was turned away does not wait for it, and it ends with the store.
-        tokio::spawn(async move {
+        spawn_task("log rejections", async move {
             let kept = store.write(move |tx| {
                 let (why, app) = match sent {
                     RejectedRequest::Name => ("unknown host", None),

@@ -33,8 +33,8 @@ use super::sse::SseBuffer;
 use super::text_budget::LoadResult;
 use super::{ApiError, Caller, Server};
 use crate::ids::SessionId;
-use crate::reply::one_line;
 use crate::store::{NewSession, SessionChange, SessionOwner, SessionPage, Tx};
+use crate::util::one_line;
 
 /// Messages of a page, if nobody says how many, and the most.
 const MESSAGES: usize = 10_000;

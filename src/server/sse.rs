@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ApiError;
-use crate::ids::random_hex;
 use crate::turns::log::{LogPosition, slice};
+use crate::util::random_hex;
 
 /// Bytes that wait together, about: with as many the rest has to wait until they are sent.
 const FULL: usize = 256 * 1024;

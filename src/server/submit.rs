@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
-use talaria_platform::{AccountId, EventId, Place};
+use talaria_platform::{AccountId, EventId, Place, spawn_task};
 
 use self::transaction::{SubmitResult, SubmitTransaction};
 use super::body::CountedBody;
@@ -15,9 +15,10 @@ use super::headers::TurnHeaders;
 use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
-use crate::ids::{HTTP, SessionId, TurnId, hash, hex, random_hex};
+use crate::ids::{HTTP, SessionId, TurnId};
 use crate::store::{TurnRow, TurnState, unix_now};
 use crate::turns::{AppRequest, InputPermit, WhenAway, WhenUnread};
+use crate::util::{hash, hex, random_hex};
 
 /// The session that is meant.
 pub enum SessionSelector {
@@ -115,7 +116,8 @@ pub async fn submit_response(
 ) -> Result<SubmittedTurn, ApiError> {
     let (server, caller) = (server.clone(), caller.clone());
     let submitted =
-        tokio::spawn(async move { submit_here(&server, &caller, turn_request, keep).await }).await;
+        spawn_task("submit a turn", async move { submit_here(&server, &caller, turn_request, keep).await })
+            .await;
     submitted.unwrap_or_else(|error| Err(ApiError::mistake(error)))
 }
 

@@ -6,7 +6,8 @@ use talaria_platform::{AccountId, RoomId, UserId};
 
 use super::{Result, TurnRow, Tx, unix_now};
 use crate::access::{AccessAction, GrantScope, PlaceKind};
-use crate::ids::{HTTP, hash};
+use crate::ids::HTTP;
+use crate::util::hash;
 
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;

@@ -45,7 +45,7 @@ impl Tx<'_> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
-                crate::ids::random_hex(4),
+                crate::util::random_hex(4),
                 ask.digest,
                 ask.title,
                 session,

@@ -269,7 +269,7 @@ fn number(number: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Retention;
+    use crate::config::Retention;
     use crate::store::tests::temporary;
 
     fn new(id: &str, app: &str, ephemeral: bool) -> NewSession {

@@ -5,7 +5,8 @@ use rusqlite::{OptionalExtension as _, params};
 use super::sessions::role_from;
 use super::{Result, Tx, unix_now};
 use crate::agent::{SessionMessage, TranscriptRecord};
-use crate::ids::{HTTP, SessionId, TurnId, hash};
+use crate::ids::{HTTP, SessionId, TurnId};
+use crate::util::hash;
 
 /// How long a key is remembered, in seconds.
 pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;

@@ -6,8 +6,10 @@ use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, Tx, unix_now};
 use crate::agent::{MessageRole, SessionMessage, TranscriptRecord};
-use crate::ids::{SessionId, SessionKey, TurnId, hash};
-use crate::reply::one_line;
+use crate::ids::{SessionId, TurnId};
+use crate::rules::SessionKey;
+use crate::util::hash;
+use crate::util::one_line;
 
 /// A session as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,7 @@ use self::row::{COLUMNS, read_turn};
 pub use self::row::{PersonInfo, TurnRow, TurnState};
 use super::{Result, Tx, unix_now};
 use crate::agent::PreparedTurn;
-use crate::ids::{SessionId, TurnId};
-use crate::rules::AgentName;
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::turns::AppRequest;
 
 /// A turn that has not ended.
@@ -56,7 +55,7 @@ impl Tx<'_> {
                 turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
                 Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
                 turn.quote.as_ref().map(serde_json::to_string).transpose()?,
-                turn.agent.map(AgentName::name),
+                turn.agent.as_ref().map(AgentName::as_str),
                 turn.app_request.as_ref().map(serde_json::to_string).transpose()?,
             ])?;
         Ok(())

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::writer::WriterCommand;
 use super::{Store, unix_now};
-use crate::ids::UtcTime;
+use crate::util::UtcTime;
 
 /// How long the store may take to answer a health check.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::retention::Retention;
 use super::write_health::{WriteHealth, disk_trouble, is_refused_write};
 use super::{JobReply, ReadJob, Result, StoreError, WriteJob};
+use crate::config::Retention;
 
 /// Jobs that share one commit. Bounds how long the first of them waits for the last.
 const GROUP: usize = 256;

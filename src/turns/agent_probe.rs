@@ -43,10 +43,22 @@ pub enum AgentHealth {
     },
 }
 
+impl AgentHealth {
+    /// What is wrong with the agent, for people and behind its name.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Ready | Self::StandIn => None,
+            Self::Away(why) => Some(format!("is away: {why}")),
+            Self::Refused(why) => Some(format!("refuses requests: {why}")),
+            Self::Failing { times, why } => Some(format!("failed the last {times} times: {why}")),
+        }
+    }
+}
+
 impl Turns {
     /// Finds out whether the agent would answer. Takes at most a few seconds.
     pub async fn agent_health(&self) -> AgentHealth {
-        let why = |words: &str| reply::one_line(reply::bare(words), 200);
+        let why = |words: &str| crate::util::one_line(reply::bare(words), 200);
         let reached = self.reach_agent().await;
         match &reached {
             Err(error) if error.kind == AgentErrorKind::Refused => {
@@ -74,7 +86,8 @@ impl Turns {
         {
             return reached.clone();
         }
-        let asked = tokio::time::timeout(PATIENCE, self.agents.main.reachable()).await;
+        let agents = self.agents();
+        let asked = tokio::time::timeout(PATIENCE, agents.default_agent().reachable()).await;
         let silent = || Err(AgentError::new(AgentErrorKind::NothingRan { after: None }, TextKey::WhyTooSlow));
         let reached = asked.unwrap_or_else(|_| silent());
         *last = Some((Instant::now(), reached.clone()));

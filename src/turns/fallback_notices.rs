@@ -4,10 +4,10 @@
 
 use crate::agent::AgentInfo;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::random_hex;
 use crate::notice::Notice;
-use crate::reply::one_line;
 use crate::store::{OutboxRow, TurnRow};
+use crate::util::one_line;
+use crate::util::random_hex;
 
 /// The most characters of an agent's name.
 const NAME: usize = 60;

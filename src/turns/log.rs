@@ -25,8 +25,9 @@ use crate::agent::{
     AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TranscriptRecord, TurnEvent,
 };
 use crate::i18n::LocalizedText;
-use crate::ids::{AskId, random_hex};
+use crate::ids::AskId;
 use crate::reply::EnclosedFile;
+use crate::util::random_hex;
 use budget::{CountedBytes, LogReaders};
 pub use budget::{LogBudget, LogReader, NoRoom};
 pub use position::LogPosition;

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use talaria_platform::QuotedMessage;
 
-use crate::reply::one_line;
 use crate::store::{PersonInfo, TurnRow};
+use crate::util::one_line;
 
 /// Characters of a person's or a room's name that an agent is told.
 const NAME: usize = 60;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use talaria_platform::PlaceLifetime;
+use talaria_platform::{Backoff, PlaceLifetime, jitter};
 use tokio::time::Instant;
 
 use super::input_slot::{self, Reload};
@@ -13,13 +13,12 @@ use super::sink::TurnSink;
 use super::{RunningTurn, Turns, WhenAway, prompt_text};
 use crate::agent::{AgentTurn, AttemptKind, PreparedTurn, TurnEvent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::UtcTime;
 use crate::reply::TurnOutcome;
 use crate::store::{self, TurnRow};
+use crate::util::UtcTime;
 
-/// The pause after the first failed try; each further one is twice as long, up to `LONGEST_BACKOFF`.
-const BACKOFF: Duration = Duration::from_millis(500);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// The pause after the first failed try; each further one is twice as long, up to the second.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Failed tries one after the other, since the last of them that brought anything new.
 struct FailedTries {
@@ -30,7 +29,7 @@ struct FailedTries {
     /// The same as people read it: worked out once, or a clock between two minutes would say now this and now that.
     until: UtcTime,
     /// The pause before the next try.
-    backoff: Duration,
+    backoff: Backoff,
 }
 
 impl FailedTries {
@@ -142,8 +141,8 @@ impl Turns {
                         // The time counts from when the trouble began, however long all went well before.
                         tries => tries.insert(FailedTries::begin(progress, self.retry_for(row))),
                     };
-                    let pause = again.after.map_or_else(|| jitter(tries.backoff), bounded_pause);
-                    tries.backoff = (tries.backoff * 2).min(LONGEST_BACKOFF);
+                    let backoff = tries.backoff.advance();
+                    let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
                     if Instant::now() + pause > tries.deadline {
                         let question = Reload::Question;
                         Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running)))
@@ -242,12 +241,6 @@ impl Turns {
         sink.emit(TurnEvent::Notice(None));
         None
     }
-}
-
-/// Between half of a pause and the whole of it, so that many turns do not come back at one moment.
-fn jitter(pause: Duration) -> Duration {
-    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-    pause / 2 + (pause / 2).mul_f64(f64::from(nanos % 1000) / 1000.0)
 }
 
 /// What people are told while a turn is tried again.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use talaria_platform::PlaceLifetime;
+use talaria_platform::{PlaceLifetime, spawn_task};
 use tracing::Instrument as _;
 
 use super::authorization::permitted;
@@ -94,7 +94,7 @@ impl Turns {
             Some(account) => {
                 let shown =
                     conversation::show(account, turn.clone(), log.clone(), before.already_shown.clone());
-                tokio::spawn(shown.in_current_span())
+                spawn_task("show a turn", shown.in_current_span())
             }
             None => {
                 let kept = checkpoint::keep(
@@ -103,7 +103,7 @@ impl Turns {
                     log.clone(),
                     before.already_shown.len(),
                 );
-                tokio::spawn(kept.in_current_span())
+                spawn_task("checkpoint a turn", kept.in_current_span())
             }
         };
         let result = {

@@ -7,7 +7,8 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use talaria::agent::MessageRole;
-use talaria::ids::{SessionId, SessionKey, TurnId};
+use talaria::ids::{SessionId, TurnId};
+use talaria::rules::SessionKey;
 use talaria::store::{self, Store, StoreThreads};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

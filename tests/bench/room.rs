@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use talaria::access::AccessLists;
-use talaria::agent::SharedAgent;
+use talaria::agent::{AgentRegistry, AgentTable, SharedAgent};
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::{Gateway, GatewayParts};
+use talaria::ids::AgentName;
 use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads};
-use talaria::turns::{TurnAgents, TurnSettings};
+use talaria::turns::TurnSettings;
 use talaria_platform::{
     AccountId, AuthorTrust, BoxFuture, CancellationToken, EventAuthor, EventBatch, EventId, Inbox,
     IncomingMessage, MessageBody, MessageId, Place, Platform, PlatformCapabilities, PlatformError,
@@ -129,7 +130,7 @@ pub async fn gateway(
     let (store, threads) = Store::open(&folder.join("talaria.db"))?;
     let everybody = AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() });
     let parts = GatewayParts {
-        agents: TurnAgents { main: agent(&store)?, local: None },
+        agents: AgentRegistry::new(AgentTable::new(AgentName::proxy(), agent(&store)?)),
         store,
         platforms: rooms.map(|rooms| (AccountId::new("rooms"), rooms as _)).into_iter().collect(),
         settings: TurnSettings {

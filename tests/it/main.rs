@@ -1,5 +1,6 @@
 //! Behaviour tests: one file per behaviour; they assert what the room shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 mod catalogue;
 mod command_line;

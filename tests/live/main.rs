@@ -3,6 +3,7 @@
 //! `tests/live/parts` installs the programs; `tests/run` starts one Synapse for all tests and checks its database at
 //! the end. A test that is run by itself starts one of its own. Every test has its own people, bot and rooms.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 #[path = "../it/support"]
 #[allow(dead_code, unused_imports, reason = "the other tests use the rest")]

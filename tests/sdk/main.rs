@@ -5,6 +5,7 @@
 //! `tests/sdk/parts` installs them; those in `full` only for `tests/run full`. The clients in `clients/` assert what
 //! they see; the tests here assert the requests that the model got.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 #[path = "../it/support"]
 #[allow(dead_code, unused_imports, reason = "the other tests use the rest")]

@@ -11,7 +11,7 @@ pub(crate) mod verify;
 use std::time::Duration;
 
 use matrix_sdk::encryption::VerificationState;
-use talaria_platform::{CancellationToken, PlatformError};
+use talaria_platform::{Backoff, CancellationToken, PlatformError};
 use tokio::sync::broadcast;
 
 use crate::account::MatrixAccount;
@@ -24,11 +24,8 @@ pub(crate) use setup::{DeviceSetup, look, set_up};
 /// How long one attempt to set up the device may take.
 const TRY: Duration = Duration::from_secs(120);
 
-/// The pause after the first failed attempt; doubled each time.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// The longest pause between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Pauses between failed attempts.
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(2), Duration::from_secs(300));
 
 /// How often the set-up is checked while nothing changes.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
@@ -91,7 +88,7 @@ async fn changed_to(opened: &OpenedAccount, settings: &MatrixSettings, now: Veri
 
 /// Tries to set up the device until it succeeds or a person has to help.
 async fn try_set_up(opened: &OpenedAccount, settings: &MatrixSettings) {
-    let mut pause = PAUSE;
+    let mut backoff = PAUSES;
     loop {
         let why = match tokio::time::timeout(TRY, set_up(opened, settings)).await {
             Ok(Ok(setup)) => {
@@ -102,9 +99,9 @@ async fn try_set_up(opened: &OpenedAccount, settings: &MatrixSettings) {
             Ok(Err(error)) => error,
             Err(_) => format!("it took longer than {} seconds", TRY.as_secs()),
         };
+        let pause = backoff.advance();
         tracing::warn!(why, ?pause, "our Matrix device could not be set up; it is tried again");
         opened.setup.send_replace(DeviceSetup::Trying { why });
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

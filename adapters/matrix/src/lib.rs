@@ -8,6 +8,8 @@
 //! matrix-sdk does the cryptography and stores the keys. The position in the stream of events is ours: the [`Inbox`]
 //! commits it together with the events, so that a crash loses nothing.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
+
 mod account;
 mod encrypted_rooms;
 mod encryption;

@@ -40,6 +40,7 @@
 //! Adapters use the same file names, as far as they need them: `config login inbound outbound media error`. The
 //! console adapter is the smallest example.
 
+mod backoff;
 mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -48,7 +49,9 @@ mod event;
 mod id;
 mod inbox;
 mod platform;
+mod task;
 
+pub use backoff::{Backoff, jitter};
 pub use body::{AnswerRemark, BodyKind, MessageBody, OutgoingFile, Signal};
 pub use error::{PlatformError, PlatformErrorKind};
 pub use event::{
@@ -58,6 +61,7 @@ pub use event::{
 pub use id::{AccountId, EventId, MediaId, MessageId, Place, RoomId, SendKey, ThreadId, UserId};
 pub use inbox::{EventBatch, Inbox, InboxError};
 pub use platform::{DeletionProgress, PlaceLifetime, Platform, PlatformCapabilities, RateLimit, ShowMode};
+pub use task::spawn_task;
 pub use tokio_util::sync::CancellationToken;
 
 /// A boxed future, so that the traits can be used behind `Arc<dyn …>` and an adapter's large future

@@ -21,7 +21,7 @@ use super::runs::{AnswerReceipt, UpstreamRunId, UpstreamRuns};
 use crate::agent::{AgentOutput, Ask, AskChoice, AttemptKind, TurnEvent};
 use crate::i18n::TextKey;
 use crate::openai::wire::ApprovalEvent;
-use crate::reply::code_span;
+use crate::util::code_span;
 
 /// Questions of one turn that are looked at. The engine refuses sooner; this bounds what is remembered of an upstream
 /// that never ends asking.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::capabilities::{ANSWER, body};
 use super::{ProxyAgent, REACHABLE};
-use crate::ids::UtcTime;
+use crate::util::UtcTime;
 
 /// A moment in UTC to the microsecond, such as `2026-11-18T03:48:28.942057`: later ones are greater. A restart can take
 /// less than a second, so whole seconds would not tell it.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
+use talaria_platform::Backoff;
 use tokio::time::Instant;
 
 use super::capabilities::body;
@@ -27,7 +28,7 @@ const WAIT: Duration = Duration::from_secs(120);
 
 /// The pause after the first look; each further one is twice as long, up to the second: once a new process answers
 /// there, people should know within ten seconds how things are. While nothing listens the first applies.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(5));
 
 /// The largest session that is looked at.
 const TRANSCRIPT: usize = 8 * 1024 * 1024;
@@ -76,7 +77,7 @@ impl ProxyAgent {
         let prompt = prompt(&lost.prepared.request)?;
         let began = Instant::now();
         // Never longer than a stream itself may be silent.
-        let (deadline, mut pause) = (began + WAIT.min(self.config.timeouts.idle), PAUSES.0);
+        let (deadline, mut backoff) = (began + WAIT.min(self.config.timeouts.idle), PAUSES);
         let found = loop {
             match self.look(&lost.turn.session, &prompt, lost.before).await {
                 SearchResult::Answer(answer) => break Some(answer),
@@ -84,15 +85,15 @@ impl ProxyAgent {
                 // The process that ran the turn has ended since, and the one that answers now does not go on with it.
                 SearchResult::Unfinished { .. } if self.was_refused_since(began) => break None,
                 SearchResult::Unfinished { .. } => {}
-                SearchResult::NotYet if self.was_refused_since(began) => pause = PAUSES.0,
+                SearchResult::NotYet if self.was_refused_since(began) => backoff.reset(),
                 SearchResult::NotYet => {}
             }
+            let pause = backoff.advance();
             if Instant::now() + pause > deadline {
                 break None;
             }
             out.emit(TurnEvent::Notice(Some(TextKey::LookingForAnswer.into())));
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
         };
         out.emit(TurnEvent::Notice(None));
         tracing::info!(found = found.is_some(), "a lost answer was looked for");

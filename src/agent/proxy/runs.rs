@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Response};
 use serde_json::json;
+use talaria_platform::{Backoff, spawn_task};
 use tokio::time::Instant;
 
 use super::QUESTION;
@@ -15,7 +16,7 @@ use crate::agent::AskChoice;
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// The pause after the first failed try; each further one is twice as long, up to the second.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+const PAUSES: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(8));
 
 /// Characters of a run's or a question's id. Longer than anybody's.
 const ID: usize = 128;
@@ -59,7 +60,7 @@ impl UpstreamRuns {
     /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
     /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
     pub fn stop(&self, run: &UpstreamRunId) {
-        tokio::spawn(tell_to_stop(self.to(run, "stop")));
+        spawn_task("stop a run", tell_to_stop(self.to(run, "stop")));
     }
 
     /// The same for a run whose name is not known yet, because the upstream has not answered. It answers as soon as it
@@ -67,7 +68,7 @@ impl UpstreamRuns {
     /// nobody reads ends by itself.
     pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
         let runs = self.clone();
-        tokio::spawn(async move {
+        spawn_task("stop a run that begins", async move {
             let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
             if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
                 tell_to_stop(runs.to(&run, "stop")).await;
@@ -85,7 +86,7 @@ impl UpstreamRuns {
             AskChoice::Deny => "deny",
         };
         let body = json!({ "approval_id": approval, "choice": word }).to_string();
-        let (deadline, mut pause) = (Instant::now() + ANSWER, PAUSES.0);
+        let (deadline, mut backoff) = (Instant::now() + ANSWER, PAUSES);
         loop {
             let request = self.to(run, "approval").header("content-type", "application/json");
             match request.body(body.clone()).send().await {
@@ -97,12 +98,12 @@ impl UpstreamRuns {
                 Ok(response) => tracing::debug!(status = %response.status(), "an answer is told again"),
                 Err(error) => tracing::debug!(error = %error.without_url(), "an answer is told again"),
             }
+            let pause = backoff.advance();
             if Instant::now() + pause > deadline {
                 tracing::warn!("the upstream could not be told an answer");
                 return AnswerReceipt::No;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
         }
     }
 

@@ -6,7 +6,7 @@ use talaria_matrix::{AccountStatus, DoctorReport, VerificationStage, Verificatio
 
 use crate::cli::table::table;
 use crate::control::matrix::VerificationList;
-use crate::reply::one_line;
+use crate::util::one_line;
 
 /// Characters of a line that somebody else had a part in.
 const LINE: usize = 300;

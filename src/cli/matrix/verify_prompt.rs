@@ -12,7 +12,7 @@ use crate::cli::operator::OutputFormat;
 use crate::control::CommandError;
 use crate::control::client::ControlClient;
 use crate::control::matrix::{AccountRequest, VerificationList, VerifyRequest};
-use crate::reply::one_line;
+use crate::util::one_line;
 
 /// How often the running gateway is asked whether somebody has begun.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! What a file from an answer is called.
 
-use crate::media::kind::FileKind;
-use crate::reply::one_line;
+use crate::util::FileKind;
+use crate::util::one_line;
 
 /// Characters of a file's name.
 const NAME: usize = 60;

@@ -8,7 +8,7 @@ use super::super::content::{
     ContentPartSchema, ContentSchema, MessageCollector, ParsedMessages, PromptContent,
 };
 use crate::agent::{MessageRole, PromptPart};
-use crate::reply::one_line;
+use crate::util::one_line;
 
 /// What is asked, for the OpenAPI document.
 #[derive(JsonSchema)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use talaria_platform::spawn_task;
 use tokio::time::Instant;
 
 use super::DeletedSession;
@@ -32,7 +33,7 @@ pub async fn remove(
 ) -> Result<Json<DeletedSession>, ApiError> {
     let id = caller.session(&name);
     // On a task of its own: whoever asks may leave, and what is stopped is to be removed too.
-    let removing = tokio::spawn(async move { removed(&server, &id).await });
+    let removing = spawn_task("remove a session", async move { removed(&server, &id).await });
     removing.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))?;
     Ok(Json(DeletedSession { object: "hermes.session.deleted", id: name, deleted: true }))
 }

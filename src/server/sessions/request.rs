@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use crate::reply::one_line;
 use crate::server::ApiError;
 use crate::server::headers::check_name;
 use crate::server::submit::fresh_name;
+use crate::util::one_line;
 
 /// Characters of a title, a model and a reason.
 pub(super) const SHORT: usize = 200;

@@ -4,9 +4,8 @@ use rusqlite::Row;
 use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, RoomId, ThreadId};
 
 use crate::agent::PreparedTurn;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::reply::TurnOutcome;
-use crate::rules::AgentName;
 use crate::store::Result;
 use crate::turns::{AppRequest, WhenUnread};
 
@@ -149,7 +148,7 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         prompt: row.get(10)?,
         quote: quote.as_deref().map(serde_json::from_str).transpose()?,
         media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
-        agent: agent.as_deref().and_then(AgentName::from_name),
+        agent: agent.as_deref().and_then(AgentName::new),
         attempt: row.get(12)?,
         key: row.get(13)?,
         state: TurnState::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),

@@ -11,15 +11,16 @@ use super::{Asks, RESTART};
 use crate::access::{AccessAction, GrantScope, PlaceKind};
 use crate::agent::{Ask, AskChoice, AskOpened, AskPosition, AskResolved, TurnEvent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::{AskId, hash, random_code};
+use crate::ids::AskId;
 use crate::notice::Notice;
-use crate::reply::{code_block, code_span, one_line};
 use crate::rules::Rules;
 use crate::store::{
     AskRow, AskState, GATEWAY, OutboxKind, OutboxRow, Result, StoreError, TurnRow, Tx, unix_now,
 };
 use crate::testing::broken;
 use crate::turns::STORE_PAUSE;
+use crate::util::{code_block, code_span, one_line};
+use crate::util::{hash, random_code};
 
 /// Questions of one turn that may be open at once. More could not be told apart in a room.
 const OPEN: usize = 8;

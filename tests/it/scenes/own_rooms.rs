@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use talaria::access::{AccessLists, AccessPolicy};
 use talaria::agent::RewindSupport;
-use talaria::rules::{AccountRules, AgentName, PlaceRules};
+use talaria::ids::AgentName;
+use talaria::rules::{AccountRules, PlaceRules};
 use talaria_platform::UserId;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -43,7 +44,7 @@ async fn a_rooms_own_list_replaces_the_others_but_not_the_admins() {
 
 /// Rules: everybody may talk, and one room uses the model.
 fn with_the_model_in(room: &str) -> AccountRules {
-    let place = PlaceRules { agent: Some(AgentName::Local), ..PlaceRules::default() };
+    let place = PlaceRules { agent: Some(AgentName::local()), ..PlaceRules::default() };
     let rules = Setup::default().rules;
     AccountRules { places: HashMap::from([(room.into(), place)]), ..rules }
 }

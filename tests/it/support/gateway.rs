@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use talaria::access::AccessLists;
 use talaria::agent::fallback::FallbackAgent;
-use talaria::agent::{RewindSupport, SharedAgent};
+use talaria::agent::{AgentRegistry, AgentTable, RewindSupport, SharedAgent};
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::{ExitReason, Gateway, GatewayParts};
 use talaria::i18n::TextCatalog;
+use talaria::ids::AgentName;
 use talaria::pace::EDITS;
 use talaria::rules::{AccountRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
-use talaria::turns::{TurnAgents, TurnSettings};
+use talaria::turns::TurnSettings;
 use talaria_platform::{AccountId, PlatformCapabilities, RateLimit, ShowMode};
 use tempfile::TempDir;
 
@@ -340,7 +341,10 @@ impl TestGateway {
         let parts = GatewayParts {
             store: store.clone(),
             // Only rooms that choose the second agent use it, and the first while it is away.
-            agents: TurnAgents { main: agent, local: Some(Arc::new(self.stand_in.clone())) },
+            agents: AgentRegistry::new(
+                AgentTable::new(AgentName::proxy(), agent)
+                    .with(AgentName::local(), Arc::new(self.stand_in.clone())),
+            ),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
             settings: TurnSettings {
                 context: self.setup.context.clone(),

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 pub fn free_port() -> u16 {
     let mut random = [0; 2];
     loop {
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).unwrap();
+        talaria::util::random_bytes(&mut random).unwrap();
         let port = 10_000 + u16::from_le_bytes(random) % 20_000;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;

@@ -5,6 +5,7 @@
 //! Matrix adapter. The rooms are those of the kill tests: a chat network in the test process that outlives any gateway.
 //! `tests/live/parts` installs hermes-agent.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 #[path = "../../it/support"]
 #[allow(dead_code, unused_imports, reason = "the other tests use the rest")]

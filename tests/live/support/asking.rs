@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, Ask, AskChoice, PreparedTurn, RewindSupport,
-    TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentOutput, AgentRegistry, AgentTable, AgentTurn, Ask, AskChoice,
+    PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources};
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::{Gateway, GatewayParts};
 use talaria::i18n::TextKey;
+use talaria::ids::AgentName;
 use talaria::rules::LiveRules;
 use talaria::store::Store;
-use talaria::turns::{TurnAgents, TurnSettings};
+use talaria::turns::TurnSettings;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tempfile::TempDir;
 
@@ -51,7 +52,7 @@ impl Asking {
         let agent = Asker::default();
         let parts = GatewayParts {
             store: store.clone(),
-            agents: TurnAgents { main: Arc::new(agent.clone()), local: None },
+            agents: AgentRegistry::new(AgentTable::new(AgentName::proxy(), Arc::new(agent.clone()))),
             platforms: talaria::platforms::build(&config, talaria::platforms::RunMode::Run).unwrap().accounts,
             settings: TurnSettings {
                 context: String::new(),

@@ -1,20 +1,18 @@
 //! Retries requests to a homeserver that is away.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use matrix_sdk::config::RequestConfig;
 use matrix_sdk::{Client, HttpError};
-use talaria_platform::PlatformErrorKind;
+use talaria_platform::{Backoff, PlatformErrorKind, jitter};
 use tokio::time::Instant;
 
 use super::time_budget::TimeBudget;
 use crate::error::kind_of;
 
-/// The first pause. Most failures are a restart or a lost connection, and over in a moment.
-const SHORTEST: Duration = Duration::from_millis(250);
-/// The longest pause of our own; the homeserver may ask for more.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Pauses between attempts. Most failures are a restart or a lost connection, and over in a moment. The homeserver may
+/// ask for more than the longest.
+const PAUSES: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
 /// How long one request may take. For pages of history the homeserver asks other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
 
@@ -27,28 +25,34 @@ pub(super) const FAULTS: u32 = 6;
 /// How long that check may take.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// Counts failures in a row, and derives the next pause.
-#[derive(Debug, Default)]
+/// Pauses of one request that may fail several times in a row.
+#[derive(Debug)]
 pub(super) struct RetryBackoff {
-    failures: u32,
+    pauses: Backoff,
+    tried: bool,
+}
+
+impl Default for RetryBackoff {
+    fn default() -> Self {
+        Self { pauses: PAUSES, tried: false }
+    }
 }
 
 impl RetryBackoff {
     /// Whether the last attempt failed.
     pub fn is_tried(&self) -> bool {
-        self.failures > 0
+        self.tried
     }
 
     /// Resets the count after a success.
     pub fn rest(&mut self) {
-        self.failures = 0;
+        *self = Self::default();
     }
 
     /// The pause after one more failure; at least `wanted`, which the homeserver asks for.
     pub fn next(&mut self, wanted: Option<Duration>) -> Duration {
-        let pause = pause(self.failures, chance());
-        self.failures = self.failures.saturating_add(1);
-        pause.max(wanted.unwrap_or_default())
+        self.tried = true;
+        jitter(self.pauses.advance()).max(wanted.unwrap_or_default())
     }
 }
 
@@ -142,19 +146,6 @@ where
 /// Configuration for one attempt with a timeout: we decide ourselves whether to repeat it.
 pub(super) fn once() -> RequestConfig {
     RequestConfig::new().disable_retry().timeout(REQUEST)
-}
-
-/// A pause that doubles with every failure; a random part between half and all of it, so that many accounts do not
-/// come back at once.
-fn pause(failures: u32, chance: u8) -> Duration {
-    let whole = SHORTEST.saturating_mul(1 << failures.min(10)).min(LONGEST);
-    whole / 2 + whole.mul_f64(f64::from(chance) / 255.0 / 2.0)
-}
-
-/// A random byte, not for secrets: every hasher of the standard library begins differently.
-fn chance() -> u8 {
-    let [chance, ..] = RandomState::new().hash_one(0_u8).to_le_bytes();
-    chance
 }
 
 #[cfg(test)]
@@ -289,21 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_bound_and_differ() {
-        assert_eq!(pause(0, 255), Duration::from_millis(250));
-        assert_eq!(pause(0, 0), Duration::from_millis(125));
-        assert_eq!(pause(1, 255), Duration::from_millis(500));
-        assert_eq!(pause(30, 255), LONGEST);
-        assert_eq!(pause(u32::MAX, 0), LONGEST / 2);
-    }
-
-    #[test]
     fn the_homeservers_word_counts_if_it_is_longer() {
         let mut patience = RetryBackoff::default();
         assert_eq!(patience.next(Some(Duration::from_secs(60))), Duration::from_secs(60));
         assert!(patience.is_tried());
         patience.rest();
         assert!(!patience.is_tried());
-        assert!(patience.next(None) <= SHORTEST);
+        assert!(patience.next(None) <= PAUSES.pause());
     }
 }

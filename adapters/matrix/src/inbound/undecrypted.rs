@@ -17,7 +17,7 @@ use matrix_sdk::ruma::{OwnedRoomId, OwnedUserId};
 use matrix_sdk::{RoomState, encryption};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use talaria_platform::{EventBatch, EventId, PlatformError};
+use talaria_platform::{Backoff, EventBatch, EventId, PlatformError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -32,9 +32,8 @@ const MOST: usize = 1_000;
 /// Messages of one person that may wait: nobody shall push the others out. After the loss of a store, all messages of
 /// a gap may be from one person.
 const MOST_OF_ONE: usize = 500;
-/// Pause before the first retry; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Pauses between retries of all waiting messages.
+const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
 /// Messages from an earlier process are retried at least so long: a clock that jumped must not end it at once.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -186,7 +185,7 @@ impl SyncReader<'_> {
             None => futures_util::stream::pending().right_stream(),
         };
         let mut keys = pin!(keys);
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = PAUSES;
         let mut next = Instant::now();
         loop {
             let wanted = self.parked.first_end().map(|end| end.min(next));
@@ -207,14 +206,13 @@ impl SyncReader<'_> {
                 () = self.parked.added.notified() => {
                     // A stream of new messages must not make us retry all of them all the time.
                     if wanted.is_none() {
-                        pause = FIRST_PAUSE;
-                        next = Instant::now() + pause;
+                        backoff.reset();
+                        next = Instant::now() + backoff.pause();
                     }
                 }
                 () = due => {
                     self.try_again(None).await?;
-                    next = Instant::now() + pause;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    next = Instant::now() + backoff.advance();
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use talaria_platform::PlatformError;
 
 use super::folder::AccountFolder;
@@ -59,11 +58,7 @@ fn stored(folder: &AccountFolder) -> Result<Option<StoreKey>, PlatformError> {
 
 /// Fills `bytes` with random bytes from the system.
 pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-    }
-    Ok(())
+    getrandom::fill(bytes).map_err(io::Error::from)
 }
 
 /// A random word of upper-case letters, like a device id.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::{PlatformError, PlatformErrorKind, SendKey};
+use talaria_platform::{PlatformError, PlatformErrorKind, SendKey, spawn_task};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -52,7 +52,7 @@ impl PendingUploads {
             running => {
                 let mut running = match running {
                     Some(UploadState::Running(running)) => running,
-                    Some(UploadState::Done(_)) | None => tokio::spawn(begin()),
+                    Some(UploadState::Done(_)) | None => spawn_task("upload a file", begin()),
                 };
                 match timeout(PATIENCE, &mut running).await {
                     Ok(ended) => ended.map_err(again)??,

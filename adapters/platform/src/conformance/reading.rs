@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{CheckResult, ConformanceWorld, MemoryInbox, cause_of, must, soon};
 use crate::{
     BodyKind, CancellationToken, MessageBody, Platform, PlatformError, PlatformErrorKind, RoomEvent,
-    RoomEventKind, SendKey,
+    RoomEventKind, SendKey, spawn_task,
 };
 
 /// A platform whose `run` is running. Dropping it ends the task, so a failed check leaves nothing behind.
@@ -44,7 +44,7 @@ impl RunningReader {
             let (platform, inbox, stop) = (Arc::clone(&platform), Arc::clone(&inbox), stop.clone());
             async move { platform.run(inbox, stop).await }
         };
-        Self { platform, inbox, stop, task: AbortOnDropHandle::new(tokio::spawn(run)) }
+        Self { platform, inbox, stop, task: AbortOnDropHandle::new(spawn_task("platform under test", run)) }
     }
 
     /// Waits for a message and answers it finally: some platforms read on only then.

@@ -18,6 +18,6 @@ fn invisible(c: char) -> bool {
 }
 
 /// The first `chars` characters.
-pub(super) fn clip(text: &str, chars: usize) -> &str {
+pub fn clip(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }

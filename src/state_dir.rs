@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
-use super::StartError;
+use crate::store::{self, Store};
 
 /// The lock of a state folder.
 const LOCK: &str = "talaria.lock";
@@ -197,6 +197,40 @@ fn is_state_folder(path: &Path) -> io::Result<bool> {
     let others = fs::read_dir(path)?
         .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != "lost+found"));
     Ok(others.count() == 0)
+}
+
+/// A failure to start, with what to do about it.
+pub struct StartError {
+    /// What happened.
+    pub error: anyhow::Error,
+    /// What to do.
+    pub hint: Option<&'static str>,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for StartError {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), hint: None }
+    }
+}
+
+/// The setting that a command leaves which found the database empty while no gateway ran.
+const LOST_SETTING: &str = "database.lost";
+
+/// Keeps a note for the next start that the database was lost.
+pub async fn note_lost_database(store: &Store) -> store::Result<()> {
+    store.write(|tx| tx.set_setting(LOST_SETTING, "1")).await
+}
+
+/// Says in the log that the database was lost, now or before a command found that out; whether it was.
+pub async fn told_of_lost_database(store: &Store, now: bool) -> store::Result<bool> {
+    let noted = store.read(|tx| tx.setting(LOST_SETTING)).await?.is_some();
+    if !now && !noted {
+        return Ok(false);
+    }
+    tracing::warn!("{LOST_DATABASE}; if there is a backup, stop talaria and put it back");
+    // Said once: the next start finds a database that is in use.
+    store.write(|tx| tx.forget_setting(LOST_SETTING)).await?;
+    Ok(true)
 }
 
 #[cfg(test)]

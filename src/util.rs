@@ -1,0 +1,15 @@
+//! Small helpers without a domain of their own: text, hashes, random values, dates. Nothing here knows rooms or agents.
+
+mod calendar;
+mod escape;
+mod file_kind;
+mod hash;
+mod one_line;
+mod random;
+
+pub use calendar::UtcTime;
+pub use escape::{code_block, code_span, fenced};
+pub use file_kind::FileKind;
+pub use hash::{hash, hex};
+pub use one_line::{clip, one_line};
+pub use random::{CODE_ALPHABET, random_bytes, random_code, random_hex, this_process};
