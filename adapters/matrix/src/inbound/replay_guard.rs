@@ -141,10 +141,10 @@ impl SyncReader<'_> {
         match times {
             ReplayVerdict::First => {}
             ReplayVerdict::Deleted => {
-                tracing::debug!(room = %room.room_id(), event = %id, "a message was deleted before it could be checked");
+                tracing::debug!(room = %room.room_id(), event = %id, "a message was deleted before its check");
             }
             ReplayVerdict::Again | ReplayVerdict::Unknown => {
-                tracing::warn!(room = %room.room_id(), event = %id, ?times, "a message that may be a replay is not obeyed");
+                tracing::warn!(room = %room.room_id(), event = %id, ?times, "a possible replay of a message is not obeyed");
             }
         }
         Ok(times)
