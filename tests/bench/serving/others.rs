@@ -37,7 +37,7 @@ impl Relay {
     /// Starts a relay in front of the model at this port.
     pub fn start(other: Other, model: u16) -> anyhow::Result<Self> {
         let folder = crate::scratch()?;
-        // No other process takes the port in the moment between.
+        // Free again until the relay binds it; we accept that another process could take it in between.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let log = fs::File::create(folder.path().join("log"))?;
         let mut command = command(other, folder.path(), port, model)?;

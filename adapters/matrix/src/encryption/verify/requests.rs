@@ -189,9 +189,9 @@ async fn take_down(client: &Client, requests: &VerificationRequests, asked: &Inc
     }
 }
 
-/// Removes requests that are over. If none was and `user` is in one of our rooms, removes the oldest request of a
-/// stranger that the operator has not answered: anybody may write to a device, so strangers must not be able to fill
-/// the list.
+/// Removes requests that are over. If the list is still full and `user` is in one of our rooms, removes the oldest
+/// request of a stranger that the operator has not answered: anybody may write to a device, so strangers must not be
+/// able to fill the list.
 async fn make_room(client: &Client, requests: &VerificationRequests, user: &UserId) {
     let mut unanswered = Vec::new();
     for waiting in requests.all() {
