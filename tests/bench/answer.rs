@@ -1,9 +1,8 @@
-//! Gate L1: an answer that is twice as long costs at most a little more than twice as much.
+//! Gate L1: an answer that is twice as long costs little more than twice as much.
 //!
-//! The whole core runs, from a person's question to the finished answer in the room; only the agent
-//! is ours. It says ten bytes each ten milliseconds of a clock that stands still otherwise, and waits
-//! each second until what the store was given is on disk: every run makes the same edits at the same
-//! moments, however slow callgrind makes it.
+//! The whole core runs, from a person's question to the finished answer in the room; only the agent is ours. It emits
+//! ten bytes each ten milliseconds of a paused clock, and waits each second until the store has written everything to
+//! disk: every run makes the same edits at the same moments, however slow callgrind makes it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,17 +22,17 @@ use crate::table::Row;
 /// Deltas of the longer answer: 1 MB.
 const DELTAS: usize = 100_000;
 
-/// Twice the text may cost this many times the work. Above two, because how often a running answer is looked
-/// at depends on the clock; work that grows with the square of the length would be near four.
+/// How many times the work twice the text may cost. Above two, because the clock decides how often a running answer
+/// is checked; work that grows with the square of the length would be near four.
 const TWICE: f64 = 2.3;
 
-/// Deltas of an answer that is only there to be subtracted.
+/// Deltas of an answer whose cost is subtracted.
 const HARDLY_ANY: usize = 100;
 
-/// L1 for rooms that are edited and for a terminal that is printed on.
+/// L1 for rooms with edits and for a terminal.
 ///
-/// What a delta may cost, the benchmark's own clock included, is not from the specification: it is there
-/// to notice work that is repeated for every delta, which stays linear and yet is too much.
+/// The limit for one delta, which includes the benchmark's own clock, is not from the specification: it catches work
+/// that is repeated for every delta, which stays linear and yet is too much.
 pub fn growth() -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (style, name, most) in
@@ -51,7 +50,7 @@ pub fn growth() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What the processes that were started above do.
+/// Runs a process that was started above.
 pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     let show = match words.get(1).map(String::as_str) {
         Some("append") => ShowMode::Append,
@@ -80,7 +79,7 @@ pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says so many deltas, one each 10 ms.
+/// An agent that emits so many deltas, one each 10 ms.
 struct Talker {
     deltas: usize,
     store: Store,
@@ -98,7 +97,7 @@ impl Talker {
             tokio::time::advance(STEP).await;
             settle().await;
             if delta % (10 * STEP_DELTAS) == 10 * STEP_DELTAS - 1 {
-                // The store's jobs are done in order, so those of the conversation are done too.
+                // The store does its jobs in order, so those of the conversation are done too.
                 let _ = self.store.write(|_| Ok(())).await;
                 settle().await;
             }

@@ -1,11 +1,11 @@
-//! Another process, mostly this program again, asked and answering line by line.
+//! A child process, mostly this program again, that answers questions line by line.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::Context as _;
 
-/// The asking end. The process ends with it.
+/// The asking end. Dropping it ends the process.
 pub struct Child {
     process: Process,
     questions: ChildStdin,
@@ -13,14 +13,14 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts this program in a role; its first answer says that it is ready.
+    /// Starts this program in a role; its first line says that it is ready.
     pub fn start(role: &[String]) -> anyhow::Result<(Self, String)> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(crate::ROLE).args(role);
         Self::of(command)
     }
 
-    /// Starts any program that answers in the same way.
+    /// Starts any program with the same protocol.
     pub fn of(mut command: Command) -> anyhow::Result<(Self, String)> {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = process.stdin.take().context("no pipe")?;
@@ -54,7 +54,7 @@ impl Drop for Child {
     }
 }
 
-/// The answering end: says that it is ready and answers until the other end is gone.
+/// The answering end: reports that it is ready and answers until the other end is gone.
 pub fn serve(ready: &str, mut answer: impl FnMut(&str) -> String) -> anyhow::Result<()> {
     crate::answer(ready);
     for question in std::io::stdin().lines() {

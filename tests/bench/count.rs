@@ -1,5 +1,5 @@
-//! Counts instructions by running this program again under callgrind. Other people's work on the
-//! same machine does not change a count, so one run is enough.
+//! Counts instructions by running this program again under callgrind. Other work on the machine does not change a
+//! count, so one run is enough.
 
 use std::fmt::Display;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub fn instructions(role: &[String]) -> anyhow::Result<u64> {
     count.with_context(|| format!("callgrind named no count for {}: {said}", role.join(" ")))
 }
 
-/// What the second role costs more than the first: everything that both do falls out.
+/// Instructions that the second role costs more than the first: the common part cancels out.
 pub fn difference(less: &[String], more: &[String]) -> anyhow::Result<f64> {
     let (less, more) = thread::scope(|scope| {
         let less = scope.spawn(|| instructions(less));

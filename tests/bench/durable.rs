@@ -1,6 +1,6 @@
-//! Gates D1 and D3: what durability costs, and whether a long history costs more than a short one.
+//! Gates D1 and D3: the cost of durability, and whether a long history costs more than a short one.
 //!
-//! A turn here is what the store sees of one: the last 50 messages are loaded and two are appended.
+//! A turn here is the store's part of one: it loads the last 50 messages and appends two.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,13 +21,13 @@ const CALLERS: usize = 64;
 const LAST: usize = 50;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A disk that syncs more often than this in a second is not what turns wait for.
+/// Syncs per second above which turns do not wait for the disk.
 const QUICK_DISK: f64 = 1000.0;
 
-/// D1: turns per second, as a multiple of what one `fdatasync` after the other allows on this disk.
+/// D1: turns per second, as a multiple of the rate of one `fdatasync` after the other on this disk.
 ///
-/// The limit was made for a disk with 282 of them a second. On a disk with thousands it asks for more
-/// turns than two cores can load and append, and is missed although nobody waits for the disk.
+/// The limit was made for a disk with 282 of them a second. On a disk with thousands it asks for more turns than two
+/// cores can load and append, and is missed although nothing waits for the disk.
 pub fn group_commit() -> anyhow::Result<Vec<Row>> {
     let bench = Bench::new()?;
     let sessions = (0..CALLERS)
@@ -43,7 +43,7 @@ pub fn group_commit() -> anyhow::Result<Vec<Row>> {
     }])
 }
 
-/// D3: the last 50 of 100,000 against the last 50 of 100.
+/// D3: the last 50 of 100,000 messages against the last 50 of 100.
 pub fn long_history() -> anyhow::Result<Vec<Row>> {
     let (few, many) = (Bench::new()?, Bench::new()?);
     let (short, long) = (few.session("short", 100)?, many.session("long", 100_000)?);
@@ -52,7 +52,7 @@ pub fn long_history() -> anyhow::Result<Vec<Row>> {
     Ok(vec![Row::at_most("D3", what, ratio.median, 2.0)])
 }
 
-/// How often a page can be written and synced, one after the other.
+/// How often per second a page can be written and synced, one after the other.
 fn syncs_per_second(file: &mut File) -> anyhow::Result<f64> {
     let start = Instant::now();
     let mut syncs = 0;
@@ -64,7 +64,7 @@ fn syncs_per_second(file: &mut File) -> anyhow::Result<f64> {
     Ok(f64::from(syncs) / start.elapsed().as_secs_f64())
 }
 
-/// A store on the disk that the project is on (`/tmp` may be memory), and who calls it.
+/// A store on the project's disk (`/tmp` may be memory), and its callers.
 struct Bench {
     runtime: Runtime,
     store: Option<Store>,
@@ -83,7 +83,7 @@ impl Bench {
         self.store.as_ref().ok_or_else(|| anyhow::anyhow!("the store is closed"))
     }
 
-    /// A session with so many messages.
+    /// Makes a session with so many messages.
     fn session(&self, key: &str, messages: usize) -> anyhow::Result<SessionId> {
         let key = SessionKey { digest: key.to_owned(), account: "bench".into(), room: key.into() };
         let session = self.store()?.write(move |tx| {
@@ -131,7 +131,7 @@ impl Drop for Bench {
     }
 }
 
-/// One caller: turn after turn until the window closes.
+/// One caller: runs turn after turn until the window closes.
 async fn call(store: Option<Store>, session: SessionId, until: Instant) -> store::Result<u32> {
     let Some(store) = store else { return Ok(0) };
     let mut turns = 0;

@@ -1,18 +1,18 @@
-//! Gates E1, E2 and E3: how stale a growing message is, how often we are refused, how true the pause is.
+//! Gates E1, E2 and E3: how stale a growing message is, how often we are refused, and whether the pause is kept.
 //!
-//! A simulation in virtual time: the real `pace` code on one side, a token bucket that refuses on the
-//! other, a fixed round trip between them. The text is generated, not recorded: tokens of four
-//! characters, steady or with halts whose lengths come from a fixed sequence, so every run is the same.
+//! A simulation in virtual time: the real `pace` code on one side, a token bucket that refuses on the other, a fixed
+//! round trip between them. The text is generated, not recorded: tokens of four characters, steady or with halts
+//! whose lengths come from a fixed sequence, so every run is the same.
 //!
-//! Staleness S is the mean over characters of (visible − arrived); text becomes visible when its
-//! request is answered. No editor, however clever, can be below `A / 2N + d`: with N requests over a
-//! text that arrives during A seconds, the characters wait on average half of A / N, plus the round
-//! trip d. N is what the bucket yields over the whole message, `B + rT`, or less where the platform's
-//! pause allows fewer. This is the bound of the specification, made stricter by not counting halts.
+//! Staleness S is the mean over characters of (visible − arrived); text becomes visible when its request is answered.
+//! No editor, however clever, can be below `A / 2N + d`: with N requests over a text that arrives during A seconds,
+//! the characters wait on average half of A / N, plus the round trip d. N is the number of requests that the bucket
+//! yields over the whole message, `B + rT`, or less where the platform's pause allows fewer. This is the bound of the
+//! specification, made stricter by not counting halts.
 //!
-//! The bound knows how long the answer will be; an editor does not, and keeps a token for the final. On
-//! Synapse's bucket a random search over fixed schedules, made for answers of 10, 30 and 120 s, came
-//! down to 1.26 (with 60 s added to 1.29, with four more lengths to 1.33), so the row for 30 s is not met.
+//! The bound knows how long the answer will be; an editor does not, and keeps a token for the final. On Synapse's
+//! bucket a random search over fixed schedules, made for answers of 10, 30 and 120 s, came down to 1.26 (with 60 s
+//! added to 1.29, with four more lengths to 1.33), so the row for 30 s is not met.
 
 mod editors;
 mod network;
@@ -69,10 +69,9 @@ fn staleness(rows: &mut Vec<Row>) {
                 _ => row,
             });
         }
-        // Over the traces of a network, not for each: where an answer ends just when the burst does,
-        // spending it at 1/s is what an editor that knew the end would do, and a policy that must not
-        // starve longer answers cannot match it (at 0.2/s and burst 10, 1.00 for ten seconds means at
-        // least 1.41 times the bound for thirty).
+        // Over the traces of a network, not for each: where an answer ends just when the burst does, an editor that
+        // knew the end would spend the burst at 1/s, and a policy that must not starve longer answers cannot match it
+        // (at 0.2/s and burst 10, 1.00 for ten seconds means at least 1.41 times the bound for thirty).
         rows.push(Row::at_most(
             "E1",
             format!("{}, all traces: S / fixed 1 s", network.name),
@@ -98,12 +97,12 @@ fn budget(rows: &mut Vec<Row>) {
     ));
 }
 
-/// E2: a rate limiter that knows the bucket is never refused and its finals go out at once; one with a
-/// wrong belief is refused at most twice in a message and then knows better.
+/// E2: a rate limiter that knows the bucket is never refused and its finals go out at once; one with a wrong belief
+/// is refused at most twice in a message and then has learned the rate.
 fn refusals(rows: &mut Vec<Row>) {
     for network in networks() {
         for streams in [1, 2, 4] {
-            // Partials leave half of the burst; more finals than that at one moment have to wait.
+            // Partial edits leave half of the burst; more finals than that at one moment have to wait.
             if network.bucket.is_some_and(|rate| streams as f64 > rate.burst / 2.0) {
                 continue;
             }
@@ -134,13 +133,13 @@ fn warm(network: &Network, streams: usize, rows: &mut Vec<Row>) {
     let what = format!("{}, {streams} at once, warm", network.name);
     let limit = TRIP.as_secs_f64() + 0.05;
     rows.push(Row::at_most("E2", format!("{what}: refusals"), f64::from(refused), 0.0));
-    // At the worst the final waits for the one edit that is under way; then it needs a trip of its own.
+    // At worst the final waits for the one edit that is under way; then it needs a round trip of its own.
     rows.push(Row::at_most("E2", format!("{what}: final sent after, worst (s)"), waited, limit));
     rows.push(Row::at_most("E2", format!("{what}: final visible after, mean (s)"), shown, limit));
 }
 
-/// E3: the interval between the starts of two edits is the configured one, or the round trip where
-/// that is longer, because only one request is under way.
+/// E3: the interval between the starts of two edits is the configured one, or the round trip if that is longer,
+/// because only one request is under way.
 fn intervals(rows: &mut Vec<Row>) {
     let trace = steady("30 s", 30, 30.0);
     for pause in [500, 1000, 2000].map(Duration::from_millis) {

@@ -1,4 +1,4 @@
-//! Gate R5: what the real program takes when nobody talks to it, and then for each stream.
+//! Gate R5: memory of the real program while idle, and for each stream.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,7 @@ pub fn memory() -> anyhow::Result<Vec<Row>> {
     Ok(vec![Row::at_most("R5", "memory of an idle gateway (MB)", idle()? / MB, 15.0), relay::memory()?])
 }
 
-/// Starts the program with nobody at its input, and looks when it has come to rest.
+/// Memory of the program without input, measured when it is idle.
 fn idle() -> anyhow::Result<f64> {
     let home = crate::scratch()?;
     let program = Command::new(env!("CARGO_BIN_EXE_talaria"))
@@ -45,7 +45,7 @@ fn idle() -> anyhow::Result<f64> {
     }
 }
 
-/// A process that does not outlive the measurement.
+/// A process that is killed after the measurement.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,18 +1,18 @@
 //! The benchmarks: `tests/bench/run [quick | full] [gate…]`, one table, exit code 1 if a limit is missed.
 //!
-//! Every number is a ratio to something that was measured in the same run ([`rounds`]), or a count of
-//! instructions ([`count`]), because the machine is never ours alone. The gates:
+//! Every number is a ratio to another measurement of the same run ([`rounds`]), or a count of instructions
+//! ([`count`]), because the machine is never ours alone. The gates:
 //!
 //! - [`reading`] P1 P2 P4 P5: the stream reader; its work is in [`sse`].
 //! - [`answer`] L1: a whole answer through the whole core costs linear work.
-//! - [`relay`] R1: the gateway beside a reader that throws away what it reads. [`idle`] R5: memory.
+//! - [`relay`] R1: the gateway compared with a reader that drops everything it reads. [`idle`] R5: memory.
 //! - [`durable`] D1 D3: the store.
-//! - [`matrix`] M1 M2: what an answer costs to show in a Matrix room, in work and in bytes.
+//! - [`matrix`] M1 M2: the cost of showing an answer in a Matrix room, in work and in bytes.
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
-//! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, beside nginx, and beside servers in Python.
+//! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, compared with nginx, and with servers in Python.
 //!
-//! `quick` leaves out what takes minutes or a quiet machine (R1 R5 D1 C1 R6 A1) and is what CI runs.
-//! A gate that needs another process starts this program again in a [`role`].
+//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1). A gate that
+//! needs another process starts this program again in a [`role`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
 
 mod answer;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use table::Row;
 use tempfile::TempDir;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
     Quick,
@@ -65,7 +65,7 @@ const GATES: [(&str, bool); 17] = [
     ("A1", false),
 ];
 
-/// The first argument of a process that this program starts of itself.
+/// The first argument of a child process in a role.
 const ROLE: &str = "role";
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures what is asked for and prints the table; `false` if a limit was missed.
+/// Measures the wanted gates and prints the table; `false` if a limit was missed.
 fn measure(words: &[String]) -> anyhow::Result<bool> {
     let mut scale = Scale::Usual;
     let mut wanted = Vec::new();
@@ -132,7 +132,7 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// What a process does that a gate started.
+/// Runs a process that a gate started.
 fn role(words: &[String]) -> anyhow::Result<()> {
     match words[0].as_str() {
         "answer" => answer::role_of(words),
@@ -146,18 +146,18 @@ fn role(words: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Tells the person who waits.
+/// Prints a message for the person who waits.
 fn say(text: &str) {
     eprintln!("{text}");
 }
 
-/// Tells the process that started this one.
+/// Prints a line for the process that started this one.
 fn answer(text: &str) {
     println!("{text}");
     let _ = std::io::stdout().flush();
 }
 
-/// A folder that goes away by itself, on the disk that the project is on: `/tmp` may be memory.
+/// A temporary folder on the project's disk: `/tmp` may be memory.
 fn scratch() -> std::io::Result<TempDir> {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))
 }

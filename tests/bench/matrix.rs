@@ -1,6 +1,6 @@
-//! Gates M1 and M2: what an answer costs to show in a Matrix room, in work and in bytes.
+//! Gates M1 and M2: the cost of showing an answer in a Matrix room, in work and in bytes.
 //!
-//! The files that decide it are the adapter's own, compiled here without the rest of it: they need no SDK.
+//! Compiles the adapter's own files for this without the rest of it: they need no SDK.
 
 #[path = "../../adapters/matrix/src/outbound/content.rs"]
 #[allow(dead_code, unused_imports, reason = "only edits are measured, and the tests in it run over there")]
@@ -25,14 +25,14 @@ const LENGTHS: [usize; 5] = [4_000, 8_000, 16_000, 32_000, 64_000];
 /// Bytes between two edits: a second of a quick model.
 const STEP: usize = 300;
 
-/// The longest message that is set by default; longer answers are split.
+/// The default limit of a message in bytes; longer answers are split.
 const LONGEST: usize = 10_000;
 
-/// What makes a careless reader of Markdown slow when there is much of it: things that never end, or that are in
-/// each other.
+/// Markdown that makes a careless parser slow when there is much of it: constructs that never end, or that are
+/// nested.
 const HOSTILE: [&str; 10] = [">", "- ", "- \n", "*a _b ", "[a](", "[", "![a", "`a", "<a ", "&#|\n|-|\n"];
 
-/// M1: showing an answer as it grows costs little more than showing it, however long it is and whatever it is.
+/// M1: showing an answer while it grows costs little more than showing it once, whatever its length and content.
 pub fn growth() -> anyhow::Result<Vec<Row>> {
     let stream = costs("stream", &LENGTHS)?;
     let (length, whole) = stream[stream.len() - 1];
@@ -48,14 +48,14 @@ pub fn growth() -> anyhow::Result<Vec<Row>> {
         Row::at_most(
             "M1",
             "growth exponent of rendering 4 KB to 64 KB of each hostile text",
-            // Together: what grows faster than the rest soon is most of it.
+            // All together: a pattern that grows faster than the rest soon dominates.
             exponent(&costs("hostile", &[LENGTHS[0], LENGTHS[2], LENGTHS[4]])?),
             1.1,
         ),
     ])
 }
 
-/// M2: the text is carried as few times as possible, and whatever it is, an event can carry it.
+/// M2: the text is included as few times as possible, and an event can carry any text.
 pub fn size() -> anyhow::Result<Vec<Row>> {
     let message = MessageId::new(format!("${}", "e".repeat(43)));
     let sent = |text: &str| {
@@ -93,14 +93,14 @@ pub fn size() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Instructions of the work itself: what a process costs that does it twice, less one that does it once.
+/// Instructions of the work itself: a process that does it twice, minus one that does it once.
 fn costs(work: &str, lengths: &[usize]) -> anyhow::Result<Vec<(f64, f64)>> {
     let run = |length: usize, times: usize| role(&[&"matrix", &work, &length, &times]);
     let cost = |length: usize| Ok((length as f64, difference(&run(length, 1), &run(length, 2))?));
     lengths.iter().map(|length| cost(*length)).collect()
 }
 
-/// What the processes that were started above do.
+/// Runs a process that was started above.
 pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     let number =
         |at: usize| -> anyhow::Result<usize> { Ok(words.get(at).context("a number is missing")?.parse()?) };
@@ -117,7 +117,7 @@ pub fn role_of(words: &[String]) -> anyhow::Result<()> {
 }
 
 /// Shows a text as delivery does: the first message grows until it is full, and at the end every part is shown
-/// finished. The bytes of all HTML.
+/// finished. Returns the bytes of all HTML.
 fn show_all(text: &str) -> usize {
     let drafts = render_cache::RenderCache::default();
     let message = MessageId::new("$m");
@@ -138,7 +138,7 @@ fn show_all(text: &str) -> usize {
     growing + finished
 }
 
-/// How many edits of an answer look unlike what a renderer without a memory makes of the same text.
+/// Counts the edits of an answer whose HTML differs from that of a renderer without a cache.
 fn unlike() -> usize {
     let drafts = render_cache::RenderCache::default();
     let message = MessageId::new("$m");

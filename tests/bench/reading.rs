@@ -1,4 +1,4 @@
-//! Gates P1, P2, P4 and P5 as rows: what reading a stream costs, how that grows, and whether it is right.
+//! Gates P1, P2, P4 and P5 as rows: the cost of reading a stream, its growth, and its correctness.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ pub fn cost(gate: &'static str) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// P4: growth by instructions, and what becomes of a line that never ends.
+/// P4: growth in instructions, and the limit for a line that never ends.
 pub fn growth(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let sizes = match scale {
         Scale::Quick | Scale::Usual => &EVENTS[..3],
@@ -39,7 +39,7 @@ pub fn growth(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for chunk in CHUNKS {
         let mut points = Vec::new();
-        // An event of few chunks is copied less than one of many: a step, which looks like growth.
+        // An event of few chunks is copied less than one of many: this step would look like growth.
         for &bytes in sizes.iter().filter(|&&bytes| bytes >= 4 * chunk) {
             let run = |times: usize| role(&[&"sse-event", &bytes, &chunk, &times]);
             points.push((bytes as f64, difference(&run(1), &run(2))?));
@@ -57,7 +57,7 @@ pub fn growth(scale: Scale) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Limit, bytes taken and bytes of memory, in a process of its own: freed memory would be used again.
+/// Limit, bytes taken and bytes of memory, in a process of its own: freed memory would be reused.
 fn endless(chunk: usize) -> anyhow::Result<(f64, f64, f64)> {
     let output = Command::new(std::env::current_exe()?)
         .args([crate::ROLE, "sse-endless", &chunk.to_string()])
@@ -85,7 +85,7 @@ pub fn conformance(scale: Scale) -> Vec<Row> {
     vec![Row::at_most("P5", what, wrong.len() as f64, 0.0)]
 }
 
-/// What the processes that were started above do.
+/// Runs a process that was started above.
 pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     let number = |at: usize| -> anyhow::Result<usize> {
         words.get(at).and_then(|word| word.parse().ok()).context("a number is missing")

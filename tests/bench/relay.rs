@@ -1,10 +1,10 @@
-//! Gate R1 and the second half of R5: what relaying a delta costs beside merely receiving it, and what
-//! an open stream takes.
+//! Gate R1 and the second half of R5: the cost of relaying a delta compared with only receiving it, and the memory of
+//! an open stream.
 //!
-//! A server process streams N answers at ten deltas a second each. The floor is a process that reads
-//! the bytes from N connections and throws them away; ours is the whole gateway with N rooms, whose
-//! answers are edited once a second and kept in a database. Both stay connected for all rounds, each
-//! with a server of its own, and only the one that is measured is sent anything.
+//! A server process streams N answers at ten deltas a second each. The floor is a process that reads the bytes from N
+//! connections and drops them; ours is the whole gateway with N rooms, whose answers are edited once a second and
+//! stored in a database. Both stay connected for all rounds, each with a server of its own, and a server sends only
+//! while its process is measured.
 
 mod consumers;
 mod server;
@@ -27,8 +27,9 @@ const WARM_UP: Duration = Duration::from_millis(1500);
 /// How long opening all streams may take.
 const OPENING: Duration = Duration::from_secs(60);
 
-/// Why R1 is missed. Of 13,700 instructions a delta with 50 streams, counted with callgrind, hyper's connection takes 3,200,
-/// reading and keeping the text 3,300, an edit's tenth part with its checkpoint 3,700, and tokio most of the rest.
+/// Why R1 is missed. Of 13,700 instructions per delta with 50 streams, counted with callgrind, hyper's connection
+/// takes 3,200, reading and storing the text 3,300, the tenth part of an edit with its checkpoint 3,700, and tokio
+/// most of the rest.
 const KNOWN: &str = "hyper, and a checkpoint on disk before each edit";
 
 /// R1.
@@ -40,7 +41,7 @@ pub fn cost(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &streams in streams {
         crate::say(&format!("R1: {streams} streams"));
-        // Few streams bring few deltas, so they are watched for longer.
+        // Few streams bring few deltas, so they are measured for longer.
         let window = Duration::from_secs(if streams < 10 { 10 } else { 4 });
         let mut raw = Pair::open("raw", streams)?;
         let mut relay = Pair::open("relay", streams)?;
@@ -48,15 +49,15 @@ pub fn cost(scale: Scale) -> anyhow::Result<Vec<Row>> {
         let edits = relay.consumer.number("edits")?;
         anyhow::ensure!(edits >= streams as f64, "the rooms show nothing");
         let what = format!("CPU per delta, relay / raw TCP, {streams} streams ({})", ratio.noise);
-        // With one stream every wake of a thread is for one delta alone.
+        // With one stream every wake-up of a thread is for one delta alone.
         let worst = if streams < 10 { 4.5 } else { 3.0 };
         rows.push(Row::at_most("R1", what, ratio.median, 1.35).known(worst, KNOWN));
     }
     Ok(rows)
 }
 
-/// The second half of R5: what a thousand more streams take. Beside a process that has some already,
-/// because caches and code that the first ones bring into memory are not theirs alone.
+/// The second half of R5: memory of a thousand more streams. Compared with a process that has some already, because
+/// caches and code that the first ones load are shared.
 pub fn memory() -> anyhow::Result<Row> {
     const MORE: usize = 1000;
     let taken = |streams: usize| {
@@ -70,7 +71,7 @@ pub fn memory() -> anyhow::Result<Row> {
     Ok(row.known(42.0, "25 KB of it are hyper's for each connection"))
 }
 
-/// A server and what reads from it.
+/// A server and the process that reads from it.
 struct Pair {
     server: Child,
     consumer: Child,
@@ -91,7 +92,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Lets all streams run for a while; CPU time of the consumer for each delta, in µs.
+    /// Lets all streams run for a while; returns the consumer's CPU time for each delta, in µs.
     fn cpu_per_delta(&mut self, window: Duration) -> anyhow::Result<f64> {
         self.server.ask("go")?;
         sleep(WARM_UP);

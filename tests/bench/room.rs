@@ -1,4 +1,4 @@
-//! A platform in memory, and the real core around it.
+//! A platform in memory, with the real core around it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use talaria_platform::{
     PlatformErrorKind, RoomEvent, RoomEventKind, RoomInfo, SendKey, ShowMode, UserId,
 };
 
-/// About what fits into one message of a network with encryption.
+/// Bytes of a message, about as many as fit on a network with encryption.
 const MAX_TEXT: usize = 16 * 1024;
 
 /// Rooms with one person in each, who asks once. Sends and edits succeed at once and are only counted.
@@ -31,7 +31,7 @@ pub struct Rooms {
     pub ask: CancellationToken,
     /// Edits of growing answers so far.
     pub edits: AtomicUsize,
-    /// Bytes of finished answers so far, spaces not counted: a split may take some away.
+    /// Bytes of finished answers so far, without spaces: a split may remove some.
     pub finished: AtomicUsize,
 }
 
@@ -98,7 +98,7 @@ impl Platform for Rooms {
     }
 }
 
-/// Bytes that are no spaces.
+/// Number of bytes that are not spaces.
 pub fn inked(text: &str) -> usize {
     text.split_whitespace().map(str::len).sum()
 }
@@ -108,7 +108,7 @@ fn question(room: usize) -> RoomEvent {
         id: EventId::new("question"),
         place: Place::room(format!("room {room}")),
         room: RoomInfo { name: None, direct: true },
-        // A person of its own: one who asks in a thousand rooms at once would be refused.
+        // A person for each room: one who asks in a thousand rooms at once would be refused.
         author: EventAuthor {
             id: UserId::new(format!("ann {room}")),
             name: None,

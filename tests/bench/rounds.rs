@@ -1,20 +1,20 @@
-//! Ratios on a machine that others use too: A, B, A, B, and the median of what stood still.
+//! Ratios on a shared machine: measures A, B, A, B, and takes the median of the quiet rounds.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Rounds that a ratio is the median of.
+/// Rounds of which a ratio is the median.
 pub const ROUNDS: usize = 5;
 
-/// A round counts only if the floor before it and the floor after it differ by less than this.
+/// A round counts only if the floors before and after it differ by less than this part.
 const MOVED: f64 = 0.2;
 
 /// A ratio, and how quiet the machine was.
 pub struct Ratio {
-    /// Not a number, which holds no limit, if the machine never was quiet enough.
+    /// NaN, which meets no limit, if the machine never was quiet enough.
     pub median: f64,
     /// The median of the floors, in their own unit.
     pub floor: f64,
-    /// For the row: the floor, and the rounds that were discarded.
+    /// Text for the row: the floor, and the number of discarded rounds.
     pub noise: String,
 }
 
@@ -47,7 +47,7 @@ pub fn ratio(
     Ok(Ratio { median: median(ratios), floor, noise })
 }
 
-/// The one in the middle; not a number if there is none.
+/// The median; NaN if there are no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -63,7 +63,7 @@ pub fn process_cpu() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
-/// The same for this thread alone.
+/// CPU time of this thread so far, in seconds.
 pub fn thread_cpu() -> f64 {
     seconds(ClockId::ThreadCPUTime)
 }

@@ -1,10 +1,10 @@
-//! The agent server as a relay: gates R6 (beside nginx) and C1 (a crowd of streams); and with an agent of its own: A1
-//! (beside servers in Python).
+//! The agent server as a relay: gates R6 (compared with nginx) and C1 (a crowd of streams); and with an agent of its
+//! own: A1 (compared with servers in Python).
 //!
-//! A model streams ten deltas a second to everybody who asks, each with the time at which it was sent; a reader opens
-//! N streams and sees how late they come. Between the two stands the real program, or nginx, or nothing; for A1 the server
-//! makes the deltas itself. Each chain has a model and a reader of its own and stays open for all rounds; only the one
-//! that is measured is sent anything.
+//! A model streams ten deltas a second to every client, each with the time at which it was sent; a reader opens N
+//! streams and measures their delay. Between the two is the real program, or nginx, or nothing; for A1 the server
+//! makes the deltas itself. Each chain has a model and a reader of its own and stays open for all rounds; a model
+//! sends only while its chain is measured.
 
 mod others;
 mod reader;
@@ -30,19 +30,19 @@ const WARM_UP: Duration = Duration::from_millis(1500);
 /// How long a measurement takes.
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// How long opening all streams may take, and a crowd to be served.
+/// How long opening all streams may take, and serving a crowd.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A model, what relays it, and who reads.
+/// A model, its relay, and the reader.
 struct Chain {
-    // The reader goes first: a relay that loses its model would try again.
+    // Dropped first: a relay that loses its model would retry.
     reader: Child,
     relay: Option<Relay>,
     model: Child,
 }
 
 impl Chain {
-    /// Opens streams through a relay, or straight from the model.
+    /// Opens streams through a relay, or directly from the model.
     fn open(other: Option<Other>, streams: usize) -> anyhow::Result<Self> {
         let (mut model, port) = Child::start(&role(&[&"server"]))?;
         let relay = other.map(|other| Relay::start(other, port.parse()?)).transpose()?;
@@ -51,8 +51,8 @@ impl Chain {
         Ok(Self { reader, relay, model })
     }
 
-    /// Lets all streams run for a while: CPU time of the relay for each delta, in µs, and the median delay of a delta,
-    /// in µs.
+    /// Lets all streams run for a while; returns the relay's CPU time for each delta, in µs, and the median delay of
+    /// a delta, in µs.
     fn measure(&mut self) -> anyhow::Result<(f64, f64)> {
         self.model.ask("go")?;
         sleep(WARM_UP);
@@ -72,7 +72,7 @@ impl Chain {
     }
 }
 
-/// Opens streams there, and waits until whoever makes the deltas has seen them all.
+/// Opens streams at `port`, and waits until the source of the deltas has seen them all.
 fn read(port: &str, streams: usize, source: &mut Child) -> anyhow::Result<Child> {
     let (reader, _) = Child::start(&role(&[&"reader", &port, &streams]))?;
     let deadline = Instant::now() + PATIENCE;
@@ -83,18 +83,18 @@ fn read(port: &str, streams: usize, source: &mut Child) -> anyhow::Result<Child>
     Ok(reader)
 }
 
-/// Why R6 is missed, as far as is known. strace showed one read and one write of ours for each delta, perf more than half of
-/// the time in the kernel, callgrind 22,000 instructions of our own; nginx was not looked at in the same way.
+/// Why R6 is missed, as far as is known. strace showed one read and one write of ours for each delta, perf more than
+/// half of the time in the kernel, callgrind 22,000 instructions of our own; nginx was not profiled in the same way.
 const KNOWN: &str = "nginx passes bytes on, we read, keep and write events";
 
-/// R6: what the server adds to a delta's way, and what it costs, beside nginx.
+/// R6: the delay that the server adds to a delta, and its cost, compared with nginx.
 pub fn beside_nginx() -> anyhow::Result<Vec<Row>> {
     const STREAMS: usize = 1000;
     let mut direct = Chain::open(None, STREAMS)?;
     let mut nginx = Chain::open(Some(Other::Nginx), STREAMS)?;
     let mut ours = Chain::open(Some(Other::Talaria), STREAMS)?;
     let cost = ratio("µs", || Ok(nginx.measure()?.0), || Ok(ours.measure()?.0))?;
-    // Each beside the direct way of the same moment.
+    // Each compared with the direct way of the same moment.
     let mut added = |chain: &mut Chain| -> anyhow::Result<f64> {
         let floor = direct.measure()?.1;
         Ok((chain.measure()?.1 - floor).max(1.0))
@@ -114,13 +114,14 @@ pub fn beside_nginx() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Why A1 is missed: what the kernel takes for a write is the same for everybody, and here it is most of what a delta costs.
-/// The row says what a server costs that does nothing but write, which is above the second limit by itself.
+/// Why A1 is missed: the kernel's cost of a write is the same for everybody, and here it is most of the cost of a
+/// delta. The row shows the cost of a server that only writes, which is above the second limit by itself.
 const WRITING: &str = "most of it is the write itself, as the server that only writes shows";
 
-/// A1: what a delta costs that the server's own agent makes, beside servers in Python, and beside one that only writes.
+/// A1: the cost of a delta that the server's own agent makes, compared with servers in Python, and with one that only
+/// writes.
 pub fn beside_python() -> anyhow::Result<Vec<Row>> {
-    /// Half of what the others can do at most: one that is never idle writes several deltas at once.
+    /// Half of the others' maximum: a server that is never idle writes several deltas at once.
     const STREAMS: usize = 500;
     let mut rows = Vec::new();
     for (kind, limit) in [(Kind::Aiohttp, 0.35), (Kind::FastApi, 0.25)] {
@@ -138,7 +139,7 @@ pub fn beside_python() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A server that makes the deltas itself, and who reads.
+/// A server that makes the deltas itself, and its reader.
 struct Alone {
     reader: Child,
     server: Child,
@@ -149,7 +150,7 @@ impl Alone {
         Ok(Self { reader: read(&port, streams, &mut server)?, server })
     }
 
-    /// Lets all streams run for a while; CPU time of the server for each delta, in µs.
+    /// Lets all streams run for a while; returns the server's CPU time for each delta, in µs.
     fn cpu_per_delta(&mut self) -> anyhow::Result<f64> {
         self.server.ask("go")?;
         sleep(WARM_UP);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// One line: a measured value and what it must be.
+/// One line: a measured value and its limit.
 pub struct Row {
     gate: &'static str,
     what: String,
@@ -11,7 +11,7 @@ pub struct Row {
     known: Option<Known>,
 }
 
-/// What a value must be.
+/// The limit of a value.
 #[derive(Clone, Copy)]
 enum Limit {
     AtMost(f64),
@@ -19,14 +19,14 @@ enum Limit {
     Between(f64, f64),
 }
 
-/// A limit that is missed for a reason that was accepted. The limit stays in the table as it is.
+/// A limit that is missed for an accepted reason. The limit stays in the table as it is.
 struct Known {
-    /// Beyond this it is no longer what was accepted.
+    /// The worst accepted value.
     worst: f64,
     reason: &'static str,
 }
 
-/// How a row came out.
+/// Result of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Pass,
@@ -34,7 +34,7 @@ enum Verdict {
     Fail,
 }
 
-/// Values come from sums of rounded numbers; this much is not a difference.
+/// Tolerance: values come from sums of rounded numbers.
 const ROUNDING: f64 = 1e-6;
 
 impl Row {
@@ -54,7 +54,7 @@ impl Row {
         Self { gate, what, value, limit, known: None }
     }
 
-    /// Says that missing the limit is accepted up to `worst`, and why.
+    /// Accepts a missed limit up to `worst`, with the reason.
     pub fn known(self, worst: f64, reason: &'static str) -> Self {
         Self { known: Some(Known { worst, reason }), ..self }
     }
@@ -70,7 +70,7 @@ impl Row {
 }
 
 impl Limit {
-    /// A value that could not be computed holds no limit.
+    /// A value that could not be computed meets no limit.
     fn holds(self, value: f64) -> bool {
         match self {
             Self::AtMost(limit) => value <= limit + ROUNDING,
@@ -125,7 +125,7 @@ fn cells(row: &Row) -> [String; 5] {
     [row.gate.to_owned(), row.what.clone(), number(row.value), row.limit.text(), verdict]
 }
 
-/// Three digits are all that these measurements are good for, whole numbers excepted.
+/// Formats a number with three digits, which is the precision of these measurements, or as a whole number.
 fn number(value: f64) -> String {
     match value.abs() {
         _ if value.fract() == 0.0 => format!("{value}"),

@@ -1,4 +1,4 @@
-//! Every text that a room is shown is an entry of the catalogue: no sentence lives anywhere else in the source.
+//! Every text that rooms show is an entry of the catalogue: no other source file contains a sentence for a room.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use talaria::i18n::TextKey;
 
 use crate::support::literals::{is_prose, read};
 
-/// Files and folders whose sentences are not for rooms, and for whom they are instead.
+/// Files and folders whose sentences are not for rooms, each with its readers.
 const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("src/cli", "the operator at the shell"),
@@ -160,7 +160,7 @@ fn the_scanner_reads_the_whole_source() {
     {
         let (_, text) =
             sources.iter().find(|(known, _)| known == path).unwrap_or_else(|| panic!("{path} is missing"));
-        // A sentence at its end is found, so nothing on the way threw the scanner off its track.
+        // The scanner finds a sentence at the end of the file, so nothing before it threw the scanner off.
         let planted = format!("{text}\nfn stray() {{ say(\"A stray sentence.\") }}\n");
         let last = read(&planted).literals.pop().unwrap();
         assert_eq!(last.text, "A stray sentence.", "{path}");
@@ -168,7 +168,7 @@ fn the_scanner_reads_the_whole_source() {
     assert!(!sources.iter().any(|(path, _)| path.ends_with("tests.rs") || path.contains("/tests/")));
 }
 
-/// Every source file of the product with its path from the root, without those that are compiled for tests only.
+/// Every source file of the product with its path from the root, without files that are compiled for tests only.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! What the binary does when it is called: its commands, its exit codes, and what it reads.
+//! The binary at the command line: its commands, its exit codes, and which input it reads.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, Upstream};
 
-/// What `sysexits.h` calls a configuration error.
+/// The exit code for a configuration error, named as in `sysexits.h`.
 const EX_CONFIG: i32 = 78;
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn no_input_at_all_ends_well() {
     Talaria::new().reads("").await.showed("");
 }
 
-/// As a service has it. Taking it for the end of a file would end the service.
+/// A service has `/dev/null` as its input. Taking it for the end of a file would end the service.
 #[tokio::test]
 async fn the_null_device_is_not_read() {
     let talaria = Talaria::new().config("server: {enabled: false}\n");
@@ -205,7 +205,7 @@ async fn the_null_device_is_not_read() {
     ended.showed("").said("ending");
 }
 
-/// The other platform is one that only tests have.
+/// The other platform exists only in tests.
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn with_another_platform_standard_input_is_never_read() {
@@ -219,18 +219,18 @@ async fn with_another_platform_standard_input_is_never_read() {
     ));
     let input = file("secret plans\n");
     let process = talaria.starts_with(input.try_clone().unwrap());
-    // It reads from the network, and so would read from anywhere else it reads from.
+    // The process reads from the network by now, so it would have read standard input too.
     let connected =
         tokio::task::spawn_blocking(move || network.accept().map(|(stream, _)| (network, stream)));
     let _network = connected.await.unwrap().unwrap();
     process.signal(Signal::TERM);
     process.ended().await.showed("");
-    // The two handles share one position.
+    // Both handles share one position.
     assert_eq!((&input).stream_position().unwrap(), 0);
     assert!(upstream.prompts().is_empty());
 }
 
-/// A file with this content, at its beginning.
+/// Makes a file with this content; its position is at the beginning.
 fn file(text: &str) -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -318,7 +318,7 @@ async fn a_question_as_an_argument_is_answered_with_how_to_ask_it() {
     ended.said("hint: to ask something, pipe it in: echo '…' | talaria");
 }
 
-/// Without a terminal there is nothing that could have hung up.
+/// Runs without a terminal, so SIGHUP cannot mean that a terminal hung up.
 #[tokio::test]
 async fn a_hang_up_reads_the_configuration_again() {
     let upstream = Upstream::plain().await;

@@ -1,4 +1,4 @@
-//! The operator's commands on the real binary: a second process acts on the first, or on what it left.
+//! The operator's commands on the real binary: a second process acts on the running one, or on its state folder.
 
 mod absent;
 mod approvals;
@@ -18,10 +18,10 @@ use crate::support::binary::{Ended, Process, Talaria};
 use crate::support::network::{Network, Shown};
 use crate::support::upstream::{Answer, Upstream};
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait of a test. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A gateway between a chat network and an agent server, all of them real but for their words.
+/// A gateway between a chat network and an agent server; only their texts are scripted.
 struct Scene {
     talaria: Talaria,
     network: Network,
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With these lines below `platforms.test`, such as who may talk.
+    /// Makes a scene with these lines below `platforms.test`, such as who may talk.
     async fn new(people: &str) -> Self {
         let upstream = Upstream::plain().await;
         let talaria = Talaria::to(&upstream);
@@ -39,7 +39,7 @@ impl Scene {
         scene
     }
 
-    /// Somebody changes the configuration.
+    /// Changes the configuration file.
     fn writes(&self, people: &str) {
         self.talaria.rewrites_config(self.config(people));
     }
@@ -49,7 +49,8 @@ impl Scene {
         format!("platforms:\n  test:\n    socket: {}\n{lines}", self.network.socket().display())
     }
 
-    /// Starts the gateway, and waits until it reads: that it runs is said before. It runs for as long as this is kept.
+    /// Starts the gateway, and waits until it reads the network, which it does only after it logs that it runs. It
+    /// runs while the returned process is kept.
     async fn starts(&self) -> Process {
         let readers = self.network.readers();
         let mut process = self.talaria.starts();
@@ -58,7 +59,7 @@ impl Scene {
         process
     }
 
-    /// Runs a command that must end well, and returns what it printed.
+    /// Runs a command that must succeed, and returns its output.
     async fn prints<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         let ended = self.talaria.does(args).await;
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}", ended.out);
@@ -72,7 +73,7 @@ impl Scene {
         ended
     }
 
-    /// Somebody asks something that is answered by a stream which never ends.
+    /// Makes a person ask a question whose answer is a stream that never ends.
     async fn asks_without_end(&self, who: &str, room: &str) {
         let asked = self.upstream.prompts().len();
         self.upstream
@@ -83,13 +84,13 @@ impl Scene {
             .await;
     }
 
-    /// Waits until the rooms show this.
+    /// Waits until the rooms show `wanted`.
     async fn shows(&self, wanted: impl Fn(&[Shown]) -> bool) {
         assert!(self.network.shows(PATIENCE, wanted).await, "it never came: {:#?}", self.network.messages());
     }
 }
 
-/// What our messages in a room show now.
+/// The current texts of our messages in a room.
 fn texts(messages: &[Shown], room: &str) -> Vec<String> {
     let here = messages.iter().filter(|shown| shown.place.room.as_str() == room);
     here.map(|shown| shown.body().markdown.clone()).collect()

@@ -1,8 +1,8 @@
 //! The real binary is killed at every step of a turn, started again, and judged by what the rooms show.
 //!
-//! A [`trial`] is one gateway's lives between a chat network and an agent server that outlive it; the
-//! [`checker`] reads what those two saw and names every broken promise. Below, the checker itself is
-//! tested: with a safety mechanism switched off it must complain.
+//! A [`trial`] runs one gateway's lives between a chat network and an agent server that outlive it; the [`checker`]
+//! reads what those two saw and names every broken promise. Below, the checker itself is tested: with a safety
+//! mechanism switched off it must complain.
 //!
 //! Three kills per point and upstream; twenty with `TALARIA_TESTS=full`.
 
@@ -59,7 +59,7 @@ async fn kills_at_random_moments_lose_and_double_nothing() {
     }
 }
 
-/// Three lives of up to half a second; what is spread is the moment, which is why nothing is waited for.
+/// Three lives of up to half a second. Nothing is awaited before a death, because its moment should be random.
 fn random_deaths(seed: u64) -> Vec<Death> {
     let mut number = seed;
     let mut moment = || {
@@ -78,12 +78,12 @@ async fn whoever_dies_between_a_room_and_a_model_nothing_is_lost_doubled_or_run_
     Tally::of_chains("between a room and a model", chains).await.is_clean();
 }
 
-/// In a third of the chains only the gateway dies, while the model works: then nothing at all may be missing.
+/// Whether only the gateway dies, while the model works, as in a third of the chains: then nothing may be missing.
 fn gateway_alone(seed: u64) -> bool {
     seed.is_multiple_of(3)
 }
 
-/// Two deaths in each chain, within the half second that its answers take; in ten chains everybody dies.
+/// Two deaths in each chain, within the half second that its answers take; over ten chains every process dies.
 fn random_victims(seed: u64) -> Vec<chain::Death> {
     let victims = [Victim::Gateway, Victim::Server, Victim::Both, Victim::Model];
     let victim = |number: u64| victims[(number % 4) as usize];
@@ -137,7 +137,7 @@ async fn what_may_have_been_sent_is_not_run_again_on_a_plain_upstream_and_the_ro
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_room_reads_in_order_even_if_an_answer_has_to_be_sent_twice() {
-    // The first prompt is given up with a notice of its own, which takes long; the second is answered.
+    // The first prompt ends with a notice of its own, which takes long; the second is answered.
     let trial = Trial::new(Kind::Plain, vec![Death::At("turn.dispatched", 1)]).on_a_busy_network();
     let history = trial.run().await;
     assert_eq!(check(&history), [], "{history}");

@@ -1,4 +1,4 @@
-//! Behaviour tests: one file per behaviour, on what the room shows.
+//! Behaviour tests: one file per behaviour; they assert what the room shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 

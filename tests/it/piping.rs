@@ -1,4 +1,5 @@
-//! Prompts that a script pipes in: answers as they come, and an exit code that says whether all were answered.
+//! Prompts that a script pipes in: answers come as they are written, and the exit code says whether all were
+//! answered.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -73,7 +74,7 @@ async fn an_answer_that_is_interrupted_is_not_answered() {
     assert_eq!((ended.code, ended.out.as_str()), (1, "Let me think\n"), "{}", ended.err);
 }
 
-/// As `talaria | head -1` does.
+/// Ends like the writer in `talaria | head -1`.
 #[tokio::test]
 async fn whoever_stops_reading_ends_it_at_once() {
     let upstream = Upstream::plain().await;

@@ -1,4 +1,4 @@
-//! How long the real binary keeps what nobody uses, as a program sees it over HTTP.
+//! How long the real binary keeps unused data, as an app sees it over HTTP.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ use crate::support::upstream::Upstream;
 
 const KEY: &str = "a-key-of-the-owner-that-is-long-enough";
 
-/// An agent server that is started again and again, each time after some days.
+/// An agent server that is restarted again and again, each time some days later.
 struct Server {
     talaria: Talaria,
     client: Client,
@@ -39,7 +39,7 @@ impl Server {
         self.running = Some((process, address));
     }
 
-    /// Ends, and is started again so many days later. The clock stays: what is stored is so much older then.
+    /// Stops the server, and starts it again so many days later. The clock stays; the stored times are moved back.
     async fn is_away_for(&mut self, days: u32) {
         let (process, _) = self.running.take().unwrap();
         process.signal(Signal::TERM);
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// A session that the program named, and a response; as the addresses where they are found.
+    /// Makes a named session and a response; returns their addresses.
     async fn asked(&self, name: &str) -> (String, String) {
         let messages = json!([{ "role": "user", "content": "hi" }]);
         self.post("/v1/chat/completions", &json!({ "messages": messages }), Some(name)).await;
@@ -95,7 +95,7 @@ async fn sessions_and_responses_are_kept_for_as_long_as_the_settings_say() {
     }
 }
 
-/// Whoever goes on with a conversation keeps it.
+/// An app that continues a conversation keeps it.
 #[tokio::test]
 async fn what_is_used_is_kept_anew() {
     let model = Upstream::plain().await;

@@ -1,4 +1,4 @@
-//! The 17 cases of the reference implementation (`seeds/001…`, `test_proxy_mode.py`), each with its equivalent.
+//! The 17 cases of `test_proxy_mode.py` in the reference implementation (hermes-agent), each with its equivalent.
 //!
 //! | case there | equivalent here |
 //! |---|---|
@@ -152,7 +152,7 @@ fn result(talaria: &Talaria) -> (String, String, u32, String, u32) {
     talaria.stored().query_row(last, [], row).unwrap()
 }
 
-/// `YYYYMMDD_HHMMSS_` and eight hex digits.
+/// Whether an id is `YYYYMMDD_HHMMSS_` and eight hex digits.
 fn is_session_id(id: &str) -> bool {
     let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let hex =

@@ -1,4 +1,4 @@
-//! The agent server: what a program gets over a real socket.
+//! The agent server, as an app sees it over a real socket.
 
 mod abandoned;
 mod approvals;

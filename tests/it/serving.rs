@@ -1,4 +1,4 @@
-//! The agent server as part of the real binary: when it is there, where, with which key, and until when.
+//! The agent server as part of the real binary: when it runs, at which port, with which key, and until when.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::support::binary::{Ended, Process, Talaria};
 use crate::support::upstream::{Answer, Upstream, delta};
 
-/// What `sysexits.h` calls a configuration error.
+/// The exit code for a configuration error, named as in `sysexits.h`.
 const EX_CONFIG: i32 = 78;
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait of a test. Only a failure takes this long.
 #[cfg(feature = "testing")]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// One that may have any free port, so that scenes can be at the same time.
+/// A talaria with any free port, so that tests can run at the same time.
 fn talaria() -> Talaria {
     Talaria::new().var("API_SERVER_PORT", "0")
 }
@@ -27,7 +27,7 @@ fn null() -> File {
     File::open("/dev/null").unwrap()
 }
 
-/// What a request is answered, with this key.
+/// The status of a request with this key.
 async fn status(address: &str, path: &str, key: Option<&str>) -> StatusCode {
     let client = Client::builder().no_proxy().build().unwrap();
     let request = client.get(format!("{address}{path}"));
@@ -78,10 +78,10 @@ async fn a_key_that_others_may_know_is_refused() {
     assert!(!ended.err.contains("0123456789abcdef"), "{}", ended.err);
 }
 
-/// As a service has it: nobody can type, so the server is all there is.
+/// As a service: nobody can type, so the server is the only input.
 #[tokio::test]
 async fn without_anything_to_read_it_serves_and_is_well() {
-    // Not asked for, so the usual port is meant; which another process here may have.
+    // No variable asks for a port, so the default would apply, which another process may use.
     let talaria = Talaria::new().config("server: {port: 0}\n");
     let mut process = talaria.starts_with(null());
     let address = process.serves().await;
@@ -139,7 +139,8 @@ async fn a_port_that_is_taken_ends_it_with_what_to_do() {
     ended.said(&format!(
         "error: port {port} of 127.0.0.1 is taken by another process\n\nhint: end that process"
     ));
-    // Where lines are read nobody needs it; where nothing is, and for `talaria serve`, it is all there would be.
+    // A console that reads lines does not need the server; without input, and for `talaria serve`, there is nothing
+    // else.
     let talaria = Talaria::new().config(&format!("server: {{port: {port}}}\n"));
     let ended = Talaria::new().config(&format!("server: {{port: {port}}}\n")).args(["check"]).reads("").await;
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
@@ -156,7 +157,7 @@ async fn a_port_that_is_taken_ends_it_with_what_to_do() {
     ended.said("is taken by another process");
 }
 
-/// What runs has its port itself.
+/// The running gateway itself uses its port.
 #[tokio::test]
 async fn check_of_what_runs_finds_nothing_wrong_with_its_port() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -183,7 +184,7 @@ async fn serve_is_refused_where_the_file_says_no_and_where_it_would_let_stranger
     }
 }
 
-/// `talaria serve` is all server, and beside platforms it is there when asked for.
+/// `talaria serve` runs only the server; beside platforms the server runs when it is configured.
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn beside_a_platform_it_serves_when_asked_for_and_serve_leaves_the_platform_alone() {
@@ -207,13 +208,13 @@ async fn beside_a_platform_it_serves_when_asked_for_and_serve_leaves_the_platfor
     assert_eq!(network.readers(), 1, "nobody read a second time");
 }
 
-/// A program that reads an answer which never ends.
+/// An app that reads an answer which never ends.
 struct Reading {
     talaria: Talaria,
     address: String,
     token: String,
     response: reqwest::Response,
-    /// Kept: what is no longer looked at is killed.
+    /// Kept, because dropping it kills the process.
     _process: Process,
     _upstream: Upstream,
 }
@@ -242,7 +243,7 @@ impl Reading {
         Self { talaria, address, token, response, _process: process, _upstream: upstream }
     }
 
-    /// Waits for the end of the stream, however it comes.
+    /// Waits for the end of the stream, whether clean or cut.
     async fn ends(&mut self) {
         while matches!(self.response.chunk().await, Ok(Some(_))) {}
     }
@@ -281,8 +282,8 @@ async fn what_a_program_asked_is_shown_and_can_be_stopped_as_any_turn() {
     reading.ends().await;
 }
 
-/// A network of its own, in which the machine around is known by name and has nothing at the port: what a container
-/// sees whose host listens on 127.0.0.1.
+/// In a network namespace of its own, where the host has a name and nothing listens at the port: like a container
+/// whose host listens on 127.0.0.1.
 #[test]
 fn check_in_a_container_whose_host_refuses_says_what_to_bind_there() {
     let home = tempfile::tempdir().unwrap();
@@ -301,7 +302,7 @@ fn check_in_a_container_whose_host_refuses_says_what_to_bind_there() {
         .output();
     let out = ran.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default();
     if !out.starts_with("inside") {
-        // The words are tested beside where they are made; this is that the real thing leads there.
+        // Unit tests check the words; this checks that the real binary prints them.
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "this system gives no network of one's own");
         eprintln!("not tried: this system gives no network of one's own");
         return;
@@ -312,7 +313,7 @@ fn check_in_a_container_whose_host_refuses_says_what_to_bind_there() {
     assert!(out.contains(words), "{out}");
 }
 
-/// A gateway and its agent server, each a process: `talaria check` of the one looks at the other.
+/// A gateway and its agent server, each a process: `talaria check` of the gateway checks the server.
 #[tokio::test]
 async fn check_of_a_gateway_says_whether_its_agent_server_is_there_and_takes_the_key() {
     let server = talaria().args(["serve"]);
@@ -345,7 +346,7 @@ async fn check_of_a_gateway_says_whether_its_agent_server_is_there_and_takes_the
         let out = check(0, url, Some(&key)).await;
         assert!(out.contains(&format!("warning: remote agent server: nothing listens on {at}:")), "{out}");
     }
-    // A name that cannot be: no network is needed to know that.
+    // An impossible name: no network is needed to know that.
     let out = check(0, "http://no-such-host..invalid:8642", None).await;
     assert!(out.contains("the name no-such-host..invalid is not known here"), "{out}");
 }

@@ -1,4 +1,4 @@
-//! What tests are written in.
+//! Helpers of the tests: gateways, rooms, agents, servers and clients.
 #![allow(dead_code, reason = "each helper is used by some of the test files")]
 
 #[cfg(feature = "testing")]

@@ -1,4 +1,4 @@
-//! Somebody asks in an encrypted chat, and reads the answer while it grows.
+//! A person asks in an encrypted chat, and reads the answer while it grows.
 
 use crate::it::upstream::{Answer, DONE, Gate, delta, finish};
 use crate::support::person::With;
@@ -45,7 +45,7 @@ async fn an_answer_grows_by_edits(with: With) {
     let prompt = scene.upstream.messages().remove(0).pop().unwrap();
     assert_eq!(prompt, ("user".to_owned(), "how far is the moon?".to_owned()));
     assert_eq!(scene.said(&room).len(), 1);
-    // Whoever asks sees that it was taken up.
+    // The person sees a read receipt.
     let read = "SELECT count(*) FROM receipts_linearized WHERE user_id = ?1 AND room_id = ?2
         AND receipt_type = 'm.read' AND event_id = ?3";
     let asked = answer.reply_to.as_ref().unwrap();

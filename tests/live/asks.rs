@@ -11,13 +11,13 @@ use crate::support::shown::Shown;
 
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 
-/// A question of the agent is in the room.
+/// A room with an open ask of the agent.
 struct Asked {
     gateway: Asking,
     ann: Person,
     bot: String,
     room: String,
-    /// The message that asks.
+    /// The message with the ask.
     ask: Shown,
 }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::homeserver::{Account, Homeserver};
 use crate::support::person::{DIRECT, Person, With, escaped};
 
-/// One account and somebody who talks to it, for all checks: a login for each would take longer than all of them.
+/// One account and a person who talks to it, for all checks: a login for each would take longer than the checks.
 struct Pair {
     ann: Person,
     bot: Account,
@@ -46,7 +46,7 @@ impl Pair {
         platforms.accounts.into_iter().next().unwrap().1
     }
 
-    /// A direct chat that the account is in, and nothing runs.
+    /// Makes a direct chat that the account has joined; nothing runs.
     async fn chat(self: Arc<Self>) -> Chat {
         let platform = self.platform();
         let inbox = Arc::new(MemoryInbox::new());
@@ -88,7 +88,7 @@ impl ConformanceWorld for Chat {
 
     fn shown(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(async {
-            // Rooms have one order: whoever sees this has seen what was sent before.
+            // Rooms have one order: a client that sees this event has seen everything sent before.
             let ann = &self.pair.ann;
             let path = format!("/v3/rooms/{}/state/test.mark/now", escaped(&self.room));
             let mark = crate::support::fresh("mark");

@@ -1,4 +1,4 @@
-//! A deleted answer is gone with everything it ever said: the homeserver keeps each edit as an event of its own.
+//! A deleted answer is gone with every text it ever had: the homeserver keeps each edit as an event of its own.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ async fn nothing_of_a_deleted_answer_can_be_read_in_a_plain_room() {
     everything_is_deleted(Kind { encrypted: false, direct: true }, "m.room.message", late).await;
 }
 
-/// An answer is deleted with its edits, and with one that arrives late: the homeserver took it after the message itself
-/// was redacted.
+/// Checks that an answer is deleted with its edits, and with a late one: the homeserver accepted it after the message
+/// itself was redacted.
 async fn everything_is_deleted(kind: Kind, late_kind: &str, mut late: Value) {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
     scene.gateway.sets("MATRIX_TRUST", "any");
@@ -39,7 +39,7 @@ async fn everything_is_deleted(kind: Kind, late_kind: &str, mut late: Value) {
     };
     tokio::time::timeout(PATIENCE, redacted).await.expect("the message is gone");
     assert_eq!(readable(&scene, &room), before - 1, "its edits are still there");
-    // Synapse no longer says which edits it has.
+    // Synapse no longer lists the edits.
     assert_eq!(listed_edits(&scene, &room, &answer).await, 0);
 
     late["m.relates_to"] = json!({ "rel_type": "m.replace", "event_id": answer.id });
@@ -50,7 +50,7 @@ async fn everything_is_deleted(kind: Kind, late_kind: &str, mut late: Value) {
     scene.ends();
 }
 
-/// Dies with the message gone and its edits not, when Synapse no longer says which they are.
+/// The gateway dies when the message is gone and its edits are not, and Synapse no longer lists them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_life_did_not_delete_the_next_one_does() {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
@@ -67,7 +67,7 @@ async fn what_a_life_did_not_delete_the_next_one_does() {
     scene.ends();
 }
 
-/// How many edits of a message the homeserver names.
+/// Number of edits of a message that the homeserver lists.
 async fn listed_edits(scene: &Scene, room: &str, answer: &AnsweredQuestion) -> usize {
     let path = format!("/v1/rooms/{}/relations/{}/m.replace", escaped(room), escaped(&answer.id));
     let listed = scene.ann.asks(Method::GET, &path, json!({})).await;
@@ -103,7 +103,7 @@ async fn answers(scene: &Scene, kind: Kind) -> (String, AnsweredQuestion) {
     (room, AnsweredQuestion { question, id })
 }
 
-/// Waits until nothing that the bot said in a room can be read, and the list of what was to be deleted is gone too.
+/// Waits until no message of the bot in a room can be read, and the stored list of redactions is gone too.
 async fn is_gone(scene: &Scene, room: &str) {
     let notes = "SELECT count(*) FROM notes WHERE key LIKE 'deleting.%' AND account = ?1";
     let gone = async {
@@ -114,7 +114,7 @@ async fn is_gone(scene: &Scene, room: &str) {
     tokio::time::timeout(PATIENCE, gone).await.expect("nothing can be read");
 }
 
-/// How many messages of the bot in a room the homeserver has not redacted, edits too.
+/// Number of the bot's messages and edits in a room that the homeserver has not redacted.
 fn readable(scene: &Scene, room: &str) -> usize {
     let events = "SELECT count(*) FROM events WHERE room_id = ?1 AND sender = ?2
         AND type IN ('m.room.message', 'm.room.encrypted')

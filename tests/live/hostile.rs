@@ -1,4 +1,4 @@
-//! Rooms and people that mean no good: reading goes on, and nothing of it is obeyed.
+//! Hostile rooms and people: reading goes on, and none of it is obeyed.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -42,10 +42,10 @@ async fn a_flood_of_strange_invitations_stops_nobody() {
     scene.ends();
 }
 
-/// Old ones let words be power levels, the newest has ids without a server.
+/// In old versions power levels may be words; in the newest, ids have no server.
 const VERSIONS: [&str; 4] = ["9", "10", "11", "12"];
 
-/// A room that nobody should want to be in.
+/// The state of a room that nobody should want to be in.
 fn strange(number: usize, bot: &str) -> Value {
     let name = match number % 5 {
         0 => "x".repeat(20_000),
@@ -64,7 +64,7 @@ fn strange(number: usize, bot: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heavy_state_and_odd_power_levels_do_not_stop_reading() {
     let scene = Scene::with(With::Nio).await;
-    // Of this version power levels may be words.
+    // In this version power levels may be words.
     let body = json!({
         "preset": "private_chat", "invite": [scene.bot.id], "room_version": "9",
         "initial_state": [
@@ -84,7 +84,7 @@ async fn heavy_state_and_odd_power_levels_do_not_stop_reading() {
     ];
     for level in levels {
         let path = format!("/v3/rooms/{}/state/m.room.power_levels/", escaped(&room));
-        // The homeserver may refuse some of them; what it takes, we must bear.
+        // The homeserver may refuse some of them; we must cope with those that it accepts.
         scene.homeserver.tries(&scene.ann.token, Method::PUT, &path, level).await;
     }
     let direct = scene.direct().await;
@@ -109,9 +109,9 @@ async fn nobody_speaks_for_somebody_else_and_nothing_plain_counts_in_an_encrypte
     let question = scene.ann.says(&room, &format!("{} ask one", scene.bot.id)).await;
     scene.reads(&room, "First.").await;
 
-    // An edit of somebody else's question, encrypted and by somebody who may talk.
+    // An edit of another person's question, encrypted and by a person who may talk.
     ben.edits(&room, &question, &format!("{} ask two", scene.bot.id)).await;
-    // An edit of one's own question, and a question, that the homeserver could have made up.
+    // An edit of the author's own question, and a question, that the homeserver could have made up.
     let text = json!({ "msgtype": "m.text", "body": format!("{} ask three", scene.bot.id) });
     let edit = json!({
         "msgtype": "m.text", "body": "*", "m.new_content": text,
@@ -119,7 +119,7 @@ async fn nobody_speaks_for_somebody_else_and_nothing_plain_counts_in_an_encrypte
     });
     scene.ann.sends_plain(&room, "m.room.message", edit).await;
     scene.ann.sends_plain(&room, "m.room.message", text).await;
-    // Relations that are none, and content that is none.
+    // Malformed relations, and malformed content.
     for content in [
         json!({ "msgtype": "m.text", "body": 7, "m.relates_to": "no" }),
         json!({ "msgtype": { "m.text": 1 }, "body": null, "m.relates_to": { "rel_type": "m.replace" } }),
@@ -128,7 +128,7 @@ async fn nobody_speaks_for_somebody_else_and_nothing_plain_counts_in_an_encrypte
     ] {
         for kind in ["m.room.message", "m.room.encrypted"] {
             let path = format!("/v3/rooms/{}/send/{kind}/{}", escaped(&room), fresh("transaction"));
-            // The homeserver refuses some of them; what it takes, we must bear.
+            // The homeserver refuses some of them; we must cope with those that it accepts.
             scene.homeserver.tries(&scene.ann.token, Method::PUT, &path, content.clone()).await;
         }
     }
@@ -141,7 +141,7 @@ async fn nobody_speaks_for_somebody_else_and_nothing_plain_counts_in_an_encrypte
     scene.ends();
 }
 
-/// Whoever has the homeserver can send what somebody encrypted once more, in their name.
+/// A homeserver can send a person's encrypted message once more, in their name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_encrypted_once_is_answered_once() {
     let mut scene = Scene::with(With::Nio).await;
@@ -154,14 +154,14 @@ async fn what_was_encrypted_once_is_answered_once() {
     let sent = format!("/v3/rooms/{}/event/{}", escaped(&room), escaped(&first));
     let sealed = scene.ann.asks(Method::GET, &sent, json!({})).await["content"].clone();
     let mut dressed = sealed.clone();
-    // What a message relates to is in the clear.
+    // A message's relations are in plaintext.
     dressed["m.relates_to"] = json!({ "m.in_reply_to": { "event_id": first } });
     scene.ann.sends_plain(&room, "m.room.encrypted", sealed.clone()).await;
     scene.ann.sends_plain(&room, "m.room.encrypted", dressed.clone()).await;
     scene.settles(&room).await;
     assert_eq!(scene.upstream.prompts().len(), 2, "once, and whether everything is done");
 
-    // Whoever says the same again is answered again, and neither of the two can be repeated.
+    // A person who repeats their words is answered again, and neither message can be replayed.
     scene.upstream.answers(Answer::says(["Opened again."]));
     let second = scene.ann.says(&room, question).await;
     let answer = scene.reads(&room, "Opened again.").await;
@@ -196,7 +196,7 @@ async fn who_takes_a_question_back_and_asks_it_again_is_answered() {
     let answer = scene.reads(&room, "Opened again.").await;
     assert_eq!(answer.reply_to, Some(second));
 
-    // What is deleted was heard all the same.
+    // A deleted message was heard all the same.
     scene.ann.sends_plain(&room, "m.room.encrypted", sealed).await;
     scene.settles(&room).await;
     assert_eq!(scene.upstream.prompts().len(), 3);

@@ -1,4 +1,4 @@
-//! The account, its device and its keys: what survives, what is refused, and what is mended.
+//! The account, its device and its keys: what survives, what is refused, and what is repaired.
 
 use std::fs;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ async fn the_operator_logs_in_and_out() {
     let login = scene.gateway.talaria.does(["matrix", "login"]).await;
     assert!(login.code == 0 && login.out.contains(&scene.bot.id), "{}{}", login.out, login.err);
     assert_eq!(devices(&scene), 1);
-    // The gateway goes on with that device.
+    // The gateway continues with that device.
     scene.gateway.starts();
     let room = scene.direct().await;
     scene.settles(&room).await;
@@ -141,9 +141,9 @@ async fn the_operator_logs_in_and_out() {
     scene.ends();
 }
 
-/// How many devices the bot has.
+/// Number of the bot's devices.
 fn devices(scene: &Scene) -> usize {
-    // Keys of cross-signing are kept in the same table, hidden.
+    // Synapse keeps cross-signing keys in the same table, hidden.
     let devices = "SELECT count(*) FROM devices WHERE user_id = ?1 AND NOT hidden";
     scene.homeserver.stored().query_row(devices, [&scene.bot.id], |row| row.get(0)).unwrap()
 }
@@ -192,7 +192,7 @@ async fn what_cannot_be_read_yet_is_answered_when_its_key_comes() {
     scene.ann.does("hold_keys", json!({})).await;
     scene.upstream.answers(Answer::says(["Now I can read it."]));
     let question = scene.ann.says(&room, "can you read this?").await;
-    // In the same life, and after another one.
+    // In the same life, and after a restart.
     scene.gateway.process().logs("a message waits for its key").await;
     scene.gateway.stops().await;
     scene.gateway.starts();
@@ -208,7 +208,7 @@ async fn what_cannot_be_read_yet_is_answered_when_its_key_comes() {
 async fn what_stays_unreadable_is_asked_for_again_in_the_room() {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Mautrix).await;
     scene.gateway.sets("MATRIX_TRUST", "any");
-    // Ten minutes, if nobody says otherwise.
+    // The default is ten minutes.
     scene.gateway.configures("platforms: { matrix: { unreadable_after: 1s } }");
     scene.gateway.starts();
     let room = scene.direct().await;
@@ -220,7 +220,7 @@ async fn what_stays_unreadable_is_asked_for_again_in_the_room() {
     assert_eq!((told.kind.as_str(), &told.reply_to), ("m.notice", &Some(question)), "{told:?}");
     assert!(told.text().contains("again"), "{told:?}");
 
-    // It was given up: a key that comes after all changes nothing.
+    // The message was given up: a key that comes after all changes nothing.
     scene.ann.does("release_keys", json!({})).await;
     scene.settles(&room).await;
     assert_eq!(scene.upstream.prompts().len(), 1);

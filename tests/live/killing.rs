@@ -14,16 +14,16 @@ use crate::support::person::{DIRECT, Person, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// Questions in one room: eight in quick succession look like a program's, and the room would be told so.
+/// Questions in one room: eight in quick succession look like a program's, and the room would get a notice.
 const QUESTIONS_IN_A_ROOM: usize = 6;
 
 /// How often a kill is tried.
 const TRIES: usize = 5;
 
-/// Where it dies, and for the how many-th time it gets there.
+/// A failpoint, and the number of the visit at which the gateway dies.
 type Point = (&'static str, u32);
 
-/// The SDK has the message and its keys, our inbox does not have it yet. The question waits when it starts.
+/// The SDK has the message and its keys, our inbox does not have it yet. The question waits when the gateway starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_sync_and_inbox_loses_and_doubles_nothing() {
     kills(&[("sync.before_inbox", 1), ("accept.received", 1), ("accept.committed", 1)], 4, 34).await;
@@ -40,7 +40,7 @@ async fn a_kill_around_the_final_text_loses_and_doubles_nothing() {
         .await;
 }
 
-/// The checker itself: a gateway that trusts the SDK's position loses what it was killed with.
+/// Tests the checker itself: a gateway that trusts the SDK's position loses the events it was killed with.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_replay_the_loss_is_seen() {
     let mut scene = Scene::with(With::Nio).await;
@@ -48,8 +48,8 @@ async fn without_the_replay_the_loss_is_seen() {
     scene.settles(&room).await;
     scene.gateway.stops().await;
 
-    // The gateway that dies is a broken one already: stopped between a sync and its inbox, a sound one would begin with
-    // a replay, and die with the question in that, which the SDK's position does not know of.
+    // The gateway that dies is a broken one already: a sound one, killed between a sync and its inbox, would begin
+    // with a replay and die with the question in that, of which the SDK's position knows nothing.
     scene.gateway.sets("TALARIA_BROKEN", "replay");
     scene.gateway.dies_at("sync.before_inbox", 1);
     let question = scene.ann.says(&room, "do you remember me?").await;
@@ -97,7 +97,7 @@ async fn kills(points: &[Point], few: usize, many: usize) {
         let text = full_text(&prompt);
         let died = tokio::select! {
             () = gateway.process().dies() => true,
-            // On a machine that does much else an answer may come without any edit to die after.
+            // On a busy machine an answer may come without any edit to die after.
             _ = ann.reads(&room, &bot.id, &text) => false,
         };
         if died {
@@ -112,7 +112,7 @@ async fn kills(points: &[Point], few: usize, many: usize) {
     }
     assert_eq!(asked.len(), kills, "it should have died at every point");
 
-    // Whatever might still come has come when something later is answered.
+    // Once a later question is answered, nothing earlier can still come.
     gateway.starts();
     ann.says(&room, "the end").await;
     ann.reads(&room, &bot.id, &full_text("the end")).await;

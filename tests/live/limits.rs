@@ -1,4 +1,4 @@
-//! Synapse as it is when nobody has changed its limits: ten messages at once, then one in five seconds, per account.
+//! Synapse with its default limits: ten messages at once, then one in five seconds, per account.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::support::person::With;
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// What the gateway believes if nobody says otherwise; only people are not limited.
+/// The gateway's defaults; only the limits for people are lifted.
 const BY_ITSELF: &str = "
 platforms:
   matrix:
@@ -20,7 +20,7 @@ platforms:
 
 const ROOMS: usize = 10;
 
-/// What Synapse lets an account wait for each message once its burst is used up.
+/// How long Synapse makes an account wait for each message once its burst is used up.
 const EACH: Duration = Duration::from_secs(5);
 
 /// Three for learning, two for a busy machine; there are more than twenty requests.
@@ -35,14 +35,14 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
     scene.gateway.starts();
     let rooms = join_all((0..ROOMS).map(|_| scene.direct())).await;
 
-    // What the limit is, the governor learns from refusals, and it starts with a wrong idea: Synapse counts the joins
-    // too, which have just emptied the bucket. One more or two are requests that a busy machine brought closer
-    // together than they were sent.
+    // The rate limiter learns the limit from refusals, and it starts with a wrong idea: Synapse counts the joins too,
+    // which have just emptied the bucket. One or two more are requests that a busy machine brought closer together
+    // than they were sent.
     everybody_is_answered(&scene, &rooms, 1).await;
     let refused = homeserver.refused(&scene.bot.id);
     assert!(refused.len() <= REFUSALS, "refused {} times: {refused:?}", refused.len());
 
-    // Now it knows. The bucket is empty, so an answer can come every five seconds, and does.
+    // Now it knows the limit. The bucket is empty, so an answer can come every five seconds, and does.
     let began = Instant::now();
     everybody_is_answered(&scene, &rooms, 2).await;
     let took = began.elapsed();
@@ -52,7 +52,8 @@ async fn ten_answers_at_once_all_arrive_within_synapses_own_limits() {
     scene.ends();
 }
 
-/// Ten questions at once in one room wait for one another. What is said about that must not eat what the answers need.
+/// Ten questions at once in one room wait for one another. The notices about that must not use up the requests that
+/// the answers need.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_messages_at_once_in_one_room_cost_one_notice() {
     let homeserver = Arc::new(Homeserver::own(Limits::Default).await);
@@ -93,7 +94,7 @@ async fn ten_messages_at_once_in_one_room_cost_one_notice() {
     scene.ends();
 }
 
-/// Ten questions at once, and an answer in each room that grows in four steps.
+/// Asks ten questions at once; the answer in each room grows in four steps.
 async fn everybody_is_answered(scene: &Scene, rooms: &[String], round: usize) {
     let gates: Vec<_> = (0..4).map(|_| Gate::new()).collect();
     for _ in 0..ROOMS {
@@ -125,7 +126,7 @@ async fn everybody_is_answered(scene: &Scene, rooms: &[String], round: usize) {
     for room in rooms {
         assert_eq!(scene.said(room).len(), round);
     }
-    // Nobody was shown much more than another.
+    // No room got many more edits than another.
     let edits = finals.iter().map(|answer| answer.edits());
     let (least, most) = (edits.clone().min().unwrap(), edits.max().unwrap());
     assert!(most - least <= 2, "edits from {least} to {most}");

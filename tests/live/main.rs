@@ -1,8 +1,7 @@
-//! The real thing: a Synapse, clients that are not ours, the binary people run, and a scripted upstream.
+//! Live tests: a Synapse, foreign clients, the binary people run, and a scripted upstream.
 //!
-//! `tests/live/parts` installs what is needed; `tests/run` starts one Synapse for all of it and looks into its
-//! database at the end. A test that is run by itself starts one of its own. Every test has its own people, bot
-//! and rooms.
+//! `tests/live/parts` installs the programs; `tests/run` starts one Synapse for all tests and checks its database at
+//! the end. A test that is run by itself starts one of its own. Every test has its own people, bot and rooms.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 

@@ -8,7 +8,7 @@ use crate::support::person::With;
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// A picture of one point.
+/// A picture of one pixel.
 const DOT: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 

@@ -1,4 +1,4 @@
-//! What rings: of a long answer in several messages only the first one, wherever somebody can tell.
+//! Notifications: a long answer in several messages notifies once, wherever the server or client can tell.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,19 +10,19 @@ use crate::support::person::{Kind, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// More than one message holds; each line says which it is.
+/// An answer too long for one message; each line contains its number.
 fn long_answer() -> String {
     (0..2500).map(|line| format!("This is line {line}.\n")).collect()
 }
 
-/// The messages of an answer that has come to its end.
+/// The messages of an answer that is complete.
 fn parts_of(shown: &[Shown], bot: &str) -> Option<Vec<Shown>> {
     let said: Vec<_> = shown.iter().filter(|message| message.sender == bot).cloned().collect();
     let whole = said.last().is_some_and(|last| last.text().contains("This is line 2499."));
     whole.then_some(said)
 }
 
-/// The homeserver counts, as it does for push notifications: by the default rules of a new account. Edits of a growing
+/// The homeserver counts as it does for push notifications: by the default rules of a new account. Edits of a growing
 /// answer never count. In an encrypted room it cannot see that further messages are notices, so it counts them all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_homeserver_counts_a_long_answer_once_where_it_can_read_it() {
@@ -53,8 +53,8 @@ async fn the_homeserver_counts_a_long_answer_once_where_it_can_read_it() {
     scene.ends();
 }
 
-/// In an encrypted room only the client can tell, once it has decrypted the message. This one asks the push rules as
-/// Element does before it rings.
+/// In an encrypted room only the client can tell, once it has decrypted the message. This one checks the push rules
+/// as Element does before it notifies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_rings_once_for_a_long_answer_in_an_encrypted_room() {
     if !parts::has_js() {

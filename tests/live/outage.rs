@@ -27,7 +27,7 @@ async fn an_answer_survives_the_homeservers_crash() {
     scene.reads(&room, "Half of the answer,").await;
     homeserver.dies().await;
     gate.open();
-    // Nobody is there to take the rest, until now.
+    // Until the homeserver is back, nobody accepts the rest.
     scene.gateway.process().logs("the homeserver is away").await;
     let health = scene.gateway.talaria.does(["health"]).await;
     assert_ne!(health.code, 0, "nobody can be answered");

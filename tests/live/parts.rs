@@ -1,4 +1,4 @@
-//! Where the programs are that `tests/live/parts` installs.
+//! Paths of the programs that `tests/live/parts` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ pub fn node(script: &str) -> Command {
     command
 }
 
-/// Whether scenes with matrix-js-sdk can be played here; `tests/run` names them if not.
+/// Whether scenes with matrix-js-sdk can run here; `tests/run` names them if not.
 pub fn has_js() -> bool {
     js().join(".parts").exists()
 }

@@ -1,4 +1,4 @@
-//! What is said while the gateway is down is answered when it is back: once, and in order.
+//! Messages that come while the gateway is down are answered when it is back: once, and in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::support::person::{Kind, SHARED, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// Direct chats, and questions in each: more than that in one line is refused with a notice, as it should be.
+/// Direct chats, and questions in each: more than that in one queue are rightly refused with a notice.
 const CHATS: usize = 7;
 const QUESTIONS: usize = 15;
-/// What else is said between two questions in the room of several people: together more than a sync brings.
+/// Other messages between two questions in the room of several people: together more than a sync brings.
 const SMALL_TALK: usize = 7;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -26,7 +26,7 @@ const BOUND: usize = 500 + 50;
 async fn what_is_too_much_to_read_is_said_in_the_room() {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
     scene.gateway.sets("MATRIX_TRUST", "any");
-    // What is said in the clear is quickly said.
+    // Plaintext messages are sent quickly.
     scene.gateway.sets("MATRIX_E2EE", "optional");
     scene.gateway.starts();
     let room = scene.ann.makes_room(Kind { encrypted: false, direct: false }, &[&scene.bot.id]).await;
@@ -51,8 +51,8 @@ async fn what_is_too_much_to_read_is_said_in_the_room() {
     scene.ends();
 }
 
-/// How old something is, its homeserver says by the time that it took it down, whatever a client claims. So that is
-/// what is changed, while nobody looks.
+/// A homeserver derives an event's age from the time when it stored it, whatever a client claims. So the test changes
+/// that time, while the homeserver is down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_older_than_a_day_is_not_answered_but_said_in_the_room() {
     let homeserver = Arc::new(Homeserver::own(Limits::Wide).await);
@@ -78,7 +78,7 @@ async fn what_is_older_than_a_day_is_not_answered_but_said_in_the_room() {
     assert_eq!(answer.reply_to, Some(today));
     let told = notices(&scene, &room).await;
     assert!(told.len() == 1 && told[0].starts_with("2 messages"), "{told:?}");
-    // Once: the next life does not say it again.
+    // Once: the next process does not repeat the notice.
     scene.gateway.stops().await;
     scene.gateway.starts();
     scene.settles(&room).await;
@@ -87,7 +87,7 @@ async fn what_is_older_than_a_day_is_not_answered_but_said_in_the_room() {
     scene.ends();
 }
 
-/// Waits until the bot has noted something in a room: what it has noted there.
+/// Waits until the bot has posted a notice in a room; returns its notices.
 async fn notices(scene: &Scene, room: &str) -> Vec<String> {
     let told = |shown: &[Shown]| {
         let notices =
@@ -106,7 +106,7 @@ async fn a_hundred_and_twenty_questions_while_it_was_down_are_answered_once_each
         rooms.push(scene.direct().await);
     }
     let shared = scene.ann.makes_room(SHARED, &[&scene.bot.id]).await;
-    // Whoever has just joined has read nothing yet.
+    // A bot that has just joined has read nothing yet.
     for room in &rooms {
         scene.settles(room).await;
     }

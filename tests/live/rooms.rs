@@ -1,4 +1,4 @@
-//! Where the bot goes, whom it hears, and where it keeps silent.
+//! Which rooms the bot joins, whom it answers, and where it stays silent.
 
 use reqwest::Method;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::homeserver::Homeserver;
 use crate::support::person::{DIRECT, Kind, Person, SHARED, With};
 use crate::support::scene::Scene;
 
-/// A room for several that is not encrypted.
+/// A room for several people that is not encrypted.
 const PLAIN: Kind = Kind { encrypted: false, direct: false };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,7 +99,7 @@ async fn in_a_room_without_encryption_people_are_told_why_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_nobody_signed_is_told_so_once_and_not_answered() {
-    // The trust that is configured if nobody says otherwise; nio knows no cross-signing.
+    // With the default trust; nio does not support cross-signing.
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
     scene.gateway.starts();
     let room = scene.direct().await;
@@ -110,7 +110,7 @@ async fn a_device_that_nobody_signed_is_told_so_once_and_not_answered() {
     };
     scene.ann.sees(&room, "the notice", told).await;
     scene.ann.says(&room, "and now?").await;
-    // Nothing of this is answered, so something else says when it is over.
+    // None of this is answered, so the end of the gateway shows when it has been read.
     scene.gateway.stops().await;
 
     assert_eq!(scene.upstream.prompts().len(), 0);
@@ -160,7 +160,7 @@ async fn put_out_in_the_middle_of_an_answer(how: &str) {
     let members = format!("/v3/rooms/{}/joined_members", crate::support::person::escaped(&room));
     let members = scene.ann.asks(Method::GET, &members, json!({})).await;
     assert!(members["joined"].get(&scene.bot.id).is_none());
-    // The answer ends although the agent would go on for ever, and nothing waits to be said there.
+    // The answer ends although the agent would go on for ever, and no message waits to be sent there.
     let open = "SELECT (SELECT count(*) FROM turns WHERE room = ?1
             AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))
         + (SELECT count(*) FROM outbox WHERE room = ?1 AND state = 'pending')";

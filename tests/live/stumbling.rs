@@ -1,4 +1,4 @@
-//! What a homeserver cannot show, while it answers everything else, does not end the reading.
+//! A homeserver that cannot return one event, while it answers everything else, does not end the reading.
 
 use crate::it::upstream::Answer;
 use crate::support::front::{Front, Stumble};
@@ -15,15 +15,15 @@ async fn a_message_that_cannot_be_shown_again_is_asked_for_anew_and_stops_nobody
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_is_waited_for_in_vain_is_asked_for_anew_and_stops_nobody() {
-    // It is waited for, for most of a minute.
+    // The gateway waits for it, for most of a minute.
     if !full() {
         return;
     }
     stumbles(Stumble::Silence).await;
 }
 
-/// Whether a message was heard before is seen only in the event itself. If that is never shown, nobody knows: it is
-/// not obeyed, its author is told, and everybody else is heard.
+/// Only the event itself shows whether a message was heard before. If the homeserver never returns it, that stays
+/// unknown: the message is not obeyed, its author is told, and everybody else is heard.
 async fn stumbles(how: Stumble) {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
     let front = Front::of(&scene.homeserver).await;
@@ -50,12 +50,12 @@ async fn stumbles(how: Stumble) {
     scene.ends();
 }
 
-/// What an address has of a room.
+/// The part of a room id that occurs in request paths.
 fn name_of(room: &str) -> &str {
     room.trim_start_matches('!').split(':').next().unwrap()
 }
 
-/// Of an edit the message before it can be read, but that is not what its author wants.
+/// The message before an edit can be read, but its author wants the edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_that_cannot_be_shown_again_is_asked_for_anew() {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
@@ -77,8 +77,9 @@ async fn an_edit_that_cannot_be_shown_again_is_asked_for_anew() {
     scene.ends();
 }
 
-/// Whether a reply or a message in a thread is meant for us is seen only in what came before it, once we have forgotten
-/// what we wrote. If that is never shown, nobody knows: it is not obeyed, and its author is told.
+/// Only the earlier event shows whether a reply or a message in a thread is meant for us, once we have forgotten our
+/// own messages. If the homeserver never returns it, that stays unknown: the message is not obeyed, and its author is
+/// told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_belongs_to_something_that_cannot_be_shown_is_asked_for_anew() {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
@@ -96,7 +97,7 @@ async fn what_belongs_to_something_that_cannot_be_shown_is_asked_for_anew() {
     scene.upstream.answers(Answer::says(["And here."]));
     scene.ann.says_in_thread(&threads, &root, &hello).await;
     scene.reads(&threads, "And here.").await;
-    // It has read back what it said, and forgets it.
+    // The gateway has read its own messages back, and forgets them.
     let direct = scene.direct().await;
     scene.settles(&direct).await;
     scene.gateway.stops().await;

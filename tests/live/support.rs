@@ -1,4 +1,4 @@
-//! What live tests are written in.
+//! Helpers of the live tests: homeserver, people, gateways and scenes.
 #![allow(dead_code, reason = "each helper is used by some of the test files")]
 
 pub mod asking;
@@ -13,15 +13,15 @@ pub mod shown;
 
 use std::time::Duration;
 
-/// Nothing here takes this long unless something is wrong, not even on a machine that does much else.
+/// Longest wait, even on a busy machine. Only a failure takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The large counts are wanted.
+/// Whether the large counts are wanted.
 pub fn full() -> bool {
     std::env::var("TALARIA_TESTS").is_ok_and(|tests| tests == "full")
 }
 
-/// A name that nobody had before on any homeserver of any run.
+/// A name that no earlier run has used on any homeserver.
 pub fn fresh(prefix: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Whether the other clients can talk to each other: if not, nothing that follows means anything.
+//! The foreign clients can talk to each other: otherwise the other tests mean nothing.
 
 use crate::parts;
 use crate::support::homeserver::Homeserver;

@@ -1,5 +1,5 @@
-//! With `trust: verified`, whoever has not compared pictures with the operator is not heard and cannot read; then they
-//! are and can.
+//! With `trust: verified`, a person who has not compared emoji with the operator is not heard and cannot read;
+//! afterwards they are and can.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::support::person::{DIRECT, Person, With};
 use crate::support::scene::Scene;
 use crate::support::shown::Shown;
 
-/// Ann, whose device is signed, has said something and was not heard.
+/// Ann, whose device is signed, has written and was not heard.
 async fn unheard() -> (Scene, String) {
     is_unheard(Scene::prepared(Homeserver::shared().await, With::Js).await).await
 }
@@ -24,13 +24,13 @@ async fn is_unheard(mut scene: Scene) -> (Scene, String) {
     scene.gateway.starts();
     scene.ann.does("cross_sign", json!({})).await;
     let room = scene.direct().await;
-    // Before it has an identity, it cannot be sure of anybody's.
+    // Before the bot has an identity, it cannot verify anybody's.
     scene.gateway.process().logs("recovery.key").await;
     says_in_vain(&mut scene, &room).await;
     (scene, room)
 }
 
-/// Ann says something that nobody hears, and cannot read what the bot says about it.
+/// Ann writes a message that is not heard, and cannot read the bot's notice about it.
 async fn says_in_vain(scene: &mut Scene, room: &str) {
     scene.ann.says(room, "do you hear me?").await;
     scene.gateway.process().logs("a device is not trusted").await;
@@ -40,8 +40,8 @@ async fn says_in_vain(scene: &mut Scene, room: &str) {
     assert_eq!(scene.upstream.prompts().len(), 0);
 }
 
-/// Ann, who was refused before, says something and is refused again; and whatever else was under way is over. The id of
-/// what she said.
+/// Ann, who was refused before, writes and is refused again; everything else that was under way is done. Returns the
+/// id of her message.
 async fn is_refused(scene: &mut Scene, room: &str) -> String {
     let said = scene.ann.says(room, "and now?").await;
     let refused = "SELECT count(*) FROM audit WHERE rule = 'untrusted' AND actor = ?1";
@@ -52,7 +52,7 @@ async fn is_refused(scene: &mut Scene, room: &str) -> String {
     };
     tokio::time::timeout(PATIENCE, again).await.expect("a second refusal");
     scene.gateway.stops().await;
-    // What comes after all that the bot has said is seen after it, too.
+    // A client sees this message after everything that the bot has sent before.
     scene.ann.says(room, "good night").await;
     scene.ann.reads(room, &scene.ann.id, "good night").await;
     said
@@ -65,7 +65,7 @@ async fn is_heard(comparing: Comparing) -> Scene {
     scene.ann.says(&room, "and now?").await;
     let answer = scene.reads(&room, "Now I do.").await;
     assert!(answer.encrypted && answer.readable, "{answer:?}");
-    // What she said before is not answered after all.
+    // Her earlier messages are not answered after all.
     scene.settles(&room).await;
     assert_eq!(scene.upstream.prompts().len(), 2);
     scene
@@ -79,7 +79,7 @@ async fn who_compares_pictures_in_the_room_is_heard() {
     let (scene, room) = unheard().await;
     let comparing = Comparing::in_room(scene, room).await;
     comparing.matches().await;
-    // She asked in the clear, as her client does, and nobody is warned of that.
+    // Her client sends the request in plaintext, and there is no warning about that.
     assert!(
         !comparing.scene.gateway.log().contains("a message in the clear"),
         "{}",
@@ -88,7 +88,7 @@ async fn who_compares_pictures_in_the_room_is_heard() {
     is_heard(comparing).await.ends_after_verifying_aloud();
 }
 
-/// Each part of the bot's that she can read is one too many for the homeserver, at first.
+/// At first the homeserver refuses each of the bot's plaintext events with a rate limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_compares_pictures_in_the_room_is_heard_where_the_homeserver_wants_it_slower() {
     if !parts::has_js() {
@@ -105,7 +105,7 @@ async fn who_compares_pictures_in_the_room_is_heard_where_the_homeserver_wants_i
     is_heard(comparing).await.ends_after_verifying_aloud();
 }
 
-/// Ann says her part encrypted, which is read although nobody has verified her.
+/// Ann's part is encrypted; it is read although nobody has verified her.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_compares_pictures_in_the_room_and_encrypts_her_part_is_heard() {
     if !parts::has_js() {
@@ -118,7 +118,7 @@ async fn who_compares_pictures_in_the_room_and_encrypts_her_part_is_heard() {
     is_heard(comparing).await.ends_after_verifying_aloud();
 }
 
-/// Nothing of Ann's is in the clear but that she came.
+/// Checks that only Ann's membership events are in plaintext.
 fn is_sealed(scene: &Scene, room: &str) {
     let clear = scene.in_the_clear(room, &scene.ann.id);
     assert!(
@@ -155,7 +155,7 @@ async fn whose_pictures_differ_learns_so_and_stays_unheard() {
     scene.ends_after_verifying_aloud();
 }
 
-/// A second request ends the first, and itself: the SDK says so by itself, without the operator.
+/// A second request cancels the first, and itself: the SDK sends that by itself, without the operator.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_twice_to_be_verified_is_told_nothing_in_the_clear() {
     if !parts::has_js() {
@@ -176,13 +176,13 @@ async fn who_asks_twice_to_be_verified_is_told_nothing_in_the_clear() {
         }
     };
     tokio::time::timeout(PATIENCE, ended).await.expect("that both are ended");
-    // It has read back what it said.
+    // The bot has read its own messages back.
     is_refused(&mut scene, &room).await;
     scene.ends();
 }
 
-/// What really reaches a device that its owner has not signed: nothing that is encrypted, because it gets no keys; and a
-/// mark, which Matrix never encrypts.
+/// An unsigned device gets no keys, so it can read nothing encrypted; it sees a reaction, which Matrix never
+/// encrypts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_is_not_signed_sees_a_mark_on_what_was_not_read() {
     for with in [With::Nio, With::Mautrix] {
@@ -205,7 +205,7 @@ async fn a_device_that_is_not_signed_sees_a_mark_on_what_was_not_read() {
     }
 }
 
-/// Ann writes on a device that she has not signed; on the one that she has signed she reads what to do about it.
+/// Ann writes on a device that she has not signed; on her signed device she reads what to do about it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_of_an_unsigned_device_can_be_read_on_a_signed_one() {
     if !parts::has_js() {

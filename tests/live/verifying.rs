@@ -1,4 +1,4 @@
-//! Somebody compares pictures with the operator, and the operator asks how the account is.
+//! A person compares emoji with the operator, and the operator checks the account.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::support::homeserver::Homeserver;
 use crate::support::person::{Person, With};
 use crate::support::scene::Scene;
 
-/// Somebody who is heard already, because her device is signed, and the operator see pictures.
+/// A person who is heard already, because her device is signed, and the operator see emoji.
 async fn begins() -> Comparing {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Js).await;
     scene.gateway.starts();
@@ -37,7 +37,7 @@ async fn pictures_that_differ_for_the_person_verify_nobody() {
     let comparing = begins().await;
     comparing.scene.ann.does("mismatch", json!({})).await;
 
-    // Whoever says that they match is told that it is over; a moment later the SDK has let go of it.
+    // An operator who confirms learns that the verification is over; a moment later the SDK has forgotten it.
     let over = async {
         loop {
             let said = operator(&comparing.scene, &["confirm", &comparing.id]).await;
@@ -66,7 +66,7 @@ async fn pictures_that_differ_for_the_operator_verify_nobody() {
     comparing.still_talk().await;
 }
 
-/// Whom the operator has verified, and who has other keys all of a sudden, may be somebody else.
+/// A person whom the operator has verified and who suddenly has other keys may be another person.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verified_person_with_a_new_identity_is_not_obeyed() {
     if !parts::has_js() {
@@ -96,7 +96,7 @@ async fn another_device_of_the_account_waits_for_the_operator_like_everybody() {
     let mut scene = Scene::with(With::Nio).await;
     let room = scene.direct().await;
     scene.settles(&room).await;
-    // Before it has an identity there is nothing to verify.
+    // Before the account has an identity there is nothing to verify.
     scene.gateway.process().logs("recovery.key").await;
     let other = Person::logs_in(&scene.homeserver, &scene.bot, With::Js).await;
 

@@ -1,8 +1,8 @@
-//! What every client must be able to do, and what the model must have been asked then.
+//! Scenes that every client plays; they check the client's result and the requests that the model got.
 //!
-//! Every client plays every scene, by every API that it speaks:
+//! Every client plays every scene, with every API that it supports:
 //!
-//! | client | chat | responses | compatible | what it cannot do, and what is looked at instead |
+//! | client | chat | responses | compatible | what it cannot do, and what is checked instead |
 //! |---|---|---|---|---|
 //! | openai for Python, newest and 1.x | yes | yes | – | – |
 //! | openai for Node.js | yes | yes | – | – |
@@ -10,9 +10,9 @@
 //! | Vercel's AI SDK | yes | yes | yes | – |
 //! | langchain-openai | in full | in full | – | – |
 //! | pydantic-ai | in full | in full | – | – |
-//! | LiteLLM | in full | in full | in full | hides the body of an error by responses and compatible: its class and our message are looked at; by chat (`openai/…`) an error in a stream has always the status 500, because OpenAI's package drops it |
-//! | LiteLLM's proxy | in full | in full | – | words errors anew: the status and our message |
-//! | llm | in full | – | – | speaks no responses; has no way to stop reading but its end, which must reach the model too |
+//! | LiteLLM | in full | in full | in full | hides the body of an error in responses and compatible: its class and our message are checked; in chat (`openai/…`) an error in a stream always has the status 500, because OpenAI's package drops it |
+//! | LiteLLM's proxy | in full | in full | – | rewords errors: the status and our message are checked |
+//! | llm | in full | – | – | does not support responses; the only way to stop reading is to end it, which must reach the model too |
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::parts::{Api, Client};
 use crate::served::{PATIENCE, Served};
 use crate::tap::Tap;
 
-/// Each scene once for each client and each of the APIs that it speaks.
+/// Makes a test of each scene for each client and each API that it supports.
 macro_rules! every_client {
     ($($name:ident: $client:ident { $($speaks:ident: $api:ident),* })*) => {
         $(mod $name {
@@ -53,10 +53,10 @@ every_client! {
     vercel: Vercel { chat: Chat, responses: Responses, compatible: Compatible }
 }
 
-/// What the server writes into a stream in which nothing happens.
+/// The server's comment in a stream in which nothing happens.
 const KEEPALIVE: &str = ": keepalive";
 
-/// A whole answer comes, and the model was told how to behave.
+/// A whole answer comes, and the model got the instructions.
 pub async fn chat(client: Client, api: Api) {
     let model = Upstream::plain().await;
     model.answers(Answer::says(["Hel", "lo"]));
@@ -68,13 +68,13 @@ pub async fn chat(client: Client, api: Api) {
     assert_eq!(asked[1].1, "hi");
 }
 
-/// The model says nothing for so long that keepalives pass, before its first words and between them.
+/// The model is silent for so long that keepalives pass, before its first words and between them.
 pub async fn silence(client: Client, api: Api) {
     let model = Upstream::plain().await;
     let (thinks, pauses) = (Gate::new(), Gate::new());
     let answer = Answer::stream().waits(&thinks).sends(delta("Hel")).waits(&pauses);
     model.answers(answer.sends(delta("lo") + &finish("stop") + DONE).ends());
-    // Every day short silences; in full 20 s before the first words, as real models need them.
+    // Every day short silences; in full 20 s before the first words, as real models take them.
     let (interval, keepalives) = match is_full() {
         true => (Duration::from_secs(1), 20),
         false => (Duration::from_millis(20), 3),
@@ -91,7 +91,7 @@ pub async fn silence(client: Client, api: Api) {
     served.assert_well(&asking.ended_within(PATIENCE).await);
 }
 
-/// Nothing listens where the model should be, until it does: a stream waits for it and says so.
+/// At first nothing listens at the model's address; a stream waits for the model and reports that.
 pub async fn away_at_first(client: Client, api: Api) {
     let nobody = Nobody::new();
     let served = Served::before_url(&nobody.url()).await;
@@ -114,7 +114,7 @@ pub async fn picture(client: Client, api: Api) {
     assert!(url.starts_with("data:image/png;base64,iVBOR"), "{url}");
 }
 
-/// The model refuses, whether the answer is a stream or not; nothing is asked twice.
+/// The model refuses, with and without a stream; no request is made twice.
 pub async fn error_before(client: Client, api: Api) {
     let model = Upstream::plain().await;
     for _ in 0..2 {
@@ -124,7 +124,7 @@ pub async fn error_before(client: Client, api: Api) {
     assert_eq!(model.prompts().len(), 2);
 }
 
-/// The model breaks off behind its first words, whether the answer is a stream or not; nothing is asked twice.
+/// The model breaks off after its first words, with and without a stream; no request is made twice.
 pub async fn error_midway(client: Client, api: Api) {
     let model = Upstream::plain().await;
     for _ in 0..2 {
@@ -135,14 +135,14 @@ pub async fn error_midway(client: Client, api: Api) {
     assert_eq!(model.prompts().len(), 2);
 }
 
-/// The client offers tools, which no agent here can call: that is refused before anything runs.
+/// The client offers tools, which no agent here can call: the server refuses that before anything runs.
 pub async fn unsupported(client: Client, api: Api) {
     let model = Upstream::plain().await;
     Served::before(&model, "").await.content_with(client, api, "unsupported").await;
     assert_eq!(model.prompts().len(), 0);
 }
 
-/// The model is overloaded, then it counts requests: who does not read a stream is told at once.
+/// The model is overloaded, then it limits requests: a client that does not read a stream gets an error at once.
 pub async fn unavailable(client: Client, api: Api) {
     let model = Upstream::plain().await;
     for (status, after) in [(503, "7"), (429, "9")] {
@@ -152,13 +152,13 @@ pub async fn unavailable(client: Client, api: Api) {
     assert_eq!(model.prompts().len(), 2);
 }
 
-/// Nothing listens where the model should be: who does not read a stream is told at once.
+/// Nothing listens at the model's address: a client that does not read a stream gets an error at once.
 pub async fn unreachable(client: Client, api: Api) {
     let nobody = Nobody::new();
     Served::before_url(&nobody.url()).await.content_with(client, api, "unreachable").await;
 }
 
-/// The client stops reading, and the model is no longer asked.
+/// The client stops reading, and the request to the model ends.
 pub async fn cancel(client: Client, api: Api) {
     let model = Upstream::plain().await;
     let left = Gate::new();

@@ -1,9 +1,9 @@
-//! Clients that nobody here wrote, against the binary people run, with a scripted model behind it: OpenAI's own
-//! packages for Python and Node.js, what others built on the same protocol, and schemathesis, which asks whatever the
-//! OpenAPI document permits.
+//! Foreign clients against the binary people run, with a scripted model behind it: OpenAI's own packages for Python
+//! and Node.js, other packages for the same protocol, and schemathesis, which makes any request that the OpenAPI
+//! document permits.
 //!
-//! `tests/sdk/parts` installs them; those in `full` only for `tests/run full`. What a client must see is asserted by the client itself, in `clients/`; what the
-//! model must have been asked is asserted here.
+//! `tests/sdk/parts` installs them; those in `full` only for `tests/run full`. The clients in `clients/` assert what
+//! they see; the tests here assert the requests that the model got.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 

@@ -1,4 +1,4 @@
-//! Where the programs are that `tests/sdk/parts` installs.
+//! Paths of the programs that `tests/sdk/parts` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::process::Command;
 /// The folder of the programs that use the clients.
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/clients");
 
-/// A client that nobody here wrote, and how it is started.
+/// A foreign client.
 #[derive(Clone, Copy, Debug)]
 pub enum Client {
     /// OpenAI's package for Python.
     Python,
-    /// The same as it was before its version 2.
+    /// OpenAI's package for Python before its version 2.
     Python1,
     /// OpenAI's package for Node.js.
     Node,
@@ -31,14 +31,14 @@ pub enum Client {
     Vercel,
 }
 
-/// What a client speaks.
+/// The API that a client uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Api {
     /// `/v1/chat/completions`.
     Chat,
     /// `/v1/responses`.
     Responses,
-    /// `/v1/chat/completions`, by what the AI SDK and LiteLLM have for servers that are not OpenAI's.
+    /// `/v1/chat/completions`, through the providers of the AI SDK and LiteLLM for servers that are not OpenAI's.
     Compatible,
 }
 
@@ -88,7 +88,7 @@ impl Client {
         };
         let mut command = Command::new(python.join("bin/python"));
         command.arg(format!("{CLIENTS}/{program}.py"));
-        // None of them tells anybody that it is used, or asks anybody for more than we installed.
+        // No package may report its use, or download more than we installed.
         let quiet = [
             ("PYTHONDONTWRITEBYTECODE", "1"),
             ("OPENAI_AGENTS_DISABLE_TRACING", "1"),
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Where the Python packages are.
+/// Folder of the Python packages.
 pub fn venv() -> PathBuf {
     venv_of("sdk")
 }

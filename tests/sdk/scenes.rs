@@ -1,4 +1,4 @@
-//! What each client does, and what the model must have been asked then.
+//! Scenes for OpenAI's packages; they check the client's result and the requests that the model got.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::served::Served;
 /// A picture of one pixel.
 const PICTURE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// Each scene once for each client.
+/// Makes a test of each scene for each client.
 macro_rules! scenes {
     ($($scene:ident),* $(,)?) => {
         mod python {
@@ -41,7 +41,7 @@ scenes![
     many_at_once,
 ];
 
-/// An answer that says what it cost.
+/// An answer that reports its token usage.
 fn says<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Answer {
     let usage = json!({ "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5 });
     let deltas: String = pieces.into_iter().map(delta).collect();
@@ -62,7 +62,7 @@ async fn a_chat(client: Client) {
     let roles: Vec<_> = asked[0].iter().map(|(role, _)| role.as_str()).collect();
     assert_eq!(roles, ["system", "user"]);
     assert!(asked[0][0].1.contains("Be brief"));
-    // The second goes on in the session of the first, which the client names by its header.
+    // The second continues in the session of the first, which the client names in a header.
     let said: Vec<_> =
         asked[1].iter().filter(|(role, _)| role != "system").map(|(_, said)| said.as_str()).collect();
     assert_eq!(said, ["hi", "Hello", "and now?"]);
@@ -83,7 +83,7 @@ async fn responses(client: Client) {
         asked[at].iter().filter(|(role, _)| role != "system").map(|(_, said)| said.as_str()).collect()
     };
     assert_eq!(said(1), ["1", "one", "2"]);
-    // The third goes on from the first, although the second did.
+    // The third continues from the first, although the second did too.
     assert_eq!(said(2), ["1", "one", "3"]);
 }
 
@@ -122,7 +122,7 @@ async fn a_server_that_is_busy(client: Client) {
     );
     let served = Served::before(&model, "server: {runs: 1}\n").await;
     let mut asking = served.asked_by(&mut client.plays("a_server_that_is_busy"));
-    // It has been turned away, and asks again by itself as soon as it may.
+    // The client was refused, and repeats the request by itself as soon as it may.
     asking.shows("turned away").await;
     gate.open();
     served.assert_well(&asking.ended().await);

@@ -1,4 +1,4 @@
-//! The binary as an agent server, and programs that ask it.
+//! The binary as an agent server, and programs that use it.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use crate::parts::{Api, Client};
 /// The owner's key.
 pub const KEY: &str = "a-key-of-the-owner-that-is-long-enough";
 
-/// Some clients take long to start, the more so where much else runs.
+/// Longest wait: some clients take long to start, especially on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// A server that runs.
+/// A running server.
 pub struct Served {
     address: String,
     process: Process,
@@ -22,23 +22,23 @@ pub struct Served {
 }
 
 impl Served {
-    /// In front of a model, with more configuration.
+    /// A server in front of a model, with this configuration.
     pub async fn before(model: &Upstream, config: &str) -> Self {
         Self::start(talaria_before(&model.url()).config(config)).await
     }
 
-    /// In front of whatever listens at this address.
+    /// A server in front of a model at this address.
     pub async fn before_url(url: &str) -> Self {
         Self::start(talaria_before(url)).await
     }
 
-    /// In front of a model, with a keepalive comment in silent streams this often.
+    /// A server in front of a model, which sends a keepalive comment in silent streams this often.
     pub async fn with_keepalive(model: &Upstream, interval: Duration) -> Self {
         let millis = interval.as_millis().to_string();
         Self::start(talaria_before(&model.url()).var("TALARIA_KEEPALIVE_MS", &millis)).await
     }
 
-    /// As a relay to another agent server.
+    /// A relay to another agent server.
     pub async fn relay(upstream: &Upstream) -> Self {
         Self::start(Talaria::to(upstream)).await
     }
@@ -49,17 +49,17 @@ impl Served {
         Self { address: process.serves().await, process, _talaria: talaria }
     }
 
-    /// Where it is.
+    /// The server's address.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Starts a program that is told where the server is.
+    /// Starts a program that gets the server's address.
     pub fn asked_by(&self, command: &mut Command) -> Process {
         self.asked_at(&self.address, command)
     }
 
-    /// Starts a program that is told that the server is at this address.
+    /// Starts a program that gets this address for the server.
     pub fn asked_at(&self, address: &str, command: &mut Command) -> Process {
         command
             .env("OPENAI_BASE_URL", format!("{address}/v1"))
@@ -71,19 +71,19 @@ impl Served {
         Process::watch(command.spawn().unwrap())
     }
 
-    /// A client plays a scene to its end, and is content.
+    /// A client plays a scene to its end; it must succeed.
     pub async fn content(&self, client: Client, scene: &str) {
         let ended = self.asked_by(&mut client.plays(scene)).ended().await;
         self.assert_well(&ended);
     }
 
-    /// A client plays a scene that every client has to its end, and is content.
+    /// A client plays one of the common scenes to its end; it must succeed.
     pub async fn content_with(&self, client: Client, api: Api, scene: &str) {
         let ended = self.asked_by(&mut client.plays_with(api, scene)).ended_within(PATIENCE).await;
         self.assert_well(&ended);
     }
 
-    /// The program ended well.
+    /// Checks that the program succeeded.
     #[track_caller]
     pub fn assert_well(&self, ended: &Ended) {
         let Ended { code, out, err } = ended;

@@ -1,4 +1,4 @@
-//! A wire between a client and the server that remembers what the server says on it.
+//! A TCP relay between a client and the server that records the server's bytes.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::served::PATIENCE;
 
-/// The wire. Ends, with all of its connections, when it is dropped.
+/// The relay. Dropping it ends it with all of its connections.
 pub struct Tap {
     address: SocketAddr,
     said: watch::Receiver<Vec<u8>>,
@@ -17,7 +17,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A wire to the server at this address.
+    /// A relay to the server at this address.
     pub async fn to(server: &str) -> Self {
         let server = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -34,12 +34,12 @@ impl Tap {
         Self { address, said, _listening: listening }
     }
 
-    /// Where clients find the server.
+    /// The address for clients.
     pub fn address(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Waits until the server has said this so often.
+    /// Waits until the server has sent this so often.
     pub async fn has_heard(&mut self, text: &str, times: usize) {
         let heard = self.said.wait_for(|said| memchr::memmem::find_iter(said, text).count() >= times);
         let heard = tokio::time::timeout(PATIENCE, heard).await;
@@ -56,7 +56,7 @@ impl Tap {
     }
 }
 
-/// Hands on everything of one connection, in both directions, until one end leaves.
+/// Passes on all bytes of one connection, in both directions, until one end leaves.
 async fn connect(client: TcpStream, server: String, saying: watch::Sender<Vec<u8>>) {
     let server = TcpStream::connect(server).await.unwrap();
     let (mut from_client, mut to_client) = client.into_split();
@@ -65,7 +65,7 @@ async fn connect(client: TcpStream, server: String, saying: watch::Sender<Vec<u8
     let answers = async {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
-            // Handed on first: what a test waits for is then on its way to the client.
+            // Passes the bytes on first: when the test sees them, they are on their way to the client.
             if to_client.write_all(&buffer[..read]).await.is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The reading half: lines of the input become prompts in the inbox.
+//! Reads lines of the input and hands them to the inbox as prompts.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -16,38 +16,39 @@ use crate::outbound::OutputHandle;
 use crate::turn_taking::TurnTaking;
 use crate::{ConsoleInput, ConsoleTexts, id};
 
-/// The only person there is.
+/// Id of the only person.
 const OWNER: &str = "owner";
 
-/// Lines that may wait for the core. One: the rest can wait where it is, and does not need memory.
+/// Lines that may wait for the core. One: the other lines can wait in the pipe and need no memory here.
 const LINES: usize = 1;
 
-/// The input and what is not handed over yet.
+/// The input, and the line that is not handed over yet.
 ///
-/// Every wait in here may be given up when the platform stops; then the line at hand is lost, as
-/// everything is that a person types into a program that ends.
+/// Stopping the platform may end every wait in here. The current line is lost then, like everything that a person
+/// types into a program that ends.
 pub struct InputReader {
     source: LineSource,
     room: RoomId,
-    /// A file or pipe is read on only when the prompt before is answered.
+    /// Whether each prompt waits for the answer to the one before, as for a file or pipe.
     in_turns: bool,
-    /// Lines that ended with a backslash.
+    /// Earlier lines of this prompt: those that ended with a backslash.
     draft: String,
-    /// Read but not accepted yet. Stays here until it is, over as many runs as that takes.
+    /// The event that was read and is not accepted yet. Stays here until `accept` succeeds, over as many runs as that
+    /// takes.
     pending: Option<RoomEvent>,
     turn_taking: TurnTaking,
     outbound: OutputHandle,
-    /// A line was refused; read by [`Console::is_unanswered`](crate::Console::is_unanswered).
+    /// Set when a line was refused; read by [`Console::is_unanswered`](crate::Console::is_unanswered).
     unanswered: Arc<AtomicBool>,
     wording: ConsoleTexts,
 }
 
 enum LineSource {
-    /// Nobody will write anything.
+    /// Nobody writes.
     Nothing,
     /// `run` was not called yet.
     Unread(Box<dyn BufRead + Send>),
-    /// The other end is the reading thread; it hangs up at the end of the input.
+    /// Lines from the reading thread, which hangs up at the end of the input.
     Lines(mpsc::Receiver<io::Result<InputLine>>),
 }
 
@@ -85,7 +86,7 @@ impl InputReader {
             }
             let Some(text) = self.prompt().await? else {
                 if !self.turn_taking.is_done() && !self.wording.leaving.is_empty() {
-                    // The core ends when every answer has; whoever cannot wait should know how not to.
+                    // The core ends after the last answer; a person who cannot wait should know how to leave now.
                     let _ = self.outbound.notice(&self.wording.leaving).await;
                 }
                 return Ok(());
@@ -96,8 +97,8 @@ impl InputReader {
         }
     }
 
-    /// Starts the thread that reads, the first time. A plain thread, because nothing can interrupt a
-    /// read from a terminal, and the runtime would wait for one of its own threads at the end.
+    /// Starts the reading thread on the first call. A plain thread, because nothing can interrupt a read from a
+    /// terminal, and at its end the runtime would wait for one of its own threads.
     async fn start(&mut self) -> Result<(), PlatformError> {
         match std::mem::replace(&mut self.source, LineSource::Nothing) {
             LineSource::Unread(input) => {
@@ -112,7 +113,7 @@ impl InputReader {
         Ok(())
     }
 
-    /// The next thing the person has to say, or `None` at the end of the input.
+    /// The next prompt of the person, or `None` at the end of the input.
     async fn prompt(&mut self) -> Result<Option<String>, PlatformError> {
         loop {
             match self.line().await? {
@@ -143,7 +144,7 @@ impl InputReader {
         }
     }
 
-    /// Adds a line to the draft; returns the draft when that was its last one.
+    /// Adds a line to the draft; returns the draft if this line completes it.
     async fn add(&mut self, line: &str) -> Result<Option<String>, PlatformError> {
         if self.draft.len() + line.len() > LONGEST {
             self.refuse().await?;
@@ -156,14 +157,14 @@ impl InputReader {
             self.outbound.again(true).await;
             return Ok(None);
         }
-        // What leaves other programs. In a file it is a line like any other.
+        // These words leave other programs. In a file they are an ordinary line.
         if !self.in_turns && self.draft.is_empty() && matches!(line.trim(), "/quit" | "/exit") {
             self.outbound.notice(&self.wording.quit).await.map_err(lost)?;
             return Ok(None);
         }
         let text = std::mem::take(&mut self.draft) + line;
         if text.trim().is_empty() {
-            // While an answer is on its way, the prompt comes with its end.
+            // While an answer is on its way, its end shows the next prompt.
             if self.turn_taking.is_free() {
                 self.outbound.again(false).await;
             }
@@ -193,7 +194,7 @@ fn event(room: RoomId, text: String) -> RoomEvent {
         id: EventId::new(id::unique()),
         place: Place { room, thread: None },
         room: RoomInfo { name: None, direct: true },
-        // Whoever holds the terminal of this process could as well read its memory.
+        // A person who holds the terminal of this process could as well read its memory.
         author: EventAuthor {
             id: UserId::from(OWNER),
             name: None,

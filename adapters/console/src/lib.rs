@@ -1,22 +1,21 @@
-//! A person at a terminal, as a platform: the same core as for any chat network, without a network.
+//! Adapter for a person at a terminal or a script at a pipe: the whole core, without a network.
 //!
-//! There is one person, `owner`, and one room. What stands at the other end of standard input decides
-//! which, and how we talk ([`stdin_kind`]):
+//! There is one person, `owner`, and one room. [`stdin_kind`] finds out what standard input is connected to, which
+//! decides the room and how we talk:
 //!
 //! - **a terminal**: a chat with a prompt. Answers appear while they are written.
-//! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets
-//!   the agent's words and nothing else, as they come, each answer ended by one newline; everything the gateway says
-//!   itself goes to standard error, also what it says at the end of an answer. An answer that turns out differently
-//!   from what was written stands whole behind that, on a line of its own. The end of the input ends the platform, and
-//!   the end of the process the conversation: the next one has another reader, who did not ask. Whether
-//!   everything was answered is remembered for the exit code ([`Console::is_unanswered`]).
-//! - **nothing**: nobody writes; the platform waits for its end.
+//! - **lines** from a pipe or a file: one prompt per line, answered in order. Standard output gets only the agent's
+//!   words, as they come, each answer ended by one newline. The gateway's own words go to standard error, also those
+//!   at the end of an answer. A final answer that differs from the streamed text follows it whole, on a line of its
+//!   own. The platform ends with the input, and the conversation with the process: the next process has another
+//!   reader, who did not ask. [`Console::is_unanswered`] keeps for the exit code whether everything was answered.
+//! - **nothing**: nobody writes; the platform waits until it is stopped.
 //!
-//! A repeated [`SendKey`] prints once for as long as the process lives. A terminal forgets nothing
-//! and tells us nothing, so over a restart a message can appear a second time.
+//! A repeated [`SendKey`] prints once while the process lives. A terminal forgets nothing and reports nothing, so
+//! after a restart a message can appear a second time.
 //!
-//! Neither end may hold the runtime up: one plain thread reads (`inbound`), one writes (`outbound`).
-//! Either may hang in the operating system for ever, and the process can still end.
+//! One plain thread reads (`inbound`) and one writes (`outbound`), so neither end can block the runtime. Either
+//! thread may hang in the operating system for ever, and the process can still end.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 
@@ -51,24 +50,24 @@ pub use crate::stdin::{StdinKind, stdin_kind};
 use crate::turn_taking::TurnTaking;
 pub use crate::wording::ConsoleTexts;
 
-/// The room of whoever sits at a terminal.
+/// Room of the person at a terminal.
 const TERMINAL: &str = "console";
 
-/// What the rooms of pipes begin with.
+/// Prefix of the rooms of pipes.
 const PIPE: &str = "pipe-";
 
-/// What a person writes with.
+/// Source of a person's prompts.
 pub enum ConsoleInput {
-    /// Somebody types and sees what they type.
+    /// A terminal: a person types, and sees what they type.
     Terminal(Box<dyn BufRead + Send>),
     /// Prompts, one per line.
     Lines(Box<dyn BufRead + Send>),
-    /// Nobody.
+    /// No input: nobody writes.
     Nothing,
 }
 
 impl ConsoleInput {
-    /// Standard input, as what it is.
+    /// Standard input, as the kind that [`stdin_kind`] finds.
     pub fn stdin() -> Self {
         match stdin_kind() {
             StdinKind::Terminal => Self::Terminal(Box::new(BufReader::new(io::stdin()))),
@@ -78,13 +77,13 @@ impl ConsoleInput {
     }
 }
 
-/// What a person reads.
+/// Where a person, or a script, reads.
 pub struct ConsoleOutput {
-    /// Standard output: the chat itself, or the answers alone.
+    /// Standard output: the whole chat at a terminal, only the answers in a pipe.
     pub answers: Box<dyn Write + Send>,
-    /// Standard error: where [`ConsoleInput::Lines`] puts what is no answer.
+    /// Standard error: for [`ConsoleInput::Lines`] gets every message that is not an answer.
     pub notices: Box<dyn Write + Send>,
-    /// Whether `answers` ends in a terminal, which shows what is overwritten and obeys what it is sent.
+    /// Whether `answers` ends in a terminal, which shows overwritten text and obeys control characters.
     pub terminal: bool,
     /// Whether `answers` may be styled.
     pub colour: bool,
@@ -104,27 +103,27 @@ impl ConsoleOutput {
     }
 }
 
-/// The platform.
+/// The console as a [`Platform`].
 pub struct Console {
     show: ShowMode,
-    /// The terminal's conversation goes on with the next start. Each pipe has one of its own: what a script
-    /// is told must not depend on what somebody said before.
+    /// The terminal's conversation continues after the next start. Each pipe has one of its own: a script's answers
+    /// must not depend on an earlier conversation.
     room: RoomId,
-    /// Whose turn it is to speak; `inbound` hands the word over, `finish` hands it back.
+    /// Who speaks next; `inbound` gives the agent the turn, `finish` gives it back.
     turn_taking: TurnTaking,
-    /// Locked for as long as `run` runs. Kept here so that a second `run` offers what the first could
-    /// not get accepted.
+    /// Locked while `run` runs. Kept here so that a second `run` offers the event that the first could not get
+    /// accepted.
     inbound: Mutex<InputReader>,
     outbound: OutputHandle,
-    /// Set by `finish` and by `inbound`, which refuses lines that are too long.
+    /// Set by `finish` for a failed answer and by `inbound` for a line that is too long.
     unanswered: Arc<AtomicBool>,
-    /// Said by `end`.
+    /// Text that `end` prints.
     interrupted: String,
 }
 
 impl Console {
-    /// A console that is read when [`run`](Platform::run) is called. Fails only if the system has no
-    /// thread left for the writer.
+    /// Makes a console that is read when [`run`](Platform::run) is called. Fails only if the system has no thread
+    /// left for the writer.
     pub fn new(input: ConsoleInput, output: ConsoleOutput, wording: ConsoleTexts) -> io::Result<Self> {
         let room = match &input {
             ConsoleInput::Terminal(_) | ConsoleInput::Nothing => RoomId::new(TERMINAL),
@@ -162,13 +161,14 @@ impl Console {
         self.unanswered.load(Ordering::Relaxed) || !self.turn_taking.is_free()
     }
 
-    /// Called once, when nothing more will be shown: says of an answer that still grows that it was interrupted. The
-    /// next start may go on with it.
+    /// Called once, when nothing more will be shown: marks an answer that still grows as interrupted. The next
+    /// process may continue it.
     pub async fn end(&self) {
         self.outbound.cut_short(&self.interrupted).await;
     }
 
-    /// What ended at a terminal, in an earlier process, is shown in a pipe but is no answer to anything there.
+    /// Adapts a body to the room. A message for a terminal's room of an earlier process is shown in a pipe too, but
+    /// as a notice: it answers no prompt there.
     fn body_for<'a>(&self, place: &Place, body: &'a MessageBody) -> Cow<'a, MessageBody> {
         match place.room == self.room {
             true => Cow::Borrowed(body),
@@ -176,7 +176,7 @@ impl Console {
         }
     }
 
-    /// What every shown body ends with, whether it was sent or edited.
+    /// Records the outcome of every send and edit.
     fn finish<T>(&self, body: &MessageBody, shown: io::Result<T>) -> Result<T, PlatformError> {
         match shown {
             Ok(value) => {
@@ -186,8 +186,7 @@ impl Console {
                 self.turn_taking.shown(body);
                 Ok(value)
             }
-            // Half of it may have been written, and nothing can be taken back: trying again would
-            // only print it a second time.
+            // Half of the text may be printed, and nothing can be taken back: a retry would print it a second time.
             Err(error) => {
                 self.turn_taking.close();
                 Err(PlatformError::new(PlatformErrorKind::Fatal, error))
@@ -217,7 +216,7 @@ impl Platform for Console {
         Box::pin(async move {
             let mut inbound = self.inbound.lock().await;
             let ended = stop.run_until_cancelled(inbound.read(inbox.as_ref())).await;
-            // An error may be followed by another `run`; everything else is the end.
+            // After an error the core may call `run` again; any other result is the end.
             if !matches!(ended, Some(Err(_))) {
                 self.outbound.close().await;
             }

@@ -1,20 +1,20 @@
-//! Reads lines, but never more than fits.
+//! Reads lines of bounded length.
 
 use std::io::{self, BufRead, ErrorKind};
 
-/// The longest line that is taken, in bytes. More than anybody types and less than would hurt.
+/// Bytes of the longest line that is accepted. More than anybody types, and too little to hurt.
 pub const LONGEST: usize = 1024 * 1024;
 
 /// One line of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InputLine {
-    /// Its text without the line ending; what is no UTF-8 is replaced by `�`.
+    /// The text without the line ending; bytes that are no UTF-8 become `�`.
     Text(String),
-    /// It was longer than [`LONGEST`] and is gone.
+    /// The line was longer than [`LONGEST`]; its text is dropped.
     TooLong,
 }
 
-/// The next line, or `None` at the end. A last line without a line ending counts.
+/// Reads the next line, or `None` at the end. A last line without a line ending counts.
 pub fn next(input: &mut dyn BufRead) -> io::Result<Option<InputLine>> {
     let mut line = Vec::new();
     let mut too_long = false;
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Read through a small buffer, so that lines span several fills.
+    /// Reads through a small buffer, so that lines span several fills.
     fn lines(input: impl Into<Vec<u8>>) -> Vec<InputLine> {
         let mut input = BufReader::with_capacity(7, Cursor::new(input.into()));
         std::iter::from_fn(|| next(&mut input).unwrap()).collect()

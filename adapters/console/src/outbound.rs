@@ -1,4 +1,4 @@
-//! The writing half: one thread that owns what is shown, and the handle that others hold.
+//! Writes messages: one thread owns the output, everyone else holds a handle to it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,14 @@ use crate::id;
 use crate::pipe::PipeOutput;
 use crate::screen::TerminalScreen;
 
-/// Orders that may wait for the writer. Few: whoever shows something waits for it anyway.
+/// Orders that may wait for the writer. Few: a caller that shows a message waits for it anyway.
 const ORDERS: usize = 16;
 
-/// Messages whose key and text are remembered. A repeated send follows the first one closely, and
-/// each may hold a whole answer.
+/// Messages whose key and text are remembered. Few: a repeated send follows the first one closely, and each message
+/// may hold a whole answer.
 const REMEMBERED: usize = 64;
 
-/// How long the end may wait for the last newline. Nobody notices, and usually it takes no time at all.
+/// How long the end of the process may wait for the last newline. Nobody notices, and usually it takes no time.
 const LEAVING: Duration = Duration::from_millis(200);
 
 /// A handle to the thread that writes. The thread ends when the last handle is gone.
@@ -28,11 +28,11 @@ pub struct OutputHandle {
     orders: mpsc::Sender<WriteOrder>,
 }
 
-/// Where the writer writes.
+/// The kind of output that the writer writes to.
 pub enum OutputSurface {
-    /// To a person.
+    /// A terminal, for a person.
     Screen(TerminalScreen),
-    /// To a program.
+    /// Two streams, for a program.
     Pipe(PipeOutput),
 }
 
@@ -58,12 +58,12 @@ impl OutputSurface {
         matches!(self, Self::Pipe(_))
     }
 
-    /// What is remembered of a body. A pipe knows by itself what it has written.
+    /// Text of a body to remember. A pipe keeps its own record of what it has written.
     fn kept(&self, body: MessageBody) -> String {
         if self.is_pipe() { String::new() } else { body.markdown }
     }
 
-    /// For what only a person needs.
+    /// Applies a change that only a person needs.
     fn on_screen(&mut self, change: impl FnOnce(&mut TerminalScreen) -> io::Result<()>) -> io::Result<()> {
         match self {
             Self::Screen(screen) => change(screen),
@@ -87,7 +87,7 @@ enum WriteOrder {
 }
 
 impl OutputHandle {
-    /// Starts the thread.
+    /// Starts the writing thread.
     pub fn start(surface: OutputSurface) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let writer = OutputWriter { surface, printed: VecDeque::new() };
@@ -100,44 +100,44 @@ impl OutputHandle {
         self.ask(|answer| WriteOrder::Send(key.clone(), body.clone(), answer)).await
     }
 
-    /// Prints what is new in a message.
+    /// Prints the part of a message that is new.
     pub async fn edit(&self, message: &MessageId, body: &MessageBody) -> io::Result<()> {
         self.ask(|answer| WriteOrder::Edit(message.clone(), body.clone(), answer)).await
     }
 
-    /// Says hello, where that is usual.
+    /// Prints the greeting, on a screen only.
     pub async fn greet(&self) {
         self.tell(WriteOrder::Greet).await;
     }
 
-    /// The person pressed enter.
+    /// Reports that the person pressed enter.
     pub async fn entered(&self) {
         self.tell(WriteOrder::Entered).await;
     }
 
-    /// The line was nothing yet; the person is asked for another one, or for more of it.
+    /// Asks the person for another line, or with `continued` for the rest of this one.
     pub async fn again(&self, continued: bool) {
         self.tell(WriteOrder::Again { continued }).await;
     }
 
-    /// Prints something the person should know that is no message. Returns when it is printed, because
-    /// the process may end right after.
+    /// Prints a text for the person that is no message. Returns when it is printed, because the process may end right
+    /// after.
     pub async fn notice(&self, text: &str) -> io::Result<()> {
         self.ask(|answer| WriteOrder::Notice(text.to_owned(), answer)).await
     }
 
-    /// Best effort, like any signal: a busy writer has something better to show.
+    /// Shows or hides the typing sign. Best effort, like any signal: dropped while the writer is busy.
     pub fn typing(&self, on: bool) {
         let _ = self.orders.try_send(WriteOrder::Typing(on));
     }
 
-    /// Nobody is asked for a line any more. Waits until the line is left, but not for an output that is
-    /// stuck: that must not keep the process from ending.
+    /// Stops asking for lines. Waits until the cursor has left the line, but only for `LEAVING`: an output that is
+    /// stuck must not keep the process from ending.
     pub async fn close(&self) {
         let _ = tokio::time::timeout(LEAVING, self.ask(WriteOrder::Close)).await;
     }
 
-    /// Nothing more is shown. Prints these words behind an answer that still grows, so that it does not pass for a whole
+    /// Ends the output. Prints these words behind an answer that still grows, so that it does not pass for a whole
     /// one. Waits no longer than [`Self::close`] does.
     pub async fn cut_short(&self, words: &str) {
         let order = |answer| WriteOrder::CutShort(words.to_owned(), answer);
@@ -151,12 +151,12 @@ impl OutputHandle {
     }
 
     async fn tell(&self, order: WriteOrder) {
-        // Fails only if the writer has ended; whoever waits for an outcome learns that from it.
+        // Fails only if the writer has ended; a caller that waits for an outcome learns it there.
         let _ = self.orders.send(order).await;
     }
 }
 
-/// The thread's own state.
+/// State of the writing thread.
 struct OutputWriter {
     surface: OutputSurface,
     /// The latest messages, oldest first, at most [`REMEMBERED`].
@@ -167,10 +167,10 @@ struct PrintedMessage {
     /// `None` for a message of an earlier process, which can only be edited.
     key: Option<SendKey>,
     id: MessageId,
-    /// As the agent wrote it, as far as [`OutputSurface::kept`] keeps it.
+    /// The text as the agent wrote it, as far as [`OutputSurface::kept`] keeps it.
     text: String,
     done: bool,
-    /// The agent's words, and nothing else.
+    /// Whether it is the agent's words, and not a notice or ask.
     is_answer: bool,
 }
 
@@ -178,7 +178,7 @@ impl OutputWriter {
     fn work(mut self, mut orders: mpsc::Receiver<WriteOrder>) {
         while let Some(order) = orders.blocking_recv() {
             let done = match order {
-                // Whoever asked may be gone by now; what was printed stays printed.
+                // The caller may be gone by now; printed text stays printed.
                 WriteOrder::Send(key, body, answer) => {
                     let _ = answer.send(self.send(key, body));
                     Ok(())
@@ -208,7 +208,7 @@ impl OutputWriter {
                 }
             };
             if let Err(error) = done {
-                // Decoration is not worth an error of its own: the next answer will meet the same one.
+                // Decoration is not worth an error of its own: the next answer will meet the same error.
                 tracing::debug!(%error, "standard output cannot be written");
             }
         }
@@ -225,7 +225,8 @@ impl OutputWriter {
 
     fn edit(&mut self, message: MessageId, body: MessageBody) -> io::Result<()> {
         let Some(printed) = self.printed.iter_mut().find(|printed| printed.id == message) else {
-            // From before a restart. The person has to see the text, and this is the only way.
+            // The message is from before a restart. The person has to see the text, and printing all of it is the
+            // only way.
             return self.print(None, message, body);
         };
         let over = printed.done && (printed.text == body.markdown || self.surface.is_pipe());

@@ -1,4 +1,4 @@
-//! What a script gets: the answers on one stream, everything else on the other.
+//! Writes for a script: answers to standard output, everything else to standard error.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use crate::sanitize::clean;
 /// Two streams without any decoration.
 pub struct PipeOutput {
     output: ConsoleOutput,
-    /// Said between the beginning of an answer and the whole one that replaces it; may be empty.
+    /// Printed between the beginning of an answer and the whole one that replaces it; may be empty.
     replaced: String,
-    /// The answer whose line is not ended yet.
+    /// The answer whose line has not ended yet.
     open: Option<WrittenAnswer>,
 }
 
-/// What was written of an answer. Its text may be long, and is only compared with.
+/// Record of the written part of an answer. A digest instead of the text, which may be long and is only compared.
 struct WrittenAnswer {
     message: MessageId,
-    /// Bytes of it.
+    /// Bytes written.
     length: usize,
-    /// The [`digest`] of them.
+    /// The [`digest`] of the bytes written.
     digest: u64,
 }
 
@@ -31,8 +31,8 @@ impl PipeOutput {
         Self { output, replaced, open: None }
     }
 
-    /// Writes the part of a body that is not written yet. Fails only if standard output does: a closed standard error
-    /// loses notices, not answers.
+    /// Writes the part of a body that is not written yet. Fails only if standard output does: with a closed standard
+    /// error notices are lost, answers are not.
     pub fn show(&mut self, message: &MessageId, body: &MessageBody) -> io::Result<()> {
         match body.kind {
             BodyKind::Answer => self.answer(message, body),
@@ -43,7 +43,7 @@ impl PipeOutput {
         }
     }
 
-    /// Writes a line of ours to standard error, as far as possible.
+    /// Writes a line of the gateway to standard error, as far as possible.
     pub fn notice(&mut self, text: &str) {
         let text = clean(text);
         let written = writeln!(self.output.notices, "{}", text.trim_end_matches('\n'));
@@ -100,7 +100,7 @@ impl PipeOutput {
         });
         open.length += text.len();
         open.digest = digest(open.digest, text);
-        // A program gets every byte; a terminal at the end of a pipe is as gullible as any other.
+        // A program gets every byte; a terminal at the end of a pipe would obey control characters.
         let text = if self.output.terminal { Cow::Owned(clean(text)) } else { Cow::Borrowed(text) };
         self.output.answers.write_all(text.as_bytes())
     }
@@ -113,11 +113,11 @@ impl PipeOutput {
     }
 }
 
-/// The digest of nothing.
+/// The digest of no bytes.
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a of a text, going on from the digest of what stands before it. Nobody gains anything by a collision: it would
-/// only leave out that an answer was replaced.
+/// FNV-1a of a text, continued from the digest of the text before it. A collision gains nobody anything: it would
+/// only hide that an answer was replaced.
 fn digest(before: u64, text: &str) -> u64 {
     text.bytes().fold(before, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,9 +1,9 @@
-//! Takes from a text whatever would do something to a terminal instead of being read.
+//! Removes characters that a terminal would obey instead of showing.
 
-/// The text without control characters (all but newline and tab) and without the marks that reorder
-/// what is read. An escape sequence stays behind as its harmless letters.
+/// Returns the text without control characters (newline and tab stay) and without the marks that reorder text. An
+/// escape sequence leaves its harmless letters.
 ///
-/// Looks at one character at a time, so cleaning pieces is the same as cleaning the whole.
+/// Looks at one character at a time, so cleaning pieces gives the same text as cleaning the whole.
 pub fn clean(text: &str) -> String {
     text.chars().filter(|letter| is_harmless(*letter)).collect()
 }
@@ -11,7 +11,7 @@ pub fn clean(text: &str) -> String {
 fn is_harmless(letter: char) -> bool {
     match letter {
         '\n' | '\t' => true,
-        // Embeddings, overrides and isolates: with them a text can read otherwise than it is written.
+        // Embeddings, overrides and isolates: with them a text reads otherwise than it is written.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
         _ => !letter.is_control(),
     }

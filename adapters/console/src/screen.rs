@@ -1,6 +1,6 @@
-//! What a person at a terminal sees: a prompt, text that grows, and marks for what is no answer.
+//! Writes for a person at a terminal: a prompt, text that grows, and marks for notices and asks.
 //!
-//! Terminals only know "print this next", so everything hangs on knowing where the cursor is.
+//! A terminal can only print at the cursor, so this file keeps track of where the cursor is.
 
 use std::io::{self, Write};
 
@@ -14,16 +14,16 @@ const CONTINUED: &str = "  ";
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 const TYPING: &str = "…";
-/// One step back, over it, and back again; works on any terminal, with or without styles.
+/// One step back, a space over the sign, and one step back again; works on any terminal, with or without styles.
 const ERASE_TYPING: &str = "\u{8} \u{8}";
 
-/// A terminal and where its cursor is.
+/// A terminal and the position of its cursor.
 pub struct TerminalScreen {
     output: ConsoleOutput,
-    /// Said once, before the first prompt; may be empty.
+    /// Printed once, before the first prompt; may be empty.
     greeting: String,
     at: CursorPosition,
-    /// Nobody reads the input any more, so nobody is asked for it.
+    /// Whether nobody reads the input any more: then no prompt is shown.
     closed: bool,
 }
 
@@ -31,14 +31,14 @@ pub struct TerminalScreen {
 enum CursorPosition {
     /// At the beginning of an empty line.
     LineStart,
-    /// Behind the prompt, or behind what the person has typed so far.
+    /// Behind the prompt, or behind the person's unfinished line.
     Prompt,
-    /// Behind the sign that an answer is coming.
+    /// Behind the typing sign.
     Typing,
     /// Behind the text of a message that still grows.
     Text {
         of: MessageId,
-        /// The text ended with a newline.
+        /// Whether the text ended with a newline.
         line_start: bool,
     },
 }
@@ -48,16 +48,16 @@ impl TerminalScreen {
         Self { output, greeting, at: CursorPosition::LineStart, closed: false }
     }
 
-    /// Says hello and asks for the first line.
+    /// Prints the greeting and asks for the first line.
     pub fn greet(&mut self) -> io::Result<()> {
         let greeting = std::mem::take(&mut self.greeting);
         if greeting.is_empty() { self.again(false) } else { self.notice(&greeting) }
     }
 
-    /// Shows `body` where `before` of the same message was shown already. What extends it is printed
-    /// behind it; anything else is printed whole on a new line, because nothing can be taken back.
+    /// Shows `body` of a message whose text `before` is on the screen. Prints only the addition if `body` extends
+    /// `before`; prints any other text whole on a new line, because nothing can be taken back.
     pub fn show(&mut self, message: &MessageId, before: &str, body: &MessageBody) -> io::Result<()> {
-        // Compared as the agent wrote it: what is cleaned away must not look like a change.
+        // Compares the texts as the agent wrote them: a character that is cleaned away must not look like a change.
         match body.markdown.strip_prefix(before) {
             Some("") => {}
             Some(new) if self.is_behind(message) => self.text(message, body.kind, new)?,
@@ -70,7 +70,7 @@ impl TerminalScreen {
         self.output.answers.flush()
     }
 
-    /// Shows a line of our own and asks for the next one.
+    /// Prints a line of the gateway and asks for the next line.
     pub fn notice(&mut self, text: &str) -> io::Result<()> {
         self.fresh_line()?;
         self.put(BodyKind::Notice, mark(BodyKind::Notice))?;
@@ -80,7 +80,7 @@ impl TerminalScreen {
         self.output.answers.flush()
     }
 
-    /// Shows that an answer is coming, unless something else is there.
+    /// Shows the typing sign, but only at the beginning of an empty line; `false` removes it.
     pub fn typing(&mut self, on: bool) -> io::Result<()> {
         match self.at {
             CursorPosition::LineStart if on && self.output.terminal => {
@@ -96,7 +96,7 @@ impl TerminalScreen {
         self.output.answers.flush()
     }
 
-    /// The person pressed enter; the terminal itself has moved the cursor.
+    /// Notes that the person pressed enter; the terminal itself has moved the cursor.
     pub fn entered(&mut self) {
         match &mut self.at {
             CursorPosition::Text { line_start, .. } => *line_start = true,
@@ -106,7 +106,7 @@ impl TerminalScreen {
         }
     }
 
-    /// Asks for a line again, or for the next part of one.
+    /// Asks for a line again, or with `continued` for the rest of one.
     pub fn again(&mut self, continued: bool) -> io::Result<()> {
         if self.at == CursorPosition::LineStart {
             self.ask(if continued { CONTINUED } else { PROMPT })?;
@@ -114,7 +114,7 @@ impl TerminalScreen {
         self.output.answers.flush()
     }
 
-    /// Leaves the line to whoever writes to the terminal next.
+    /// Leaves the line, so that the next program that writes to the terminal starts on a fresh one.
     pub fn close(&mut self) -> io::Result<()> {
         self.closed = true;
         if matches!(self.at, CursorPosition::Prompt | CursorPosition::Typing) {
@@ -123,7 +123,7 @@ impl TerminalScreen {
         self.output.answers.flush()
     }
 
-    /// Says below everything else that the answer above it is not whole.
+    /// Prints below everything else that the answer above is not whole.
     pub fn cut_short(&mut self, words: &str) -> io::Result<()> {
         self.fresh_line()?;
         self.put(BodyKind::Answer, "\n")?;
@@ -153,7 +153,7 @@ impl TerminalScreen {
         Ok(())
     }
 
-    /// Ends whatever stands on the line and asks for the next one.
+    /// Ends the current line and asks for the next one.
     fn prompt(&mut self) -> io::Result<()> {
         if self.at != CursorPosition::Prompt {
             self.fresh_line()?;
@@ -190,7 +190,7 @@ impl TerminalScreen {
     }
 }
 
-/// What a message begins with, so that it is not taken for the agent's words, even without styles.
+/// Prefix of a message, so that a notice or ask is not taken for the agent's words, even without styles.
 fn mark(kind: BodyKind) -> &'static str {
     match kind {
         BodyKind::Answer => "",
@@ -199,7 +199,7 @@ fn mark(kind: BodyKind) -> &'static str {
     }
 }
 
-/// The lines of a marked message stand below each other.
+/// Indents further lines of a message with a mark to the width of that mark.
 fn indented(kind: BodyKind, text: &str) -> String {
     match kind {
         BodyKind::Answer => text.to_owned(),

@@ -1,6 +1,6 @@
-//! What stands at the other end of standard input.
+//! Finds out what standard input is connected to.
 //!
-//! Only asked, never read: a gateway in a container must not take its empty input for the end of a
+//! It only asks the system and never reads: a gateway in a container must not take its empty input for the end of a
 //! file and stop.
 
 use std::os::fd::AsFd;
@@ -8,12 +8,12 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, fstat, stat};
 use rustix::termios::isatty;
 
-/// What stands at the other end of standard input.
+/// The kind of thing at the other end of standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdinKind {
     /// A person who types.
     Terminal,
-    /// A pipe, a file, a socket: something that is read to its end.
+    /// A pipe, a file or a socket, read to its end.
     Lines,
     /// Nobody: `/dev/null`, as services and containers have it, or a closed descriptor.
     Nothing,
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_a_terminal() {
-        // Not every place where tests run gives out terminals.
+        // Not every machine that runs tests gives out terminals.
         if let Ok(terminal) = File::options().read(true).write(true).open("/dev/ptmx") {
             assert_eq!(kind_of(terminal), StdinKind::Terminal);
         }

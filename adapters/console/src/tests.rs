@@ -1,4 +1,4 @@
-//! Scenes at a terminal and in a pipe, on what a person or a program would see.
+//! Scenes at a terminal and in a pipe: they assert what a person or a program sees.
 
 mod scene;
 
@@ -95,7 +95,7 @@ async fn a_chat_reads_like_a_chat() {
     scene.sends("a", reply(&event, "Rest.")).await;
     scene.types_end();
     running.await.unwrap().unwrap();
-    // Written after `run` has ended: the answer is shown, but nobody is asked for more.
+    // Sent after `run` has ended: the answer is shown, but no prompt follows.
     scene.sends("b", reply(&event, "And sleep.")).await;
     assert_eq!(
         scene.out(),
@@ -108,7 +108,7 @@ async fn a_chat_reads_like_a_chat() {
     );
 }
 
-/// What waits is told so, and that is the last word on it for now; but the answer before it still runs.
+/// The waiting prompt has got its notice and thus its final message for now, but the answer before it still runs.
 #[tokio::test]
 async fn leaving_while_one_answer_runs_and_one_waits_is_explained() {
     let scene = Scene::terminal(Style::Plain);
@@ -175,7 +175,7 @@ async fn what_is_silenced_is_not_said() {
     assert_eq!(scene.out(), "> hi\n");
 }
 
-/// As after SIGTERM: the reading ends first, and the answer may go on for a while.
+/// As after SIGTERM: reading ends first, and the answer may go on for a while.
 #[tokio::test]
 async fn an_answer_that_is_not_whole_at_the_end_says_so() {
     let scene = Scene::terminal(Style::Plain);
@@ -205,7 +205,7 @@ async fn nothing_is_said_at_the_end_where_every_answer_is_whole() {
     scene.console.end().await;
     assert_eq!(scene.out(), before);
 
-    // In a pipe the core ends what it began.
+    // In a pipe the core ends the answers that it began.
     let pipe = Scene::lines();
     pipe.sends("a", growing("One, ")).await;
     pipe.console.end().await;
@@ -389,7 +389,7 @@ async fn what_ended_in_another_pipe_is_shown_to_nobody() {
         let edited = scene.console.edit(&old, &sent, &SendKey::from("b"), &answer("(stopped)")).await;
         assert_eq!(edited.is_ok(), scene.console.about().show == ShowMode::Append);
         scene.console.signal(&old, Signal::Typing(true)).await;
-        // Behind it, so that it would have been seen.
+        // Sent last, so that anything printed before it has been written.
         scene.console.send(&place(), &SendKey::from("c"), &answer("Hello")).await.unwrap();
         assert!(!(scene.out() + scene.err().as_str()).contains('('), "{}", scene.out());
     }

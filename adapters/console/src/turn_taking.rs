@@ -1,8 +1,7 @@
-//! Whose turn it is to speak.
+//! Tracks whose turn it is to speak: the person's or the agent's.
 //!
-//! The reader hands the word to the agent with every prompt and, where prompts come from a file,
-//! reads the next one only when the word came back. So a file of a hundred prompts is answered in
-//! order and never fills a queue.
+//! The reader gives the agent the turn with every prompt. Where prompts come from a file, it reads the next one only
+//! when the turn has come back, so a file of a hundred prompts is answered in order and never fills a queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,37 +9,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use talaria_platform::{EventId, MessageBody};
 use tokio::sync::watch;
 
-/// Shared by the reader and by whatever shows bodies.
+/// Shared by the reader and by [`Console`](crate::Console), which shows bodies.
 #[derive(Clone)]
 pub struct TurnTaking {
     speaker: watch::Sender<CurrentSpeaker>,
-    /// The agent works on something, be it an earlier prompt than the last.
+    /// Whether the agent works on an answer, perhaps to a prompt before the last.
     answering: Arc<AtomicBool>,
 }
 
 #[derive(Debug, PartialEq)]
 enum CurrentSpeaker {
     Person,
-    /// This prompt has not got its last word yet.
+    /// This prompt has no final message yet.
     Agent(EventId),
-    /// Nothing can be shown any more.
+    /// Output has failed: nothing can be shown any more.
     Nobody,
 }
 
 impl TurnTaking {
-    /// The person speaks first.
+    /// Starts with the person's turn.
     pub fn new() -> Self {
         Self { speaker: watch::Sender::new(CurrentSpeaker::Person), answering: Arc::default() }
     }
 
-    /// The agent has the word until the last word on `prompt` was shown. Called before the prompt
-    /// is handed over, because the answer may be quicker than the handing over.
+    /// Gives the agent the turn until the final message on `prompt` was shown. Called before the prompt is handed
+    /// over, because the answer may come before `accept` returns.
     pub fn ask(&self, prompt: EventId) {
         self.change(CurrentSpeaker::Agent(prompt));
     }
 
-    /// A body was shown. The last word on the open prompt gives the word back, whatever its kind: a
-    /// refusal ends a prompt like an answer does, and a question waits for the person.
+    /// Notes that a body was shown. The final message on the open prompt gives the turn back, whatever its kind: a
+    /// refusal ends a prompt like an answer does, and an ask waits for the person.
     pub fn shown(&self, body: &MessageBody) {
         self.speaker.send_if_modified(|speaker| {
             let last = match speaker {
@@ -54,27 +53,28 @@ impl TurnTaking {
         });
     }
 
-    /// Nothing can be shown any more; final.
+    /// Ends turn-taking for good, because nothing can be shown any more.
     pub fn close(&self) {
         self.change(CurrentSpeaker::Nobody);
     }
 
-    /// The agent begins to work on an answer, or has ended.
+    /// Notes that the agent begins to work on an answer, or has ended.
     pub fn answering(&self, on: bool) {
         self.answering.store(on, Ordering::Relaxed);
     }
 
-    /// Whether nothing is on its way: a prompt that waits was told so, but what it waits for is not done.
+    /// Whether no answer is on its way. Stricter than [`is_free`](Self::is_free): a prompt that waits was told so,
+    /// which gives the turn back, but the answer it waits for still runs.
     pub fn is_done(&self) -> bool {
         self.is_free() && !self.answering.load(Ordering::Relaxed)
     }
 
-    /// Whether the person has the word.
+    /// Whether it is the person's turn.
     pub fn is_free(&self) -> bool {
         *self.speaker.borrow() == CurrentSpeaker::Person
     }
 
-    /// Waits until the agent does not have the word.
+    /// Waits until it is not the agent's turn.
     pub async fn free(&self) {
         self.until(|speaker| !matches!(speaker, CurrentSpeaker::Agent(_))).await;
     }
@@ -85,7 +85,7 @@ impl TurnTaking {
     }
 
     async fn until(&self, reached: impl FnMut(&CurrentSpeaker) -> bool) {
-        // Cannot fail: the other end is in `self`.
+        // Cannot fail: `self` holds the sender.
         let _ = self.speaker.subscribe().wait_for(reached).await;
     }
 

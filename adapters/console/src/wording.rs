@@ -1,19 +1,19 @@
-//! What the console itself says, in the words it is given.
+//! Texts that the console prints itself.
 
-/// The sentences; an empty one is not said. Made by whoever builds the console, because words for people live in
-/// one catalogue and adapters do not know it.
+/// The console's sentences; it skips an empty one. Filled in by the core, because texts for people are in one
+/// catalogue and adapters do not know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsoleTexts {
-    /// To a person at a terminal, when it begins.
+    /// Printed to a person at a terminal, before the first prompt.
     pub greeting: String,
-    /// When the input ends while an answer is still on its way.
+    /// Printed when the input ends while an answer is still on its way.
     pub leaving: String,
-    /// To somebody at a terminal who wants to leave in another way than the one there is.
+    /// Printed to a person at a terminal who types `/quit` or `/exit`, with the way that does work.
     pub quit: String,
-    /// In a pipe: stands between a streamed beginning and the different, whole answer that replaces it.
+    /// In a pipe: printed between a streamed beginning and the different, whole answer that replaces it.
     pub replaced: String,
-    /// At a terminal: stands behind an answer that still grows when the process ends.
+    /// At a terminal: printed behind an answer that still grows when the process ends.
     pub interrupted: String,
-    /// About a line that is longer than [`LONGEST_LINE`](crate::LONGEST_LINE).
+    /// Printed for a line that is longer than [`LONGEST_LINE`](crate::LONGEST_LINE).
     pub too_long: String,
 }

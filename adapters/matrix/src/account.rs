@@ -1,4 +1,4 @@
-//! The account while it is open: what reading, writing and its keys share.
+//! The open account: state that reading, writing and encryption share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,27 +13,27 @@ use crate::login::OpenedAccount;
 use crate::outbound::{PendingUploads, RenderCache};
 use crate::settings::MatrixSettings;
 
-/// An open account.
+/// An account that is logged in and open.
 pub(crate) struct MatrixAccount {
     /// The SDK's client, logged in.
     pub client: Client,
-    /// Our own id.
+    /// Our own user id.
     pub own: OwnedUserId,
-    /// What the operator wants.
+    /// Settings from the operator.
     pub settings: Arc<MatrixSettings>,
-    /// The core, and what must survive a crash.
+    /// The core's inbox: hands events to the core and keeps state that must survive a crash.
     pub inbox: Arc<dyn Inbox>,
-    /// What must not be forgotten about rooms.
+    /// Which rooms were ever encrypted.
     pub rooms: EncryptedRooms,
-    /// Answers that grow at present, as far as they are rendered.
+    /// Rendered text of the answers that grow now.
     pub drafts: RenderCache,
-    /// Files of messages that are not sent yet.
+    /// Files that are uploaded for messages that are not sent yet.
     pub uploads: PendingUploads,
     /// Whether the SDK has the state of our rooms: set by `inbound` after the first sync, awaited by `encryption`.
     pub synced: watch::Sender<bool>,
-    /// The homeserver did not answer the last time; set and cleared by `inbound`.
+    /// Whether the last request to the homeserver failed; set and cleared by `inbound`.
     pub away: AtomicBool,
-    /// The device and its session. Holds the lock on the account's folder for as long as anybody uses the account.
+    /// The device and its session. Holds the lock on the account's folder while anything uses the account.
     pub opened: OpenedAccount,
 }
 

@@ -1,7 +1,8 @@
-//! What must not be forgotten about rooms: which of them were ever encrypted.
+//! Remembers which rooms were ever encrypted, and refuses plaintext there.
 //!
-//! A homeserver says whether a room is encrypted, and a homeserver may lie or lose state. So whatever was encrypted
-//! once is noted durably, and from then on nothing is written there in the clear, whatever is said later.
+//! A homeserver says whether a room is encrypted, and a homeserver may lie or lose state. So the first sight of
+//! encryption in a room is noted durably, and from then on we never write there in plaintext, whatever the homeserver
+//! says later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +16,23 @@ use tracing::{error, info};
 use crate::error::from_sdk;
 use crate::settings::EncryptionPolicy;
 
-/// The memory of an account's rooms; kept in the inbox's notes.
+/// The rooms of an account that were ever encrypted; kept in the inbox's notes.
 pub(crate) struct EncryptedRooms {
     inbox: Arc<dyn Inbox>,
-    /// What the notes say, as far as it was asked: nobody else writes them.
+    /// Cache of the notes read so far. Nobody else writes them.
     known: Mutex<HashMap<OwnedRoomId, bool>>,
 }
 
-/// How something may be said in a room.
+/// How a message may be sent to a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SendMode {
-    /// Encrypted; the room is noted.
+    /// Encrypted; the room is noted as encrypted.
     Encrypted,
-    /// In the clear; the room never was encrypted.
+    /// In plaintext; the room was never encrypted.
     Plain,
 }
 
-/// Why nothing may be said.
+/// Why a message may not be sent to a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SendRefusal {
     #[error("whether the room is encrypted is not known yet")]
@@ -47,7 +48,7 @@ impl EncryptedRooms {
         Self { inbox, known: Mutex::default() }
     }
 
-    /// Notes that a room is encrypted. Cheap when that is known, so it may be called for every event.
+    /// Notes that a room is encrypted. Cheap if it is noted already, so it may be called for every event.
     pub async fn saw_encrypted(&self, room: &RoomId) -> Result<(), InboxError> {
         if self.was_encrypted(room).await? {
             return Ok(());
@@ -71,11 +72,12 @@ impl EncryptedRooms {
         }
     }
 
-    /// How this kind of message may be said in a room. Asks the homeserver when its encryption is not known.
+    /// Decides how a message of this kind may be sent to a room. Asks the homeserver if the room's encryption is
+    /// unknown.
     ///
-    /// The SDK looks once more before it sends, and what it knows to be encrypted stays so: it takes no state event
-    /// without an algorithm, and redactions leave it alone. Only a room that was forgotten begins anew, which is
-    /// what the note is for.
+    /// The SDK checks once more before it sends, and a room that it knows to be encrypted stays so: it ignores a
+    /// state event without an algorithm, and redactions change nothing. Only a room that the SDK forgot starts anew;
+    /// the note is for that case.
     pub async fn may_speak(
         &self,
         room: &Room,
@@ -107,7 +109,7 @@ impl EncryptedRooms {
 
     fn remember(&self, room: &RoomId, encrypted: bool) {
         let mut known = self.known.lock();
-        // Never back to "not": a reader that was slower than a writer must not undo it.
+        // Never back to `false`: a slow reader must not undo the work of a writer.
         *known.entry(room.to_owned()).or_insert(encrypted) |= encrypted;
     }
 }
@@ -121,8 +123,8 @@ impl SendRefusal {
     }
 }
 
-/// The rule. A room that once was encrypted gets nothing but encrypted messages; what is not known gets nothing;
-/// and where encryption is required, only the gateway's own notice says so in a plain room.
+/// The rule. A room that once was encrypted gets only encrypted messages; a room whose state is unknown gets nothing;
+/// and where encryption is required, a plaintext room gets only the gateway's own notices.
 fn decide(
     noted: bool,
     state: EncryptionState,

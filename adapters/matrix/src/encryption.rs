@@ -1,8 +1,8 @@
 //! Keeps our device signed and our keys backed up.
 //!
-//! With a recovery key the account's own identity signs our device. An account that has no identity yet gets one,
-//! and its recovery key is written to a file once. Otherwise a person has to help, and is told how. All of it can be
-//! broken off anywhere and is done again: nothing here may leave an account that nobody can recover.
+//! With a recovery key, the account's own identity signs our device. An account without an identity gets one, and its
+//! recovery key is written to a file once. In any other case a person has to help, and the log tells them how. Every
+//! step can be interrupted and is repeated: none may leave an account that nobody can recover.
 
 mod recovery;
 mod setup;
@@ -21,20 +21,20 @@ use crate::settings::MatrixSettings;
 pub(crate) use recovery::KEY as RECOVERY_KEY;
 pub(crate) use setup::{DeviceSetup, look, set_up};
 
-/// How long one try of setting up may take.
+/// How long one attempt to set up the device may take.
 const TRY: Duration = Duration::from_secs(120);
 
-/// The pauses after tries that failed.
+/// Pauses between failed attempts.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(2), Duration::from_secs(300));
 
-/// How often small things are looked after.
+/// How often the set-up is checked while nothing changes.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
-/// Sets the device up once the first sync is there, and looks after it until `stop`. Ends with an error only if the
-/// account cannot be used any more.
+/// Sets up the device after the first sync, and keeps it set up until `stop`. Returns an error only if the account
+/// cannot be used any more.
 pub(crate) async fn keep(account: &MatrixAccount, stop: &CancellationToken) -> Result<(), PlatformError> {
     let opened = &account.opened;
-    // From the first sync on: requests that come with it must not be missed.
+    // Listens before the first sync: requests that come with it must not be missed.
     let (_listening, answering) = verify::listen(opened, account.settings.trust);
     let doubled = opened.client.subscribe_to_duplicate_key_upload_errors();
     tokio::select! {
@@ -46,7 +46,7 @@ pub(crate) async fn keep(account: &MatrixAccount, stop: &CancellationToken) -> R
     }
 }
 
-/// Waits for the homeserver to say that it has other keys of our device than we do.
+/// Waits until the homeserver reports other keys for our device than we have.
 async fn key_was_doubled<T: Clone>(mut doubled: broadcast::Receiver<T>) {
     match doubled.recv().await {
         Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -54,10 +54,10 @@ async fn key_was_doubled<T: Clone>(mut doubled: broadcast::Receiver<T>) {
     }
 }
 
-/// Never ends.
+/// Sets up the device and reacts to changes of its verification. Never ends.
 async fn look_after(account: &MatrixAccount) {
     let opened = &account.opened;
-    // The other end lives as long as the account.
+    // Cannot fail: the sender lives as long as the account.
     let _ = account.synced.subscribe().wait_for(|synced| *synced).await;
     try_set_up(opened, &account.settings).await;
     let mut state = opened.client.encryption().verification_state();
@@ -73,7 +73,7 @@ async fn look_after(account: &MatrixAccount) {
     }
 }
 
-/// Somebody signed our device, or the account got another identity.
+/// Reacts to a change: another device signed ours, or the account got another identity.
 async fn changed_to(opened: &OpenedAccount, settings: &MatrixSettings, now: VerificationState) {
     let believed = opened.setup.borrow().is_signed();
     let signed = match now {
@@ -86,7 +86,7 @@ async fn changed_to(opened: &OpenedAccount, settings: &MatrixSettings, now: Veri
     }
 }
 
-/// Sets the device up, again and again while only the network is to blame.
+/// Tries to set up the device until it succeeds or a person has to help.
 async fn try_set_up(opened: &OpenedAccount, settings: &MatrixSettings) {
     let mut backoff = PAUSES;
     loop {

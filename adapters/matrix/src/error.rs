@@ -1,4 +1,4 @@
-//! What a failure of the SDK means for the core: wait, give up this message, or give up the account.
+//! Maps errors of the SDK to the core's next action: wait, give up this message, or give up the account.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,22 +17,22 @@ const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
 const RETRY: PlatformErrorKind = PlatformErrorKind::Retry { after: None };
 
-/// Something that cannot be done as it is asked for, whoever asks again.
+/// A request that fails in the same way however often it is repeated.
 pub(crate) fn rejected(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
     PlatformError::new(PlatformErrorKind::Rejected, error)
 }
 
-/// An error of the SDK for the core.
+/// Converts an error of the SDK.
 pub(crate) fn from_sdk(error: matrix_sdk::Error) -> PlatformError {
     PlatformError::new(kind_of_sdk(&error), error)
 }
 
-/// An error of a request for the core.
+/// Converts an error of an HTTP request.
 pub(crate) fn from_http(error: HttpError) -> PlatformError {
     PlatformError::new(kind_of(&error), error)
 }
 
-/// An error of writing to a room. Being forbidden to is as good as being gone: the room is no longer for us.
+/// Converts an error of writing to a room. `M_FORBIDDEN` counts as gone: the room is no longer open to us.
 pub(crate) fn from_write(error: matrix_sdk::Error) -> PlatformError {
     let forbidden = matches!(error.client_api_error_kind(), Some(Code::Forbidden));
     let kind = if forbidden { PlatformErrorKind::Gone } else { kind_of_sdk(&error) };
@@ -49,18 +49,18 @@ fn kind_of_sdk(error: &matrix_sdk::Error) -> PlatformErrorKind {
         matrix_sdk::Error::OlmError(olm) => kind_of_olm(olm),
         // We are not, or no longer, in the room.
         matrix_sdk::Error::WrongRoomState(_) => PlatformErrorKind::Gone,
-        // Two asked for the same thing and the one that did the work failed; or the SDK is still starting.
+        // Two callers asked for the same thing and the one that did the work failed; or the SDK is still starting.
         matrix_sdk::Error::ConcurrentRequestFailed
         | matrix_sdk::Error::Timeout
         | matrix_sdk::Error::InsufficientData
         | matrix_sdk::Error::NoOlmMachine
         | matrix_sdk::Error::CrossProcessLockError(_) => RETRY,
-        // Everything else is about this one message.
+        // Any other error concerns this one message.
         _ => PlatformErrorKind::Rejected,
     }
 }
 
-/// What a failed encryption means. Nothing was sent.
+/// Classifies a failed encryption. Nothing was sent.
 fn kind_of_olm(error: &OlmError) -> PlatformErrorKind {
     match error {
         OlmError::Store(_) => PlatformErrorKind::Fatal,
@@ -84,18 +84,18 @@ fn kind_of_olm(error: &OlmError) -> PlatformErrorKind {
             );
             RETRY
         }
-        // A session with some device broke; the next try makes another.
+        // An Olm session with some device broke; the next attempt makes a new one.
         _ => RETRY,
     }
 }
 
-/// What a failed request means.
+/// Classifies a failed request.
 pub(crate) fn kind_of(error: &HttpError) -> PlatformErrorKind {
     match error {
         HttpError::Reqwest(_) => RETRY,
         HttpError::Cached(error) => kind_of(error),
         HttpError::RefreshToken(refresh) => match refresh {
-            // The homeserver could not be asked; the token may still be good.
+            // The homeserver could not be reached; the token may still be valid.
             RefreshTokenError::MatrixAuth(error)
                 if matches!(kind_of(error), PlatformErrorKind::Retry { .. }) =>
             {
@@ -115,21 +115,21 @@ pub(crate) fn kind_of(error: &HttpError) -> PlatformErrorKind {
                 }
                 Some(Code::NotFound) => PlatformErrorKind::Gone,
                 Some(Code::Forbidden) => PlatformErrorKind::Rejected,
-                // The homeserver is full or the account is held; both end without us.
+                // The homeserver is full or the account is locked; both can end without us.
                 Some(Code::ResourceLimitExceeded(_) | Code::UserLocked) => RETRY,
                 _ => kind_of_status(api.status_code.as_u16()),
             },
-            // An answer that no homeserver gives: something in between broke.
+            // No homeserver gives this response: something in between broke.
             None => RETRY,
         },
     }
 }
 
-/// What an HTTP status means that came without a reason that we know.
+/// Classifies an HTTP status that came without a Matrix error code that we know.
 pub(crate) fn kind_of_status(status: u16) -> PlatformErrorKind {
     match status {
         429 => PlatformErrorKind::Retry { after: Some(USUAL_PAUSE) },
-        // A proxy in between, not the homeserver.
+        // Comes from a proxy in between, not from the homeserver.
         408 | 425 | 500.. => RETRY,
         404 | 410 => PlatformErrorKind::Gone,
         _ => PlatformErrorKind::Rejected,

@@ -1,9 +1,9 @@
 //! Reads rooms: one sync after the other, each committed before the next.
 //!
-//! Our own position, committed together with what came, is the truth; the SDK's is not (see `catch_up`). One response
-//! is one batch. What a response leaves out is read by `gap`; what cannot be decrypted waits in `undecrypted`; invitations
-//! wait in `invites`. `room_events` and `translate` turn the rest into events for the core, and the pure files beneath them
-//! (`wire`, `mention`, `text`) read what people wrote, none of it trusted.
+//! Our own position, committed together with the events, is the truth; the SDK's is not (see `catch_up`). One
+//! response is one batch. `gap` reads the events that a response leaves out; messages that cannot be decrypted wait
+//! in `undecrypted`; invitations wait in `invites`. `room_events` and `translate` turn the rest into events for the
+//! core. The pure files beneath them (`wire`, `mention`, `text`) parse messages and trust none of them.
 
 mod catch_up;
 mod cursor;
@@ -53,7 +53,7 @@ pub(crate) async fn read(account: &MatrixAccount, stop: &CancellationToken) -> R
         plaintext: WarnedRooms::default(),
         batch: tokio::sync::Mutex::default(),
     };
-    // Whatever is dropped here was not committed, and will be read again.
+    // A batch that is dropped here was not committed, and will be read again.
     tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -61,20 +61,20 @@ pub(crate) async fn read(account: &MatrixAccount, stop: &CancellationToken) -> R
     }
 }
 
-/// One account being read.
+/// Reads one account.
 struct SyncReader<'a> {
     account: &'a MatrixAccount,
     lookup: EventLookup,
     parked: UndecryptedQueue,
     invites: PendingInvites,
-    /// Encrypted rooms where somebody wrote in the clear.
+    /// Encrypted rooms where a plaintext message was ignored and logged.
     plaintext: WarnedRooms,
-    /// Held while a batch is made and handed over: what one of them remembers, the next has to know.
+    /// Held while a batch is made and handed over: each batch has to know the state that the one before left.
     batch: tokio::sync::Mutex<()>,
 }
 
 impl SyncReader<'_> {
-    /// Ends only with an error.
+    /// Reads the stream, retries undecrypted messages and answers invitations. Ends only with an error.
     async fn read(&self) -> Result<(), PlatformError> {
         let since = self.start().await?;
         tokio::select! {
@@ -86,7 +86,7 @@ impl SyncReader<'_> {
 
     async fn follow_stream(&self, mut since: String) -> Result<(), PlatformError> {
         let mut patience = RetryBackoff::default();
-        // The first response after a pause brings what happened meanwhile, and must not wait for more.
+        // The first response after a pause brings everything since, so it must not wait for more.
         let mut away = true;
         let mut refused = 0;
         loop {
@@ -102,14 +102,15 @@ impl SyncReader<'_> {
                     tokio::time::sleep(patience.next(after)).await;
                     continue;
                 }
-                // Not at the first word: it may be a proxy's, or a homeserver's that is just starting. And not more
-                // than once in a row: one that does not know its own positions is only asked again.
+                // A first refusal proves nothing: it may come from a proxy, or from a homeserver that is just
+                // starting. And we start over only once in a row: a homeserver that does not know its own positions
+                // is only asked again.
                 Err(SyncFailure::Lost) if refused + 1 != sync::REFUSALS => {
                     refused = refused.saturating_add(1);
                     tokio::time::sleep(patience.next(None)).await;
                     continue;
                 }
-                // Somebody has put the homeserver back to an older state.
+                // The homeserver was restored to an older state.
                 Err(SyncFailure::Lost) => {
                     refused = refused.saturating_add(1);
                     let first = sync::first(&self.account.client).await?;
@@ -130,7 +131,7 @@ impl SyncReader<'_> {
         }
     }
 
-    /// Takes one response over and gives the position after it.
+    /// Commits one response and returns the position after it.
     async fn take(&self, response: SyncResponse, since: &str, away: bool) -> Result<String, PlatformError> {
         let SyncResponse { next_batch, rooms, .. } = response;
         self.account.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
@@ -148,27 +149,27 @@ impl SyncReader<'_> {
     }
 }
 
-/// Rooms that were warned of.
+/// Rooms that a warning was logged for.
 #[derive(Default)]
 struct WarnedRooms(Mutex<HashSet<OwnedRoomId>>);
 
 impl WarnedRooms {
-    /// Rooms that are remembered; beyond that a room is simply not warned of.
+    /// Rooms that are remembered; beyond that, no warning is logged.
     const MOST: usize = 1_000;
 
-    /// Whether this is the first time for a room.
+    /// Whether this is the first warning for a room.
     fn first_in(&self, room: &RoomId) -> bool {
         let mut rooms = self.0.lock();
         rooms.len() < Self::MOST && rooms.insert(room.to_owned())
     }
 }
 
-/// Nothing was taken: the next run reads it again from the cursor.
+/// Nothing was stored: the next run reads it again from the cursor.
 fn store_failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PlatformError {
     PlatformError::new(PlatformErrorKind::Retry { after: None }, error)
 }
 
-/// Wall time in milliseconds. Only what must survive a restart is measured by it.
+/// Wall time in milliseconds. Used only for times that must survive a restart.
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)

@@ -1,12 +1,12 @@
-//! Matrix, end to end encrypted, as a platform.
+//! Adapter for Matrix, with end-to-end encryption.
 //!
-//! [`MatrixSettings`] say which account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the account
-//! and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
-//! `outbound` writes to them, `encrypted_rooms` remembers what must not be forgotten about them, `media` moves files, and
-//! `error` says what a failure means for the core.
+//! [`MatrixSettings`] name an account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the
+//! account and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
+//! `outbound` writes to them, `encrypted_rooms` remembers which rooms were ever encrypted, `media` fetches files, and
+//! `error` maps a failure to the core's next action.
 //!
-//! matrix-sdk does the cryptography and keeps the keys. The position in the stream of events is ours: it is
-//! committed together with the events by the [`Inbox`], so that a crash loses nothing.
+//! matrix-sdk does the cryptography and stores the keys. The position in the stream of events is ours: the [`Inbox`]
+//! commits it together with the events, so that a crash loses nothing.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 
@@ -39,40 +39,40 @@ pub use settings::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSecret, M
 
 use account::MatrixAccount;
 
-/// An account on a Matrix homeserver.
+/// An account on a Matrix homeserver, as a [`Platform`].
 pub struct Matrix {
     settings: Arc<MatrixSettings>,
-    /// The account while `run` has it open. Sends that come before are told to come again.
+    /// The account while `run` has it open. Without it, sends fail with `Retry`.
     open: RwLock<Option<Arc<MatrixAccount>>>,
 }
 
 impl Matrix {
-    /// The account that these settings name. Nothing is opened yet.
+    /// Makes the platform for these settings. Opens nothing yet.
     pub fn new(settings: MatrixSettings) -> Self {
         Self { settings: Arc::new(settings), open: RwLock::new(None) }
     }
 
-    /// What there is to say about the account while it is being read.
+    /// Facts about the account, for the operator. Works only while the account is open.
     pub async fn status(&self) -> Result<AccountStatus, OperatorError> {
         Ok(operator::status_of(&self.opened()?.opened).await)
     }
 
-    /// Whether everything is right with it.
+    /// Checks the account, for the operator.
     pub async fn doctor(&self) -> Result<DoctorReport, OperatorError> {
         Ok(operator::health_of(&self.opened()?.opened, &self.settings).await)
     }
 
-    /// Who wants to verify us.
+    /// Verifications that wait or are under way.
     pub async fn verifications(&self) -> Result<Vec<VerificationView>, OperatorError> {
         Ok(encryption::verify::list(&self.opened()?.opened).await)
     }
 
-    /// Goes on with a verification.
+    /// Carries out the operator's action on a verification.
     pub async fn verify(&self, id: &str, answer: VerifyAnswer) -> Result<VerificationView, OperatorError> {
         encryption::verify::answer(&self.opened()?.opened, id, answer).await
     }
 
-    /// The account, for the operator.
+    /// The open account, or an error for the operator.
     fn opened(&self) -> Result<Arc<MatrixAccount>, OperatorError> {
         self.account().map_err(|_| OperatorError {
             message: "the account is not open: it is starting, or it cannot be used".to_owned(),
@@ -111,11 +111,11 @@ impl Platform for Matrix {
         Box::pin(async move {
             let opened = login::open(&self.settings).await?;
             let account = Arc::new(MatrixAccount::new(opened, inbox, self.settings.clone()));
-            // Sends may go on while the process drains, so the account stays open when reading has ended.
+            // The account stays open when reading has ended, because sends may continue while the process drains.
             self.set_open(Some(account.clone()));
             let read = tokio::select! {
                 read = inbound::read(&account, &stop) => read,
-                // Ends only with an error that reading cannot go on with.
+                // Ends only with an error that makes further reading useless.
                 kept = encryption::keep(&account, &stop) => kept,
             };
             if read.is_err() {

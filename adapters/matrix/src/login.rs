@@ -1,9 +1,9 @@
 //! Opens the account: its folder, the lock on it, the store and the session.
 //!
-//! A device is its keys, and those are in the store. So a session and its store belong together for good: a new
-//! login makes a new device with a new store, a session whose store is gone is refused, and a token whose device
-//! has shown keys that we do not have is refused too. The session is written last: whatever crashes before has
-//! uploaded nothing, and the next start asks for the same device again.
+//! A device is its keys, and the store holds them. So a session and its store belong together for good: a new login
+//! makes a new device with a new store, a session whose store is gone is refused, and a token whose device has
+//! published keys that we do not have is refused too. The session is written last: a crash before that has uploaded
+//! nothing, and the next start asks for the same device again.
 
 mod client;
 pub(crate) mod folder;
@@ -34,39 +34,39 @@ use session::{SessionFile, StoredSession};
 
 pub(crate) use logout::log_out;
 
-/// Where the store counts how often it was opened.
+/// Key in the store under which the number of openings is kept.
 const OPENED: &[u8] = b"talaria.opened";
 
-/// What to do about a token that cannot be used.
+/// Hint for a token that cannot be used.
 const NEW_TOKEN: &str =
     "log in by password instead, or make a token with a new device that no other program has used";
 
-/// An account that is logged in. Nobody else has its folder open.
+/// An account that is logged in. No other process has its folder open.
 pub(crate) struct OpenedAccount {
     /// The SDK's client, with its store open.
     pub client: Client,
-    /// Whose account it is.
+    /// The account's user id.
     pub own: OwnedUserId,
     /// Our device.
     pub device: OwnedDeviceId,
-    /// The session, to be settled now and then.
+    /// The session and its file; unsaved tokens are written from time to time.
     pub session: Arc<SessionFile>,
-    /// Ours alone until nobody uses the account any more.
+    /// The folder, locked while anything uses the account.
     pub folder: Arc<AccountFolder>,
-    /// The homeserver without the SDK, for what the operator asks.
+    /// The homeserver without the SDK, for the operator's commands.
     pub http: HomeserverClient,
-    /// How far the device is; set by `encryption`.
+    /// State of the device's set-up; set by `encryption`.
     pub setup: watch::Sender<DeviceSetup>,
-    /// Who wants to verify us.
+    /// Requests to verify us.
     pub requests: Arc<VerificationRequests>,
 }
 
-/// Whether an earlier login is kept in the account's folder, good or not.
+/// Whether an earlier login left a session in the account's folder, valid or not.
 pub fn has_session(settings: &MatrixSettings) -> bool {
     settings.folder.join(session::NAME).exists()
 }
 
-/// Opens the session that is there, or logs in.
+/// Opens the stored session, or logs in.
 pub(crate) async fn open(settings: &MatrixSettings) -> Result<OpenedAccount, PlatformError> {
     let folder = Arc::new(AccountFolder::take(&settings.folder).await?);
     let http = HomeserverClient::find(&settings.homeserver).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn open(settings: &MatrixSettings) -> Result<OpenedAccount, Pla
     }
 }
 
-/// Goes on with the device that is there.
+/// Continues with the stored device.
 async fn restore(
     settings: &MatrixSettings,
     folder: Arc<AccountFolder>,
@@ -102,7 +102,7 @@ async fn restore(
     let client = build(&http, &store, &key, settings.trust).await?;
     count_opening(&client, &folder, &mut session).await?;
     let opened = enter(client, http, folder, session).await?;
-    // Now rather than in the middle of something: a token that was revoked, a homeserver that is away.
+    // Fails now rather than in the middle of a turn: on a token that was revoked, or a homeserver that is away.
     let who = opened.client.whoami().await.map_err(from_http).map_err(revoked)?;
     if who.user_id != opened.own || who.device_id.as_ref().is_some_and(|device| *device != opened.device) {
         return Err(fatal(
@@ -113,7 +113,7 @@ async fn restore(
     Ok(opened)
 }
 
-/// Makes a new device.
+/// Logs in with a new device.
 async fn log_in(
     settings: &MatrixSettings,
     folder: Arc<AccountFolder>,
@@ -172,7 +172,7 @@ async fn log_in(
     }
     let known = http.device_key(&session.access_token, &session.user, &session.device).await;
     if known.map_err(|failure| failure.into_error("looking for keys of our device"))?.is_some() {
-        // Messages to it would be encrypted with keys that nobody has any more.
+        // People would encrypt messages to it with keys that nobody has any more.
         return Err(fatal(
             format!(
                 "the device {} already has keys on the homeserver, and they are not in our store",
@@ -203,7 +203,7 @@ async fn enter(
     let for_sdk = session.for_sdk();
     let session = Arc::new(SessionFile::new(folder.clone(), session));
     let (reload, save) = (session.clone(), session.clone());
-    // Called before the new token is used for anything, so that the file is never behind by more than one.
+    // Called before the new token is used, so that the file is never more than one token behind.
     client
         .set_session_callbacks(
             Box::new(move |_| Ok(reload.now().for_sdk().tokens)),
@@ -230,7 +230,7 @@ async fn fingerprint(client: &Client) -> Result<String, PlatformError> {
     key.ok_or_else(|| broken("the device's store has no keys".to_owned()))
 }
 
-/// Notices a store that is an old copy of itself, and one that the homeserver knows more about than it does itself.
+/// Detects a store that is an old copy of itself, or older than the keys that the homeserver has.
 async fn count_opening(
     client: &Client,
     folder: &AccountFolder,
@@ -257,8 +257,8 @@ async fn count_opening(
     session.save(folder).map_err(|error| unwritable(folder, &error))
 }
 
-/// The homeserver has keys of this device that the store does not know: the store is older than the device. What
-/// others encrypt with those keys can never be read.
+/// The error for a homeserver that has keys of this device that the store lacks: the store is older than the device.
+/// Messages that others encrypt with those keys can never be read.
 pub(crate) fn rolled_back() -> PlatformError {
     broken(
         "the homeserver knows keys of our device that its store does not: the store is an old copy"
@@ -266,14 +266,14 @@ pub(crate) fn rolled_back() -> PlatformError {
     )
 }
 
-/// A token that the operator has put in the place of the one we have.
+/// A configured token that replaces the stored one.
 async fn newer_token(
     settings: &MatrixSettings,
     http: &HomeserverClient,
     session: &StoredSession,
 ) -> Result<Option<String>, PlatformError> {
     let LoginMethod::Token(token) = &settings.login else { return Ok(None) };
-    // With a refresh token, ours has gone its own way since.
+    // With a refresh token, the stored token has changed since by itself.
     if token.expose() == session.access_token || session.refresh_token.is_some() {
         return Ok(None);
     }
@@ -300,10 +300,10 @@ async fn newer_token(
     }
 }
 
-/// Takes a file away that is of no use any more. If that fails the next start does it.
+/// Removes a file that is no longer needed. If that fails, the next start does it.
 fn settle(folder: &AccountFolder, name: &str) {
     if let Err(error) = folder.remove(name) {
-        tracing::debug!(%error, name, "a file stays for now");
+        tracing::debug!(%error, name, "a file could not be removed; the next start tries again");
     }
 }
 
@@ -331,7 +331,7 @@ fn refused_token(failure: RequestFailure) -> PlatformError {
     }
 }
 
-/// The session was ended elsewhere. The store stays: it may have keys that are nowhere else.
+/// The error for a session that was ended elsewhere. The store stays: it may have keys that are nowhere else.
 pub(crate) fn revoked(error: PlatformError) -> PlatformError {
     match error.kind() {
         PlatformErrorKind::Fatal => fatal(

@@ -1,4 +1,4 @@
-//! Files of people: described as an event names them, fetched within a limit, decrypted and checked.
+//! Files that people attach: described from the event, fetched within a limit, decrypted and checked.
 
 mod fetch;
 mod name;
@@ -10,13 +10,13 @@ use talaria_platform::{MediaId, MediaInfo, MediaKind};
 pub(crate) use fetch::fetch;
 pub(crate) use name::base_name;
 
-/// The longest id of a file that is kept. An encrypted one takes about 400 bytes; more is somebody's joke.
+/// Bytes of the longest file id that is accepted. The id of an encrypted file takes about 400 bytes; more is abuse.
 const LONGEST_ID: usize = 4096;
 
-/// The longest MIME type that is believed to be one.
+/// Bytes of the longest MIME type that is accepted.
 const LONGEST_MIME: usize = 100;
 
-/// The file that a message consists of, if it is one. Nothing of it is to be trusted.
+/// The file in a message, if there is one. Nothing in it can be trusted.
 pub(crate) fn of(message: &MessageType) -> Option<MediaInfo> {
     let (kind, name, source, mime, size) = match message {
         MessageType::Image(image) => {
@@ -39,7 +39,7 @@ pub(crate) fn of(message: &MessageType) -> Option<MediaInfo> {
             let about = (info.and_then(|info| info.mimetype.as_deref()), info.and_then(|info| info.size));
             (MediaKind::File, file.filename(), &file.source, about.0, about.1)
         }
-        // Foreign type: texts and everything that may yet be invented have no file.
+        // The type is the SDK's and open: text messages and future kinds have no file.
         _ => return None,
     };
     Some(MediaInfo {
@@ -51,7 +51,7 @@ pub(crate) fn of(message: &MessageType) -> Option<MediaInfo> {
     })
 }
 
-/// A source as the text that comes back to [`fetch`]; `None` if it cannot be one.
+/// A media source as text for [`fetch`]; `None` if it is too long.
 fn id(source: &MediaSource) -> Option<MediaId> {
     let text = serde_json::to_string(source).ok()?;
     (text.len() <= LONGEST_ID).then(|| MediaId::new(text))

@@ -1,9 +1,9 @@
-//! Writes to rooms: one request for each call, encrypted wherever the room is or ever was.
+//! Writes to rooms: one request for each call, encrypted if the room is or ever was encrypted.
 //!
-//! `content` says what a message says and `html` what its Markdown looks like, `render_cache` remembers the beginning of
-//! answers that grow, `files` and `uploads` bring files along, `delete` takes messages back, `recipients` says who can read. Nothing is tried twice here and nothing waits
-//! for a rate limit: the core does that. A message is known by its [`SendKey`], which is the transaction id: for the
-//! same device, the homeserver answers the same key with the message that is there.
+//! `content` makes the JSON of a message and `html` renders its Markdown, `render_cache` remembers the beginning of
+//! answers that grow, `files` and `uploads` upload files, `delete` deletes messages, `recipients` says whose devices
+//! can read. This module neither retries nor waits for a rate limit: the core does that. The [`SendKey`] of a message
+//! is its transaction id: for the same device, the homeserver answers a repeated key with the message that is there.
 
 mod content;
 mod delete;
@@ -38,14 +38,14 @@ pub(crate) use recipients::{decryption, recipients};
 pub(crate) use render_cache::RenderCache;
 pub(crate) use uploads::PendingUploads;
 
-/// For one message, with everything that has to happen before it: keys are asked for and sent. A little less than
-/// the core waits, so that the log says what was late.
+/// How long one message may take, with everything that has to happen before it: requesting and sending keys. A little
+/// less than the core waits, so that the log names the late request.
 const WRITE: Duration = Duration::from_secs(28);
 
-/// For something that is shown for a moment; later nobody wants it.
+/// How long a signal may take; later nobody wants it.
 const SIGNAL: Duration = Duration::from_secs(10);
 
-/// The longest mark, in bytes: an emoji with everything that may be joined to it.
+/// Bytes of the longest reaction: an emoji with everything that may be joined to it.
 const LONGEST_MARK: usize = 32;
 
 /// Posts a message.
@@ -67,7 +67,7 @@ pub(crate) async fn send(
                 let about = account.uploads.content(key, speech, upload).await?;
                 content::file(place, &body, html, &about)
             }
-            // The core sends a message for each.
+            // The core sends one message for each file.
             _ => {
                 return Err(PlatformError::new(
                     PlatformErrorKind::Rejected,
@@ -84,7 +84,7 @@ pub(crate) async fn send(
     .await
 }
 
-/// Makes a message read differently.
+/// Replaces the text of a message.
 pub(crate) async fn edit(
     account: &MatrixAccount,
     place: &Place,
@@ -104,7 +104,7 @@ pub(crate) async fn edit(
     .await
 }
 
-/// Shows something for a moment. What fails is not repeated; the next signal is not far.
+/// Shows something for a moment. A failure is not repeated; the next signal comes soon.
 pub(crate) async fn signal(account: &MatrixAccount, place: &Place, signal: Signal) {
     let Ok(room) = joined(account, &place.room) else { return };
     let shown = within(SIGNAL, async {
@@ -122,7 +122,7 @@ pub(crate) async fn signal(account: &MatrixAccount, place: &Place, signal: Signa
     }
 }
 
-/// Puts a mark on a message. Reactions are never encrypted, so nothing that could be text of a room is let through.
+/// Puts a reaction on a message. Matrix never encrypts reactions, so only a short emoji passes and no text of a room.
 pub(crate) async fn react(
     account: &MatrixAccount,
     place: &Place,
@@ -137,7 +137,7 @@ pub(crate) async fn react(
     let sent = within(SIGNAL, async {
         let reaction = room.send_raw("m.reaction", content::reaction(to, mark));
         match reaction.with_request_config(once(SIGNAL)).await {
-            // An earlier try arrived, but its answer did not.
+            // An earlier attempt arrived, but its response did not.
             Err(error) if matches!(error.client_api_error_kind(), Some(Code::DuplicateAnnotation)) => Ok(()),
             sent => sent.map(drop).map_err(from_write),
         }
@@ -153,10 +153,10 @@ fn is_mark(mark: &str) -> bool {
 
 /// Sends content to a room, once.
 ///
-/// The SDK encrypts it if it knows the room to be encrypted, and it never forgets that: see [`Rooms::may_speak`],
-/// which has asked just before.
+/// The SDK encrypts it if it knows the room to be encrypted, and it never forgets that: see
+/// [`EncryptedRooms::may_speak`], which has asked just before.
 ///
-/// [`Rooms::may_speak`]: crate::rooms::Rooms::may_speak
+/// [`EncryptedRooms::may_speak`]: crate::encrypted_rooms::EncryptedRooms::may_speak
 async fn post(
     room: &Room,
     kind: &'static str,
@@ -169,7 +169,7 @@ async fn post(
     let sent = room.send_raw(kind, content).with_transaction_id(transaction).with_request_config(once(WRITE));
     let sent = sent.await.map_err(from_write)?;
     if speech == SendMode::Encrypted && sent.encryption_info.is_none() {
-        // Cannot happen as things are; if it ever does, somebody must know.
+        // Cannot happen as things are; if it ever does, a person must know.
         error!(room = %room.room_id(), "a message to an encrypted room was not encrypted; stop the gateway and report this");
     }
     Ok(MessageId::new(sent.response.event_id.as_str()))
@@ -182,10 +182,10 @@ fn joined(account: &MatrixAccount, room: &RoomId) -> Result<Room, PlatformError>
         Some(room) => match room.state() {
             RoomState::Joined => Ok(room),
             RoomState::Left | RoomState::Banned => Err(PlatformErrorKind::Gone.into()),
-            // Somebody may yet let us in again, but what was to be said then is old.
+            // We may be let in again, but by then the message is old.
             RoomState::Invited | RoomState::Knocked => Err(PlatformErrorKind::Gone.into()),
         },
-        // Either the first sync is still to come, or we are not in any such room.
+        // Either the first sync is still to come, or we are in no such room.
         None if *account.synced.borrow() => Err(PlatformErrorKind::Gone.into()),
         None => Err(PlatformErrorKind::Retry { after: None }.into()),
     }
@@ -203,7 +203,7 @@ fn legible(body: &MessageBody) -> std::borrow::Cow<'_, MessageBody> {
     }
 }
 
-/// A request that is made once.
+/// Configuration for one attempt with a timeout.
 fn once(time: Duration) -> RequestConfig {
     RequestConfig::new().disable_retry().timeout(time)
 }
@@ -252,7 +252,7 @@ mod tests {
         assert!((62_000..=EVENT).contains(&largest), "{largest}");
     }
 
-    /// An event as homeservers hand it to each other, with about as much around it as there can be.
+    /// An event as homeservers exchange it, with about as much metadata as there can be.
     fn event(room: &str, ciphertext: &str) -> String {
         let ids = |count: usize| (0..count).map(|id| format!("${id:043}")).collect::<Vec<_>>();
         json!({

@@ -1,4 +1,4 @@
-//! What an operator says about an account, resolved: the core has read and checked it.
+//! Settings of an account: read from the configuration and checked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use talaria_platform::{AuthorTrust, RateLimit, RoomId};
 
-/// One account.
+/// Settings of one account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixSettings {
-    /// The homeserver's address, `https://…`; the one that is asked, not the name in user ids.
+    /// The homeserver's address, `https://…`, to which requests go; not the name in user ids.
     pub homeserver: String,
-    /// The account's full id, `@bot:example.org`. Needed to log in by password; checked otherwise.
+    /// The account's full id, `@bot:example.org`. Required to log in by password; otherwise checked.
     pub user: Option<String>,
     /// How to log in when there is no session yet.
     pub login: LoginMethod,
-    /// What people see as the name of our device.
+    /// Name of our device that people see.
     pub device_name: String,
-    /// Everything of this account on disk: the session, the device's store and its key. Made with mode 0700.
+    /// Folder with all files of this account: the session, the device's store and its key. Made with mode 0700.
     pub folder: PathBuf,
     /// The key of the device's store, 32 bytes; `None` keeps one in the folder, made on the first start.
     pub store_key: Option<StoreKey>,
-    /// Opens the account's secret storage, so that our device is signed by its owner's identity.
+    /// Opens the account's secret storage, so that the account's identity can sign our device.
     pub recovery_key: Option<MatrixSecret>,
-    /// How sure we must be of a device that gets our keys. Who is heard is decided by the core, by the same word.
+    /// Trust that a device needs to get our keys. The core uses the same setting to decide who is obeyed.
     pub trust: AuthorTrust,
     /// Whether rooms without encryption are served.
     pub e2ee: EncryptionPolicy,
-    /// In which rooms we feel addressed without being named; direct chats always.
+    /// When a message in a room is meant for us. In a direct chat every message is.
     pub hearing: AddressedWhen,
-    /// Rooms where that is different.
+    /// Rooms with a rule of their own.
     pub rooms: HashMap<RoomId, AddressedWhen>,
-    /// How long we wait for the key of a message that we cannot decrypt, before its author is asked to send it
-    /// again: ten minutes, except in tests.
+    /// How long we wait for the key of a message that we cannot decrypt, before its author is asked to send it again:
+    /// ten minutes, except in tests.
     pub unreadable_after: Duration,
     /// The shortest pause between two edits of one message.
     pub pause: Duration,
     /// The longest message in bytes of Markdown.
     pub max_text: usize,
-    /// What the homeserver is believed to allow.
+    /// Rate that the homeserver is believed to allow.
     pub rate: RateLimit,
 }
 
@@ -48,26 +48,26 @@ pub struct MatrixSettings {
 pub enum LoginMethod {
     /// With a password, which makes a device of our own.
     Password(MatrixSecret),
-    /// With an access token that somebody made for us, and the device that belongs to it.
+    /// With an access token made for us, and its device.
     Token(MatrixSecret),
-    /// Not at all: an earlier login is still there.
+    /// Not at all: an earlier login is stored.
     Stored,
 }
 
 /// Whether rooms without encryption are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncryptionPolicy {
-    /// Only encrypted rooms; in others people are told why, and nothing else is ever said there.
+    /// Only encrypted rooms. In other rooms people are told why, and nothing else is ever sent there.
     #[default]
     Required,
-    /// Those that were never encrypted, too. A room that once was never gets plain text either way.
+    /// Also rooms that were never encrypted. A room that once was encrypted never gets plaintext in either case.
     Optional,
 }
 
-/// When we feel addressed in a room that is not a direct chat.
+/// When a message is meant for us in a room that is not a direct chat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressedWhen {
-    /// When we are named, replied to, or when it is said in a thread that we take part in.
+    /// If it mentions us, replies to us, or is in a thread that we take part in.
     #[default]
     Mentioned,
     /// Always.
@@ -84,17 +84,17 @@ impl fmt::Debug for StoreKey {
     }
 }
 
-/// A value that must not be seen. `Debug` shows that there is one, nothing more.
+/// A secret value. `Debug` shows that there is one, nothing more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MatrixSecret(String);
 
 impl MatrixSecret {
-    /// Takes a secret as it is.
+    /// Wraps a secret as it is.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value itself, for the place that uses it, and for the log, which takes it out wherever it appears.
+    /// The value itself, for the code that uses it, and for the log, which removes it wherever it appears.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,10 +1,10 @@
-//! Pauses between tries that double up to a longest one.
+//! Pauses between attempts: each is twice as long as the one before, up to a limit.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
 
-/// Counts up the pauses of one thing that is tried again and again. Pure: the caller waits.
+/// Derives the pauses of one action that is tried again and again. Pure: the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -30,14 +30,14 @@ impl Backoff {
         pause
     }
 
-    /// Begins anew, because it went well.
+    /// Starts over with the first pause, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
 }
 
-/// A random part of a pause, between half of it and the whole, so that many who fail at one moment do not come back at
-/// one moment.
+/// A random part of a pause, between half of it and the whole, so that clients that failed at one moment do not all
+/// come back at one moment.
 pub fn jitter(pause: Duration) -> Duration {
     // Every hasher of the standard library begins differently. Not for secrets.
     let [chance, ..] = RandomState::new().hash_one(0_u8).to_le_bytes();

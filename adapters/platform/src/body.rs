@@ -1,4 +1,4 @@
-//! What rooms are made to show.
+//! Messages, files and signals that the core makes rooms show.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +7,21 @@ use crate::EventId;
 /// The whole content of one message of ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MessageBody {
-    /// Markdown, at most [`max_text`](crate::PlatformCapabilities::max_text) bytes. The adapter turns it into
-    /// what its network shows. On platforms that show by `Append`, every body of a message begins
-    /// with the whole text of the body before, unless `done` says that the end replaces it.
+    /// Markdown, at most [`max_text`](crate::PlatformCapabilities::max_text) bytes; the adapter converts it to the
+    /// network's format. On platforms that show by `Append`, each body of a message begins with the whole text of the
+    /// body before, unless `done` is set: then the text may be another one.
     pub markdown: String,
-    /// The event this one is about: set on every answer, notice and ask that somebody's message led
-    /// to. Networks with replies may show it; others may use it to know that an event was dealt with.
+    /// The event that this message answers: set on every answer, notice and ask that a person's message caused.
+    /// Networks with replies may show it; other adapters may use it to learn that an event was dealt with.
     pub reply_to: Option<EventId>,
-    /// What the message is for.
+    /// Purpose of the message.
     pub kind: BodyKind,
-    /// Whether this is the last word: `false` while an answer still grows.
+    /// Whether this is the final text: `false` while an answer still grows.
     pub done: bool,
-    /// Files to go with it. The core sends each file as a message of its own: one file, and no text.
+    /// Files sent with the message. The core sends each file as a message of its own: one file, and no text.
     pub files: Vec<OutgoingFile>,
-    /// Whether nobody is to be notified of it: it goes on with an answer that has rung already. Networks without such
-    /// messages ignore this.
+    /// Whether nobody is notified: the message continues an answer that has notified people already. Networks without
+    /// silent messages ignore this.
     #[serde(default)]
     pub silent: bool,
     /// Whether the question in `reply_to` failed or was cut short. The console derives its exit code from this.
@@ -32,18 +32,18 @@ pub struct MessageBody {
     pub remark: Option<AnswerRemark>,
 }
 
-/// The gateway's own words at the end of an answer: that it broke off, or that a file was not sent. They are part of
-/// [`MessageBody::markdown`]; this says where they are, for networks that show them apart.
+/// The gateway's own words at the end of an answer: that it broke off, or that a file was not sent.
+/// [`MessageBody::markdown`] contains them; this says where, for networks that show them apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerRemark {
-    /// Bytes of [`MessageBody::markdown`] that are the agent's words; everything behind them is ours.
+    /// Bytes of [`MessageBody::markdown`] that are the agent's words; the gateway's words follow them.
     pub after: usize,
-    /// The words, without what joins them to the answer.
+    /// The gateway's words, without the separator between them and the answer.
     pub words: String,
 }
 
 impl MessageBody {
-    /// A finished message of text alone.
+    /// Makes a finished message of text alone.
     pub fn new(kind: BodyKind, markdown: impl Into<String>) -> Self {
         Self {
             markdown: markdown.into(),
@@ -58,30 +58,30 @@ impl MessageBody {
     }
 }
 
-/// What a message is for. Networks with quiet messages use them for notices.
+/// Purpose of a message. Networks with quiet messages use them for notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BodyKind {
     /// The agent's words.
     Answer,
     /// The gateway's own words: errors, queueing, the result of a command.
     Notice,
-    /// A question a person must answer.
+    /// An ask: a question that a person must answer.
     Ask,
 }
 
-/// A file of ours.
+/// A file that we send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutgoingFile {
-    /// A safe base name.
+    /// Base name, safe to show and to store.
     pub name: String,
-    /// Found by looking at the content.
+    /// MIME type, detected from the content.
     pub mime: String,
-    /// The content. Written as base64, because as a list of numbers it would be four times as long.
+    /// The content. Stored as base64, because a list of numbers would be four times as long.
     #[serde(with = "base64_text")]
     pub content: Vec<u8>,
 }
 
-/// Bytes as base64.
+/// Serializes bytes as base64.
 mod base64_text {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
@@ -96,11 +96,11 @@ mod base64_text {
     }
 }
 
-/// Something that is shown for a moment. Best effort: never retried, its failure never shown.
+/// A sign that a room shows for a moment. Best effort: a signal is never retried, and its failure is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
-    /// "is typing" on or off. Repeated every few seconds while it lasts.
+    /// "is typing" on or off. Repeated every few seconds while the agent works.
     Typing(bool),
-    /// Everything up to this event was taken up.
+    /// Marks everything up to this event as read.
     Read(EventId),
 }

@@ -10,9 +10,8 @@
 //! }
 //! ```
 //!
-//! Every check gets a world of its own and fails with the rule that was broken. The checks are
-//! about what people and the core can see; how an adapter talks to its network is for its own tests.
-//! [`MemoryInbox`] is useful there too.
+//! Every check gets a world of its own and fails with the rule that was broken. The checks are about what people and
+//! the core can see; an adapter's own tests check how it talks to its network. [`MemoryInbox`] is useful there too.
 
 mod inbox;
 mod reading;
@@ -28,55 +27,55 @@ pub use inbox::MemoryInbox;
 
 use crate::{BoxFuture, Place, Platform, PlatformError};
 
-/// How long an adapter may take for anything the suite waits for. Long, because it is only ever
-/// waited for in full when a rule is broken.
+/// The longest time an adapter may take for anything the suite waits for. Long, because the suite waits for all of it
+/// only when a rule is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An account on a network that the test controls, with one place where a person and we can talk.
 pub trait ConformanceWorld: Send + Sync {
-    /// The adapter. Called a second time it stands for a restart: a new platform for the same
-    /// account on the same network, as a new process would make it. That happens only where
-    /// [`resumes`](ConformanceWorld::resumes) is true or [`keys`](ConformanceWorld::keys) is [`SendKeySupport::Always`].
+    /// The adapter. A second call stands for a restart: a new platform for the same account on the same network, as a
+    /// new process would make it. The suite restarts only where [`resumes`](ConformanceWorld::resumes) is true or
+    /// [`keys`](ConformanceWorld::keys) is [`SendKeySupport::Always`].
     fn platform(&self) -> Arc<dyn Platform>;
 
-    /// Where the person writes and where the suite makes the platform answer.
+    /// The place where the person writes and where the suite makes the platform answer.
     fn place(&self) -> Place;
 
-    /// A person writes this text, addressed to us. When it returns, the network has the message;
-    /// the platform may or may not be reading at that time.
+    /// Makes a person write this text, addressed to us. When it returns, the network has the message; the platform
+    /// may or may not be reading at that time.
     fn person_says<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Our messages as people see them now, oldest first, each with its whole text. The suite sends
-    /// single lines of plain words, so nothing depends on how markdown is turned into something else.
+    /// Our messages as people see them now, oldest first, each with its whole text. The suite sends single lines of
+    /// plain words, so the conversion of Markdown does not matter.
     fn shown(&self) -> BoxFuture<'_, Vec<String>>;
 
-    /// Whether `run` has to open the account first, as where there is a login: until its first position is accepted
-    /// nothing can be sent, and what was said before is history to it. Then the suite runs the platform also where it
-    /// only writes, and nobody says anything before that position is there.
+    /// Whether `run` must open the account first, as with a login: until its first position is accepted, nothing can
+    /// be sent, and earlier messages are history. Then the suite also runs the platform for checks that only write,
+    /// and no person writes before that position is there.
     fn opens(&self) -> bool {
         false
     }
 
-    /// How far the network can tell that a send is a repeated one.
+    /// For how long the network recognises a repeated send.
     fn keys(&self) -> SendKeySupport {
         SendKeySupport::Always
     }
 
-    /// Whether what was said while nobody read can be read later. A network that keeps its messages
-    /// resumes; a terminal does not.
+    /// Whether messages that came while nobody read can be read later. True for a network that keeps its messages,
+    /// false for a terminal.
     fn resumes(&self) -> bool {
         true
     }
 }
 
-/// How far a network can tell that a send is a repeated one.
+/// For how long a network recognises a repeated send by its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendKeySupport {
-    /// Also after a restart; what every adapter should aim at.
+    /// Also after a restart; every adapter should aim at this.
     Always,
-    /// Only as long as the process lives.
+    /// Only while the process lives.
     WithinProcess,
-    /// Not at all. The adapter's documentation must say so.
+    /// Never. The adapter's documentation must say so.
     Never,
 }
 
@@ -107,15 +106,15 @@ pub async fn broken_rules<W: ConformanceWorld>(new_world: impl AsyncFn() -> W) -
     outcomes.into_iter().filter_map(Result::err).collect()
 }
 
-/// What a check found: the broken rule as a sentence, or nothing.
+/// Result of a check: the broken rule as a sentence, or nothing.
 type CheckResult = Result<(), String>;
 
-/// Fails with `rule` unless it holds.
+/// Fails with `rule` unless `holds`.
 fn must(holds: bool, rule: impl Display) -> CheckResult {
     if holds { Ok(()) } else { Err(rule.to_string()) }
 }
 
-/// Waits for a call that has to return, and names it when it does not.
+/// Waits for a call that has to return; after [`PATIENCE`] fails with its name.
 async fn soon<T>(call: &str, future: impl Future<Output = T>) -> Result<T, String> {
     let seconds = PATIENCE.as_secs();
     tokio::time::timeout(PATIENCE, future)
@@ -123,7 +122,7 @@ async fn soon<T>(call: &str, future: impl Future<Output = T>) -> Result<T, Strin
         .map_err(|_| format!("every call must come to an end, but {call} took more than {seconds} s"))
 }
 
-/// What an error says, with its cause.
+/// The text of an error, with its cause.
 fn cause_of(error: &PlatformError) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))

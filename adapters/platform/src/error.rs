@@ -1,8 +1,8 @@
-//! Errors by what the core does next.
+//! Errors of a platform, classed by the core's next action.
 
 use std::time::Duration;
 
-/// Why a request to a platform failed. The kind decides what happens; the source is for the log.
+/// Why a request to a platform failed. The kind decides the core's next action; the source is for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct PlatformError {
@@ -11,23 +11,23 @@ pub struct PlatformError {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What the core does about a failed request.
+/// The core's next action after a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformErrorKind {
-    /// Try again: rate limits (`after` is the network's own word), lost connections, server faults.
-    /// The request may or may not have had its effect.
+    /// Try again: rate limits (`after` comes from the network), lost connections, server faults. The request may or
+    /// may not have had its effect.
     #[error("the network asks to try again")]
     Retry {
         /// How long the network wants us to wait. Only a rate limit sets this; it teaches the rate limiter.
         after: Option<Duration>,
     },
-    /// The message or the room is no longer there for us. Never retried.
+    /// The message or the room is gone, or we can no longer see it. Never retried.
     #[error("the message or room is gone")]
     Gone,
-    /// The network refuses this content or this right. Never retried.
+    /// The network refuses this content, or we lack the right. Never retried.
     #[error("the network refused")]
     Rejected,
-    /// The adapter cannot do this at all. Never retried.
+    /// The adapter cannot do this. Never retried.
     #[error("the platform cannot do this")]
     Unsupported,
     /// The account is lost: a revoked token, a broken store. The platform stops and readiness says so.
@@ -41,7 +41,7 @@ impl PlatformError {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// What to do next.
+    /// The kind, which names the next action.
     pub fn kind(&self) -> PlatformErrorKind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! What happens in rooms, as an adapter tells it.
+//! Events of rooms, as an adapter reports them to the core.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,45 +6,45 @@ use crate::{EventId, MediaId, MessageId, Place, RoomId, UserId};
 
 /// Something that happened in a room.
 ///
-/// The adapter states facts; whether the author may do this is decided in the core from `author`,
-/// `room` and `secure`. Never leave these to a default that grants more than was proven.
+/// The adapter states facts; the core decides from `author`, `room` and `secure` whether the author may do this.
+/// Never leave these to a default that grants more than was proven.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoomEvent {
     /// The network's id of this event: the dedupe key, together with account and room.
     pub id: EventId,
     /// Where it happened and where an answer belongs.
     pub place: Place,
-    /// What is known about the room.
+    /// Facts about the room.
     pub room: RoomInfo,
     /// Who did it.
     pub author: EventAuthor,
     /// Whether it came end-to-end encrypted.
     pub secure: bool,
-    /// What was done.
+    /// The action of the author.
     pub kind: RoomEventKind,
 }
 
-/// What was done.
+/// The action that a [`RoomEvent`] reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RoomEventKind {
-    /// Somebody wrote something.
+    /// The author wrote a message.
     Message(IncomingMessage),
-    /// An earlier message now reads differently. Only of an edit by the message's own author; the adapter drops
-    /// every other one.
+    /// The author edited an earlier message of their own. The adapter drops every edit of another person's message.
     Edited {
-        /// The message that was edited: its first id, however often it was edited before.
+        /// The edited message: its first id, however often it was edited before.
         of: EventId,
         /// Its whole new text.
         text: String,
     },
-    /// An earlier message is gone for everybody: its author took it back, or somebody did whom the network lets
-    /// remove the words of others. The author of the event is whoever did that. Sent only when the network itself
-    /// carried it out, because the core asks nobody else: a deletion is binding whoever did it. It only ever
-    /// removes (what was asked is no longer asked, what was answered is taken back), so the worst that a hostile
-    /// moderator comes to is what the network gave them already.
+    /// An earlier message is gone for everybody: its author deleted it, or a person whom the network lets delete the
+    /// messages of others. The event's author is the person who deleted it.
+    ///
+    /// Report it only if the network itself deleted the message: the core checks no rights of its own and obeys every
+    /// deletion. A deletion only ever removes (a question is no longer asked, an answer is deleted), so a hostile
+    /// moderator gains nothing beyond the rights that the network gave them.
     Deleted {
-        /// The message that is gone: a person's, or one of ours by the text of its [`MessageId`]. What we took back
-        /// ourselves may be left out.
+        /// The deleted message: a person's, or one of ours by the text of its [`MessageId`]. The adapter may leave
+        /// out our own deletions.
         of: EventId,
     },
     /// A reaction to a message, usually one of ours.
@@ -54,18 +54,18 @@ pub enum RoomEventKind {
         /// The reaction as shown, usually an emoji.
         mark: String,
     },
-    /// The author left the room, or was made to. Until `Joined` comes, nothing they did is obeyed.
+    /// The author left the room, or was removed. Until `Joined` comes, the core obeys nothing they did.
     Left,
-    /// The author came into the room, or came back. After we came into a room ourselves, for the first time or
-    /// again, the adapter also sends this for everybody it finds there: while we were away nobody told us that
-    /// somebody who had left is back, and until this comes they are not obeyed.
+    /// The author came into the room, or came back. After we joined a room ourselves, for the first time or again,
+    /// the adapter also reports this for everybody it finds there: nobody told us who came back while we were away,
+    /// and until this event the core does not obey a person who had left.
     Joined,
-    /// The author wrote something that we could not decrypt, or of which we could not find out whether it is new or meant
-    /// for us, and no longer expect to: they are asked to send it again.
+    /// The author wrote a message that we could not decrypt, or could not prove to be new and meant for us, and no
+    /// longer expect to. The core asks them to send it again.
     Unreadable,
-    /// Messages that can no longer be read, for example beyond the bound of a gap-fill.
+    /// Messages were lost for good, for example beyond the bound of a gap-fill.
     Missed {
-        /// How many, as far as the adapter knows.
+        /// Number of lost messages, as far as the adapter knows.
         count: u64,
     },
 }
@@ -80,21 +80,21 @@ pub struct IncomingMessage {
     pub addressed: bool,
     /// The message this one answers, where the network has replies.
     pub reply_to: Option<EventId>,
-    /// What that message says now, if it is of the same room and could be read: the agent needs it to know what
-    /// is talked about.
+    /// Current text of the message in `reply_to`, if it is of the same room and could be read. The agent needs it to
+    /// understand the question.
     pub quote: Option<QuotedMessage>,
-    /// What is attached.
+    /// Attached files.
     pub media: Vec<MediaInfo>,
 }
 
 impl IncomingMessage {
-    /// Plain text, addressed to us.
+    /// Makes a plain text that is addressed to us.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), addressed: true, ..Self::default() }
     }
 }
 
-/// What an earlier message says.
+/// An earlier message that a person replied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotedMessage {
     /// Who wrote it, as people see them; `None` if we did.
@@ -106,9 +106,9 @@ pub struct QuotedMessage {
 /// A file in a message, described but not fetched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MediaInfo {
-    /// What [`fetch`](crate::Platform::fetch) takes.
+    /// The id to give to [`fetch`](crate::Platform::fetch).
     pub id: MediaId,
-    /// What the sender says it is; not to be trusted.
+    /// The kind that the sender claims; not to be trusted.
     pub kind: MediaKind,
     /// The sender's file name; not to be trusted.
     pub name: String,
@@ -118,33 +118,33 @@ pub struct MediaInfo {
     pub size: Option<u64>,
 }
 
-/// What kind of file a sender says a file is.
+/// Kind of a file, as its sender claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
-    /// A picture.
+    /// A still picture.
     Image,
     /// Speech or music.
     Audio,
-    /// A film.
+    /// A moving picture.
     Video,
     /// Anything else.
     File,
 }
 
-/// Who did something.
+/// The person or program that caused an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventAuthor {
-    /// The immutable id.
+    /// The network's id of the author, which never changes.
     pub id: UserId,
     /// The display name: text for people, never a ground for a decision.
     pub name: Option<String>,
     /// How sure the adapter is that `id` really wrote this.
     pub trust: AuthorTrust,
-    /// Whether the network marks the author, or the kind of message, as a program's. Programs are not
-    /// answered: two of them would never end.
+    /// Whether the network marks the author, or the kind of message, as a program's. The core does not answer
+    /// programs: two of them would never end.
     pub bot: bool,
-    /// The device it was written on, where the network tells devices apart: so that a person can be told which of
-    /// theirs we do not trust.
+    /// The device it was written on, where the network tells devices apart: so that we can tell a person which of
+    /// their devices we do not trust.
     pub device: Option<String>,
 }
 
@@ -153,28 +153,28 @@ pub struct EventAuthor {
 pub enum AuthorTrust {
     /// Contradicted: the keys do not belong to the named author. Never obeyed.
     Violated,
-    /// The network's word.
+    /// Only the network says so; nothing was signed.
     Network,
     /// Signed by a device that the author vouches for.
     CrossSigned,
-    /// Verified by a person.
+    /// A person verified the author.
     Verified,
 }
 
-/// Somebody wants us in a room.
+/// An invitation to join a room.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoomInvite {
     /// The network's id of the invitation.
     pub id: EventId,
     /// The room.
     pub room: RoomId,
-    /// What is known about it from outside.
+    /// Facts about the room that are visible from outside.
     pub about: RoomInfo,
     /// Who invites us.
     pub author: EventAuthor,
 }
 
-/// What is known about a room.
+/// Facts about a room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomInfo {
     /// The name as people see it; text for people, never a ground for a decision.

@@ -1,4 +1,4 @@
-//! Ids, each its own type. All are opaque text made by an adapter, except where said otherwise.
+//! Ids, each its own type. All are opaque text made by an adapter, except where the type says otherwise.
 
 use std::fmt;
 
@@ -38,8 +38,8 @@ macro_rules! id {
 }
 
 id! {
-    /// One account on one chat network: the name of its entry below `platforms` in the configuration.
-    /// Made by the core, the same for the whole life of an installation.
+    /// One account on one chat network: the name of its entry below `platforms` in the configuration. Made by the
+    /// core; never changes in the life of an installation.
     AccountId
 }
 id! {
@@ -51,24 +51,24 @@ id! {
     ThreadId
 }
 id! {
-    /// A person or bot. Must be what the network itself holds immutable, never a display name.
+    /// A person or bot. Must be an id that the network never changes, never a display name.
     UserId
 }
 id! {
-    /// Something that happened in a room; unique within it. The core answers each id at most once.
+    /// An event in a room; unique within it. The core answers each id at most once.
     EventId
 }
 id! {
-    /// A message of ours that a platform shows; what [`send`](crate::Platform::send) returned.
+    /// A message of ours that a platform shows, as [`send`](crate::Platform::send) returned it.
     MessageId
 }
 id! {
-    /// A file that a person attached; given back to [`fetch`](crate::Platform::fetch).
+    /// A file that a person attached; the core passes it to [`fetch`](crate::Platform::fetch).
     MediaId
 }
 id! {
-    /// Made by the core from the turn and part that is shown, so it is the same again after a crash.
-    /// At most 64 characters of `A–Z a–z 0–9 . _ -`. Sending one key twice must post once.
+    /// Key of one send, made by the core from the turn and part that is shown, so a repetition after a crash has the
+    /// same key. At most 64 characters of `A–Z a–z 0–9 . _ -`. Sending one key twice must post once.
     SendKey
 }
 

@@ -17,7 +17,7 @@ where
     })
 }
 
-/// Says in the log which task it was, if it is dropped by a panic.
+/// Logs the name of its task if a panic drops it.
 struct PanicReport(&'static str);
 
 impl Drop for PanicReport {

@@ -1,4 +1,4 @@
-//! Who decides when to send: ours, and one with a fixed interval.
+//! Editors, which decide when to send: ours, and one with a fixed interval.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use super::SECOND;
 use super::network::Network;
 use super::simulation::epoch;
 
-/// Who decides when to send. `text` is `None` for the final.
+/// Decides when to send. `text` is `None` for the final.
 pub trait Editor {
     fn next(&self, stream: usize, now: Instant, text: Option<UnshownText>, open: usize) -> NextRequest;
     fn started(&mut self, stream: usize, now: Instant, text: Option<UnshownText>) -> Option<RequestTicket>;
     fn answered(&mut self, ticket: Option<RequestTicket>, now: Instant, outcome: Result<(), Duration>);
 }
 
-/// Ours.
+/// Our editor.
 pub struct Paced {
     rate_limiter: RateLimiter,
     streams: Vec<EditPace>,
@@ -53,7 +53,7 @@ impl Editor for Paced {
     }
 }
 
-/// An edit each second until the network refuses, then again when it may.
+/// Sends an edit each second until the network refuses, then again when allowed.
 #[derive(Default)]
 pub struct Fixed {
     latest: Option<Instant>,

@@ -1,4 +1,4 @@
-//! The networks that they are shown on, and what no editor can do better there.
+//! The simulated networks, and the lower bound for any editor on each.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn networks() -> Vec<Network> {
     ]
 }
 
-/// One thing wrong at a time.
+/// Wrong beliefs about the bucket, with one number wrong at a time.
 pub fn wrong_beliefs(truth: Option<RateLimit>) -> Vec<(&'static str, Option<RateLimit>)> {
     let Some(RateLimit { per_second, burst }) = truth else { return Vec::new() };
     vec![
@@ -41,7 +41,7 @@ pub fn bound(trace: &Trace, network: &Network, trip: Duration) -> f64 {
     let text: f64 = trace.stretches.iter().map(Duration::as_secs_f64).sum();
     let length = trace.tokens[trace.tokens.len() - 1].as_secs_f64();
     let pause = network.pause.max(trip).as_secs_f64();
-    // The best under the pause alone: whole pauses, and what is left of each stretch at its beginning.
+    // The best under the pause alone: whole pauses, and the remainder of each stretch at its beginning.
     let squares = |stretch: f64| (stretch / pause).floor() * pause * pause + (stretch % pause).powi(2);
     let by_pause: f64 =
         trace.stretches.iter().map(|stretch| squares(stretch.as_secs_f64())).sum::<f64>() / text;

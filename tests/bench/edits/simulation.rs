@@ -9,14 +9,14 @@ use super::editors::Editor;
 use super::network::Network;
 use super::text::{TOKEN_CHARS, Trace};
 
-/// Any fixed moment; only differences are looked at.
+/// Any fixed moment; only differences count.
 pub fn epoch() -> Instant {
     use std::sync::LazyLock;
     static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
     *EPOCH
 }
 
-/// The truth: counts a request when it gets there, charges nothing for a refusal, names the exact time.
+/// The server's real bucket: counts a request when it arrives, charges nothing for a refusal, names the exact time.
 struct Server {
     bucket: Option<RateLimit>,
     tokens: f64,
@@ -42,14 +42,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// S over all streams.
+    /// Staleness S over all streams.
     pub fn staleness(&self) -> f64 {
         let waited: f64 = self.streams.iter().map(|stream| stream.waited).sum();
         let tokens: usize = self.streams.iter().map(|stream| stream.tokens.len()).sum();
         waited / tokens as f64
     }
 
-    /// Seconds from the end of each text to something; infinite if it never happened.
+    /// Seconds from the end of each text to an event; infinite if it never happened.
     pub fn lags(&self, what: fn(&Stream) -> Option<Instant>) -> impl Iterator<Item = f64> {
         self.streams
             .iter()
@@ -62,7 +62,7 @@ pub struct Stream {
     pub arrived: usize,
     pub shown: usize,
     flight: Option<Flight>,
-    /// Seconds that tokens waited for becoming visible, summed.
+    /// Seconds that tokens waited until they were visible, summed.
     pub waited: f64,
     pub starts: Vec<Instant>,
     pub final_started: Option<Instant>,
@@ -99,7 +99,7 @@ impl Stream {
         self.arrived == self.tokens.len()
     }
 
-    /// What is there and not shown; the final is due as soon as the text is complete.
+    /// The text that arrived and is not shown; the final is due as soon as the text is complete.
     pub fn unshown(&self) -> Option<UnshownText> {
         (self.arrived > self.shown).then(|| UnshownText {
             chars: (self.arrived - self.shown) * TOKEN_CHARS,

@@ -1,4 +1,4 @@
-//! The answers that are shown: generated, not recorded.
+//! The texts of the simulated answers: generated, not recorded.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Trace {
     pub kind: Kind,
     /// When each token arrives after the first.
     pub tokens: Vec<Duration>,
-    /// How long each stretch of text between two halts is.
+    /// Length of each stretch of text between two halts.
     pub stretches: Vec<Duration>,
 }
 
@@ -62,7 +62,8 @@ pub fn bursty(name: &'static str, tools: u32, seed: u64) -> Trace {
     trace
 }
 
-/// Evenly, each up to half a distance late: tokens on an exact grid would favour an editor on the same.
+/// Evenly spread tokens, each up to half a distance late: tokens on an exact grid would favour an editor on that
+/// grid.
 pub fn tokens(from: Duration, length: Duration, per_second: f64) -> Vec<Duration> {
     let count = (length.as_secs_f64() * per_second).round() as u32;
     let late = |token: u32| {

@@ -17,7 +17,7 @@ use crate::child;
 use crate::room::{self, Rooms};
 use crate::rounds::process_cpu;
 
-/// Reads the bytes of all streams and throws them away.
+/// Reads the bytes of all streams and drops them.
 pub fn raw(words: &[String]) -> anyhow::Result<()> {
     allow_many_files();
     let (port, streams) = port_and_streams(words)?;
@@ -64,7 +64,7 @@ pub fn relay(words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The real proxy agent, with patience for the rounds in which nothing is sent to it.
+/// The real proxy agent, with long timeouts for the rounds in which it gets nothing.
 fn proxy(port: u16) -> anyhow::Result<ProxyAgent> {
     let env = |name: &str| match name {
         "GATEWAY_PROXY_URL" => Some(format!("http://127.0.0.1:{port}")),
@@ -85,7 +85,7 @@ fn port_and_streams(words: &[String]) -> anyhow::Result<(u16, usize)> {
     Ok((port.parse().context("the port")?, streams.parse().context("the streams")?))
 }
 
-/// Each stream is an open file, and the usual limit is a thousand.
+/// Raises the limit of open files: each stream is one, and the usual limit is a thousand.
 pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -1,5 +1,4 @@
-//! An agent server that streams the same kind of delta to everybody who asks, when it is told to. Each delta says when it
-//! was sent.
+//! An agent server that streams deltas to every client, on command. Each delta contains the time when it was sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use crate::rounds::{monotonic_micros, process_cpu};
 use crate::{child, sse};
 
-/// Between two deltas of one stream.
+/// Pause between two deltas of one stream.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -21,8 +20,8 @@ struct Counts {
     sent: AtomicUsize,
 }
 
-/// Answers with its port; then to `open` and `sent` with how many, to `cpu` with its time, and to `go` and `pause` by doing
-/// so. An answer has no end, or so many deltas as a word says.
+/// Prints its port; then answers `open` and `sent` with a count and `cpu` with its time, and obeys `go` and `pause`.
+/// An answer never ends, or has as many deltas as the argument says.
 pub fn server(words: &[String]) -> anyhow::Result<()> {
     let deltas = words.get(1).map(|word| word.parse()).transpose()?;
     super::consumers::allow_many_files();
@@ -69,7 +68,7 @@ async fn answer(
     let asks = read_request(&mut stream).await?;
     let mut stream = stream.into_inner();
     if !asks.starts_with("POST") {
-        // What it can do is not what it is asked for here.
+        // Capabilities do not matter here.
         stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await?;
         return Ok(());
     }
@@ -94,7 +93,7 @@ async fn answer(
     Ok(())
 }
 
-/// Streams do not tick all at one moment: 37 is prime to the milliseconds of an interval.
+/// Offset of a stream, so that not all tick at one moment: 37 is prime to the milliseconds of an interval.
 pub fn phase(number: usize) -> Duration {
     Duration::from_millis(number as u64 * 37 % 100)
 }
@@ -104,7 +103,7 @@ fn chunk(delta: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", delta.len()).as_bytes(), delta, b"\r\n"].concat()
 }
 
-/// Reads a request to its end, which its length says; its first line.
+/// Reads a request to its end, given by its length; returns its first line.
 async fn read_request(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     stream.read_line(&mut first).await?;

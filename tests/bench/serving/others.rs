@@ -1,4 +1,4 @@
-//! What can stand between a model and a reader: the real program, and what it is measured beside.
+//! Relays between a model and a reader: the real program, and nginx.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -13,31 +13,31 @@ use tempfile::TempDir;
 /// The key of the server.
 pub const KEY: &str = "9c1f4be07a52d6386f0e1b7d";
 
-/// How long one may take to listen.
+/// How long a relay may take to listen.
 const STARTING: Duration = Duration::from_secs(30);
 
-/// Who relays.
+/// The kind of relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
     /// The real program, serving HTTP alone.
     Talaria,
-    /// A plain `proxy_pass` that buffers nothing. It understands nothing of what it passes on.
+    /// A plain `proxy_pass` without buffering. It does not parse the bytes that it passes on.
     Nginx,
 }
 
-/// One that runs. It ends with this.
+/// A running relay. Dropping it ends the relay.
 pub struct Relay {
-    /// Where it listens.
+    /// The port where it listens.
     pub port: u16,
     process: Child,
     _folder: TempDir,
 }
 
 impl Relay {
-    /// Starts one before the model that listens there.
+    /// Starts a relay in front of the model at this port.
     pub fn start(other: Other, model: u16) -> anyhow::Result<Self> {
         let folder = crate::scratch()?;
-        // Nobody else takes it in the moment between.
+        // Free again until the relay binds it; we accept that another process could take it in between.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let log = fs::File::create(folder.path().join("log"))?;
         let mut command = command(other, folder.path(), port, model)?;
@@ -59,7 +59,7 @@ impl Relay {
         self.process.id()
     }
 
-    /// CPU time so far in seconds, of it and of what it started.
+    /// CPU time so far in seconds, of the relay and its children.
     pub fn cpu(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -67,7 +67,7 @@ impl Relay {
                 continue;
             };
             let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-            // The name stands in brackets and may have anything in it.
+            // The name is in brackets and may contain anything.
             let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
             let fields: Vec<&str> = fields.split(' ').collect();
             let field = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
@@ -81,7 +81,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Nginx has children, which end when it is asked to and not when it is killed.
+        // Nginx has children, which end on SIGTERM but not when it is killed.
         if let Ok(id) = i32::try_from(self.process.id())
             && let Some(id) = rustix::process::Pid::from_raw(id)
         {

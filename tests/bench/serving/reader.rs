@@ -1,4 +1,4 @@
-//! Opens many streams and looks at what comes: how late, in which order, and whether all of it.
+//! Opens many streams and checks the deltas: their delay, their order, and whether all of them came.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::{child, sse};
 
 #[derive(Default)]
 struct Seen {
-    /// How late deltas came since somebody asked, in µs.
+    /// Delays of deltas since the last question, in µs.
     delays: Mutex<Vec<f64>>,
-    /// How late the first delta of each stream came.
+    /// Delay of the first delta of each stream.
     firsts: Mutex<Vec<f64>>,
     ended: AtomicUsize,
     /// Streams of which every delta came, once and in order.
     whole: AtomicUsize,
-    /// Why others were not, and how often.
+    /// Why other streams failed, and how often.
     wrong: Mutex<HashMap<String, usize>>,
 }
 
@@ -78,7 +78,7 @@ impl Seen {
     }
 }
 
-/// Reads one stream to its end; how many deltas came. An error if they came in another order than they were sent.
+/// Reads one stream to its end; returns the number of deltas. Fails if they came out of order.
 async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"plan my week"}]}"#;
@@ -100,7 +100,7 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
             count > 0 || !text.starts_with("HTTP/1.1 4") && !text.starts_with("HTTP/1.1 5"),
             "{text}"
         );
-        // The last event carries the whole text once more.
+        // The last event repeats the whole text.
         let (deltas, over) = match text.split_once("\"finish_reason\":\"stop\"") {
             Some((before, _)) => (before.rsplit_once("\n\n").map_or("", |(whole, _)| whole), true),
             None => (text.as_str(), false),
@@ -115,7 +115,7 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
         if over {
             return Ok(count);
         }
-        // What may be the beginning of a delta that is cut in two stays.
+        // Keeps the possible beginning of a delta that is cut in two.
         let keep = (text.len() - used).min(64);
         kept.drain(..kept.len().saturating_sub(keep));
     }

@@ -1,9 +1,9 @@
-"""Streams the same kind of answer as the agent server with an agent of its own: gate A1 measures beside it.
+"""Streams the same kind of answer as the agent server with an agent of its own: gate A1 compares the two.
 
     ticking.py aiohttp|fastapi
 
-Says its port, and then answers line by line, as the processes of this benchmark do: `open`, `sent` and `cpu` with a
-number, `go` and `pause` by doing so. While it goes, every stream gets ten events a second.
+Prints its port, and then answers line by line, as the processes of this benchmark do: `open`, `sent` and `cpu` with a
+number; it obeys `go` and `pause`. While it runs, every stream gets ten events a second.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
 
 
 def stamp():
-    """When it is, in microseconds of the clock that all processes share, in seven digits and letters."""
+    """The time in microseconds of the clock that all processes share, in seven digits and letters."""
     micros, digits = time.monotonic_ns() // 1000, []
     for _ in range(7):
         micros, digit = divmod(micros, 36)
@@ -61,7 +61,7 @@ def answer_questions():
     try:
         questions = os.read(sys.stdin.fileno(), 4096).decode()
     except BlockingIOError:
-        # A loop may look without a reason.
+        # The loop may wake up without a reason.
         return
     if not questions:
         sys.exit(0)

@@ -1,5 +1,5 @@
-//! Servers that make their own answers, for gate A1: ours with an agent that ticks, and the same in Python. All are asked
-//! and answer line by line.
+//! Servers that make their own answers, for gate A1: ours with an agent that ticks, and the same in Python. All
+//! answer questions line by line.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::relay::{INTERVAL, allow_many_files, phase};
 use crate::rounds::{monotonic_micros, process_cpu};
 use crate::{room, sse};
 
-/// Who serves.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Talaria,
     Aiohttp,
-    /// Under uvicorn, with uvloop.
+    /// FastAPI under uvicorn, with uvloop.
     FastApi,
 }
 
-/// Starts one; the second is its port.
+/// Starts a server; also returns its port.
 pub fn start(kind: Kind) -> anyhow::Result<(Child, String)> {
     let name = match kind {
         Kind::Talaria => return Child::start(&role(&[&"ticking"])),
@@ -45,7 +45,7 @@ pub fn start(kind: Kind) -> anyhow::Result<(Child, String)> {
     Child::of(command)
 }
 
-/// What ours does: the whole core with its database and its server, and only the agent is made up.
+/// Runs our server: the whole core with its database and its server; only the agent is a fake.
 pub fn ticking() -> anyhow::Result<()> {
     allow_many_files();
     let (folder, runtime) = (crate::scratch()?, Runtime::new()?);
@@ -80,7 +80,7 @@ fn settings() -> ServerSettings {
     }
 }
 
-/// Says something ten times a second while it is told to, without an end.
+/// An agent that emits text ten times a second while it is told to, without an end.
 struct Ticker {
     run: watch::Receiver<bool>,
     open: AtomicUsize,

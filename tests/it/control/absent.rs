@@ -1,4 +1,4 @@
-//! What commands say and do when nothing runs.
+//! Commands while no gateway runs.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ async fn what_is_stored_can_be_looked_at_after_the_end() {
     assert_eq!(scene.prints(["approvals"]).await, "Agents ask each time; nothing was allowed for longer.\n");
 }
 
-/// A command that looks at the store for a moment must not make a start fail.
+/// A command that reads the store for a moment must not make a start fail.
 #[tokio::test]
 async fn a_start_waits_for_a_command_that_holds_the_state_folder_for_a_moment() {
     let scene = Scene::new(ANN).await;
@@ -70,7 +70,7 @@ async fn a_start_waits_for_a_command_that_holds_the_state_folder_for_a_moment() 
     lock.lock().unwrap();
 
     let mut process = scene.talaria.starts();
-    // The other process is there and finds the lock taken; then it is let go.
+    // By now the other process has found the lock taken; then the lock is released.
     let settled = scene.talaria.does(["health"]).await;
     assert_eq!(settled.code, 1);
     drop(lock);

@@ -1,10 +1,10 @@
-//! `talaria approvals`: what agents need not ask again. How it comes to that is in `scenes/asks`.
+//! `talaria approvals`: lists and revokes grants. `scenes/asks` shows how people give them.
 
 use rustix::process::Signal;
 
 use super::Scene;
 
-/// A gateway that has ended, with approvals of these ids.
+/// A gateway that has ended, with grants of these ids.
 async fn scene(ids: &[&str]) -> Scene {
     let scene = Scene::new("access: {people: ['@ann:test']}").await;
     let process = scene.starts().await;

@@ -1,4 +1,4 @@
-//! `talaria audit`: what it shows and exports.
+//! `talaria audit`: its output and its export.
 
 use serde_json::Value;
 use talaria::store::room_hash;
@@ -15,7 +15,7 @@ async fn scene() -> Scene {
     scene
 }
 
-/// The audit as `who action decision rule`, one for each decision.
+/// The audit as `who action decision rule`, one line for each decision.
 fn lines(json: &str) -> Vec<String> {
     let line = |line: &str| {
         let row: Value = serde_json::from_str(line).unwrap();

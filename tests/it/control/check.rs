@@ -1,4 +1,4 @@
-//! `talaria check` on a state folder that was used.
+//! `talaria check` on a state folder that a gateway has used.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ async fn whoever_was_refused_is_named_once_with_the_line_to_add() {
     assert!(lines[2].ends_with("add below `platforms.test.access.people`:"), "{out}");
     assert_eq!(lines[3], "      - \"@operator:test\"");
 
-    // The line is what it says it is, and once it is there nobody is refused any more.
+    // The suggested line can be pasted into the configuration, and then nobody is refused any more.
     let people = format!("access:\n  people:\n{}\n{}", "      - '@ann:test'", lines[3]);
     scene.writes(&people);
     let out = scene.prints(["check"]).await;
@@ -53,8 +53,8 @@ async fn whoever_was_refused_is_named_once_with_the_line_to_add() {
     assert!(!out.contains("running  "), "{out}");
 }
 
-/// Every file of a state folder with what is in it and when it was written to. Not the index of a log that a dead
-/// process left: whoever reads that log leaves marks there, and nothing of it is kept.
+/// Every file of a state folder with its content and modification time. Without the index of a write-ahead log that a
+/// dead process left: reading that log changes the index, and nothing in it is durable.
 fn files(talaria: &Talaria) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
     let all = fs::read_dir(talaria.home()).unwrap().map(Result::unwrap);
     let plain = all.filter(|entry| entry.file_type().unwrap().is_file());
@@ -90,7 +90,7 @@ async fn it_changes_nothing() {
     }
 }
 
-/// Somebody may look at what another process is about to use.
+/// An operator may check a folder that another process is about to use.
 #[tokio::test]
 async fn it_needs_no_lock_of_its_own() {
     let scene = Scene::new(ANN).await;
@@ -147,7 +147,7 @@ async fn a_state_folder_that_cannot_be_used_is_an_error() {
 #[tokio::test]
 async fn a_state_folder_that_is_closed_to_us_is_an_error() {
     if rustix::process::geteuid().is_root() {
-        return; // Everything is open to root.
+        return; // Root can read everything.
     }
     let talaria = Talaria::new();
     fs::set_permissions(talaria.home(), fs::Permissions::from_mode(0o500)).unwrap();
@@ -157,7 +157,7 @@ async fn a_state_folder_that_is_closed_to_us_is_an_error() {
     ended.said("cannot be written to");
 }
 
-/// An older talaria may still want it.
+/// An older talaria may still need the database as it is.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_not_brought_up_to_date() {
     let scene = Scene::new(ANN).await;
@@ -201,7 +201,7 @@ async fn a_model_that_is_not_used_is_warned_about() {
     assert!(!used.contains("is not used"), "{used}");
 }
 
-/// Without a key there is nothing to steal, but everything to read.
+/// Without a key there is nothing to steal, but everybody on the way can read the prompts.
 #[tokio::test]
 async fn prompts_in_the_clear_are_warned_about() {
     for (url, warned) in [
@@ -229,7 +229,7 @@ async fn a_state_folder_that_cannot_be_made_is_an_error() {
     assert!(ended.code == 0 && ended.out.contains("it will be made"), "{}", ended.out);
 }
 
-/// What is there to log in with is known before anything starts.
+/// Missing credentials are known before anything starts.
 #[cfg(feature = "matrix")]
 #[tokio::test]
 async fn an_account_that_cannot_log_in_fails_the_check() {

@@ -1,4 +1,4 @@
-//! The owner's key of the agent server, replaced while it runs.
+//! The owner's key of the agent server is replaced while the server runs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::binary::{Process, Talaria};
 use crate::support::upstream::{Answer, Upstream, delta};
 
-/// What `sysexits.h` calls a configuration error.
+/// The exit code for a configuration error, named as in `sysexits.h`.
 const EX_CONFIG: i32 = 78;
 
 /// A server whose answers never end.
@@ -36,7 +36,7 @@ impl Scene {
         Self { talaria, process, address, _upstream: upstream }
     }
 
-    /// Whether a key is taken.
+    /// Whether the server accepts a key.
     async fn takes(&self, key: &str) -> bool {
         let client = Client::builder().no_proxy().build().unwrap();
         let answer = client.get(format!("{}/v1/models", self.address)).bearer_auth(key).send().await.unwrap();
@@ -47,7 +47,7 @@ impl Scene {
         }
     }
 
-    /// A stream that is read with this key.
+    /// Opens a stream with this key.
     async fn reads(&self, key: &str) -> Response {
         let client = Client::builder().no_proxy().build().unwrap();
         let request = client.post(format!("{}/v1/chat/completions", self.address)).bearer_auth(key);
@@ -104,7 +104,7 @@ async fn a_key_that_is_removed_is_made_anew_by_a_reload_and_the_old_one_opens_no
     let audit = scene.talaria.does(["audit", "--json"]).await.out;
     assert!(audit.contains(r#""actor":"(operator)""#) && audit.contains("replace server.key"), "{audit}");
 
-    // What others may have read is not taken up, and what holds goes on.
+    // A key file that others can read is refused; the old key stays valid and its stream continues.
     let stream = scene.reads(&new).await;
     fs::write(&file, "another-key-of-the-owner").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
@@ -139,7 +139,7 @@ async fn a_key_in_a_file_of_its_own_is_taken_up_too_and_a_hang_up_is_a_reload() 
     assert!(scene.takes("the-second-key-of-the-owner").await);
 }
 
-/// The made key is recognised by how it begins; this one by nothing but what it is.
+/// The log recognises a generated key by its prefix; it can recognise this one only by its value.
 #[tokio::test]
 async fn a_key_that_somebody_wrote_by_hand_is_kept_out_of_the_log() {
     let scene = Scene::start(|talaria| {
@@ -148,7 +148,7 @@ async fn a_key_that_somebody_wrote_by_hand_is_kept_out_of_the_log() {
     })
     .await;
     assert!(scene.takes("correct-horse-battery").await);
-    // Whoever mistakes one for the other.
+    // An operator may mistake the key for the name of an app.
     assert_eq!(scene.talaria.does(["token", "add", "correct-horse-battery"]).await.code, 0);
     writes(&key_file(&scene.talaria), "battery-horse-correct");
     scene.reloads().await;

@@ -1,4 +1,4 @@
-//! `talaria pairing` on the real binary; what strangers see is in `scenes/pairing`.
+//! `talaria pairing` on the real binary; `scenes/pairing` shows what strangers see.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{Scene, texts};
 
 const OPEN: &str = "access: {people: ['@ann:test'], pairing: true}";
 
-/// Somebody unknown writes, and is given a code.
+/// An unknown person writes, and gets a code.
 async fn code(scene: &Scene, who: &str, room: &str) -> String {
     scene.network.says_as(who, room, true, "hello");
     scene.shows(|messages| !texts(messages, room).is_empty()).await;
@@ -50,7 +50,7 @@ async fn a_second_process_lets_a_stranger_in_and_out_again() {
     assert_eq!(scene.upstream.prompts().len(), asked + 1, "only Ann is heard");
 }
 
-/// The code outlives the process that gave it, and the good news comes with the next one.
+/// The code outlives the process that gave it, and the next process tells the stranger.
 #[tokio::test]
 async fn a_stranger_can_be_let_in_while_nothing_runs() {
     let scene = Scene::new(OPEN).await;
@@ -113,7 +113,7 @@ async fn wrong_codes_are_counted_over_processes() {
     assert!(scene.prints(["pairing", "list"]).await.contains("Too many codes were wrong"));
 }
 
-/// A list that names them too must not make the operator believe that they are out.
+/// If a list names them too, the operator must not believe that they are out.
 #[tokio::test]
 async fn revoking_somebody_whom_a_list_names_says_so() {
     let scene = Scene::new(OPEN).await;

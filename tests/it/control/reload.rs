@@ -1,4 +1,5 @@
-//! `talaria reload`: what changes at once, what needs a restart, and that a wrong configuration changes nothing.
+//! `talaria reload`: which changes take effect at once, which need a restart, and that a wrong configuration changes
+//! nothing.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -13,10 +14,10 @@ use crate::support::binary::Talaria;
 use crate::support::network::Network;
 use crate::support::upstream::Upstream;
 
-/// What `sysexits.h` calls a configuration error.
+/// The exit code for a configuration error, named as in `sysexits.h`.
 const EX_CONFIG: i32 = 78;
 
-/// How the answer begins: which file it was.
+/// The first line of the output: the file that was read.
 fn read_again(scene: &Scene) -> String {
     format!("Read again: {}\n", scene.talaria.home().join("talaria.yaml").display())
 }
@@ -118,7 +119,7 @@ async fn a_wrong_configuration_is_explained_and_the_old_one_stays() {
     scene.shows(|messages| texts(messages, "!ann") == ["ok"]).await;
 }
 
-/// Ann is heard and Eve is not, as before.
+/// Checks that the old rules hold: Ann is answered and Eve is not.
 async fn holds_as_before(scene: &Scene) {
     let answers = texts(&scene.network.messages(), "!ann").len();
     scene.network.says_as("@eve:test", "!eve", true, "/whoami");
@@ -130,7 +131,7 @@ async fn holds_as_before(scene: &Scene) {
     assert!(texts(&messages, "!eve").is_empty(), "{messages:?}");
 }
 
-/// A terminal belongs to whoever reaches it. A chat account that runs is none, whatever the file calls it by now.
+/// A console gives its person owner rights. A running chat account is no console, whatever the file calls it by now.
 #[tokio::test]
 async fn a_chat_network_that_the_file_calls_a_console_does_not_get_owners() {
     let scene = Scene::new("access: {people: ['@ann:test']}").await;
@@ -170,7 +171,7 @@ async fn the_terminal_stays_its_owners_whatever_the_file_makes_of_its_name() {
     process.shows("ok").await;
 }
 
-/// What is said is what holds: without a record of it nothing changes.
+/// The audit must match the rules in force: a reload that cannot be recorded changes nothing.
 #[tokio::test]
 async fn a_reload_that_cannot_be_recorded_changes_nothing() {
     let scene = Scene::new("access: {people: ['@ann:test']}").await;
@@ -196,7 +197,7 @@ async fn a_reload_that_cannot_be_recorded_changes_nothing() {
     scene.shows(|messages| texts(messages, "!eve") == ["ok"]).await;
 }
 
-/// The first reads slowly; meanwhile the file is changed once more, and a second one is asked for.
+/// The first reload reads slowly; meanwhile the file changes once more, and a second reload starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_reloads_the_newer_file_holds_in_the_end() {
     let scene = Scene::new("access: {people: ['@ann:test']}").await;
@@ -221,7 +222,7 @@ async fn of_two_reloads_the_newer_file_holds_in_the_end() {
     fs::remove_file(&file).unwrap();
     scene.writes("access: {people: ['@ann:test']}\nbusy: interrupt");
     let mut second = reload();
-    // It has every chance to come first, and must not.
+    // The second reload has every chance to finish first, and must not.
     let early = tokio::time::timeout(Duration::from_millis(300), &mut second).await.ok();
     slow.write_all(older.as_bytes()).unwrap();
     drop(slow);
@@ -233,7 +234,7 @@ async fn of_two_reloads_the_newer_file_holds_in_the_end() {
     holds_as_before(&scene).await;
 }
 
-/// A small generator, so that a failure can be looked at again.
+/// A small random generator with a seed, so that a failure can be repeated.
 struct Dice(u64);
 
 impl Dice {
@@ -243,7 +244,7 @@ impl Dice {
     }
 }
 
-/// A configuration with one thing wrong, or perhaps not.
+/// A configuration with one random change, which may be harmless.
 fn mutated(text: &str, dice: &mut Dice) -> Vec<u8> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let line = dice.roll(lines.len());
@@ -266,7 +267,7 @@ fn mutated(text: &str, dice: &mut Dice) -> Vec<u8> {
     (lines.join("\n") + "\n").into_bytes()
 }
 
-/// Two hundred configurations with something wrong: after each of them the old one holds.
+/// Two hundred damaged configurations: after each of them the old one holds.
 #[tokio::test]
 async fn f55_no_wrong_configuration_ever_changes_anything() {
     let people = "access:\n  people:\n    - '@ann:test'\nlimits:\n  per_minute: 10000\n  per_hour: 100000";

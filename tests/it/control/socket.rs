@@ -14,11 +14,11 @@ use crate::support::binary::Talaria;
 
 const ANN: &str = "access: {people: ['@ann:test']}";
 
-/// What the socket answers to these bytes.
+/// The socket's response to these bytes.
 fn answer(scene: &Scene, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(scene.talaria.home().join("control.sock")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // It may have seen enough before it has seen all.
+    // The server may answer before it has read everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -79,7 +79,7 @@ async fn a_path_that_is_too_long_for_it_is_said_and_the_gateway_runs() {
     assert!(out.contains("is too long for a control socket"), "{out}");
 }
 
-/// Even where a file system knows no rights. Only root can try to be somebody else.
+/// The check must hold even where a file system has no permissions. Only root can run this test as another user.
 #[tokio::test]
 async fn another_user_is_turned_away() {
     const NOBODY: u32 = 65534;
@@ -92,7 +92,7 @@ async fn another_user_is_turned_away() {
     let open = |path: &std::path::Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     open(home);
     open(&home.join("control.sock"));
-    // A copy, because the folder that it was built in may be closed to others.
+    // A copy, because other users may have no access to the build folder.
     let binary = home.join("talaria-for-all");
     fs::copy(env!("CARGO_BIN_EXE_talaria"), &binary).unwrap();
     open(&binary);
@@ -107,7 +107,7 @@ async fn another_user_is_turned_away() {
     scene.prints(["status"]).await;
 }
 
-/// A small container may have none.
+/// A small container may have no certificates.
 #[tokio::test]
 async fn a_health_check_needs_no_certificates() {
     let scene = Scene::new(ANN).await;
@@ -121,7 +121,7 @@ async fn a_health_check_needs_no_certificates() {
     assert_eq!(ended.status.code(), Some(0), "{err}");
 }
 
-/// Whatever comes in, the gateway goes on.
+/// Malformed requests must not disturb the gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_is_answered_in_its_own_form_and_disturbs_nobody() {
     let scene = Scene::new(ANN).await;
@@ -146,7 +146,7 @@ async fn nonsense_is_answered_in_its_own_form_and_disturbs_nobody() {
         let answered = answer(&scene, &bytes);
         assert!(answered.contains(words), "{words:?} should be in {answered:?}");
     }
-    // Many who say nothing are sent away in time, and nobody waits for them for ever.
+    // Silent connections are closed in time, and nobody waits for them for ever.
     let silent: Vec<UnixStream> =
         (0..20).map(|_| UnixStream::connect(scene.talaria.home().join("control.sock")).unwrap()).collect();
     scene.prints(["health"]).await;

@@ -56,7 +56,7 @@ async fn status_counts_what_has_not_arrived() {
     assert_eq!(not_arrived().await, 3);
 }
 
-/// A wrong file must not keep anybody from looking at what runs.
+/// A wrong file must not keep the operator from inspecting the running gateway.
 #[tokio::test]
 async fn status_works_whatever_the_configuration_file_says_by_now() {
     let scene = Scene::new(ANN).await;
@@ -129,11 +129,11 @@ async fn status_and_health_say_that_somebody_stands_in() {
         serde_json::from_str(&scene.prints([command, "--json"]).await).unwrap()
     };
     let standing_in = |answers: bool| serde_json::json!({"name": "model small", "answers": answers});
-    // Nobody has asked anything yet.
+    // No person has asked anything yet.
     assert_eq!(json("status").await["stand_in"], standing_in(true));
     assert_eq!(scene.prints(["health"]).await, "ok, but the agent is away and model small answers\n");
 
-    // Two failures in a row say that the agent is away.
+    // Two failures in a row show that the agent is away.
     for prompt in ["one", "two"] {
         let asked = scene.network.says_as("@ann:test", "!home", true, prompt);
         let answered = |shown: &Shown| shown.body().done && shown.replies_to(&asked);
@@ -148,7 +148,7 @@ async fn status_and_health_say_that_somebody_stands_in() {
     assert_eq!(json("health").await["stand_in"], standing_in(true));
 }
 
-/// As a service has it that was only ever tried in a terminal: nothing can come in.
+/// A service that was only ever tried in a terminal: nothing can come in.
 #[tokio::test]
 async fn health_is_bad_when_the_only_console_has_nothing_to_read() {
     let talaria = Talaria::new().config("server: {enabled: false}\n");
@@ -183,7 +183,7 @@ async fn health_is_bad_when_the_agent_refused_the_last_turns_until_it_answers_ag
     assert_eq!(scene.prints(["health"]).await, "ok\n");
 }
 
-/// Waits until `talaria health` says this; what it knows of the agent may be a few seconds old.
+/// Waits until `talaria health` returns this; its knowledge of the agent may be a few seconds old.
 async fn becomes(scene: &Scene, code: i32, words: &str) {
     let becomes = async {
         loop {
@@ -235,7 +235,7 @@ async fn a_database_that_is_gone_is_said_once_and_not_taken_for_a_first_start() 
     for file in ["talaria.db", "talaria.db-wal", "talaria.db-shm"] {
         let _ = std::fs::remove_file(scene.talaria.home().join(file));
     }
-    // A command may be the first to make a new one.
+    // A command, too, may be the first to make a new database.
     for by_command in [false, true] {
         if by_command {
             std::fs::remove_file(scene.talaria.home().join("talaria.db")).unwrap();
@@ -266,7 +266,7 @@ async fn a_state_folder_that_others_can_look_into_is_closed_and_that_is_said() {
     assert_eq!(std::fs::metadata(home).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// An app that asks what cannot be answered must not have the gateway restarted by whoever watches its health.
+/// An app with unanswerable questions must not make a health monitor restart the gateway.
 #[tokio::test]
 async fn wrong_questions_of_one_room_do_not_make_health_bad() {
     let scene = Scene::new(ANN).await;

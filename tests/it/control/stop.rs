@@ -48,7 +48,8 @@ async fn all_turns_are_stopped_with_all() {
 async fn an_id_that_fits_none_or_several_stops_nothing() {
     let scene = Scene::new(ANN).await;
     let _process = scene.starts().await;
-    // Of seventeen ids two begin with the same digit; where they do is known, because ids are derived.
+    // Of seventeen hexadecimal ids at least two begin with the same digit. The test knows which two, because ids are
+    // derived.
     let mut first: HashMap<char, usize> = HashMap::new();
     let digit = |n: usize| id(&format!("!{n}"), n).chars().next().unwrap();
     let mut both = None;

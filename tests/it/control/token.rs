@@ -1,4 +1,4 @@
-//! `talaria token` on the real binary: through the process that runs, and without one.
+//! `talaria token` on the real binary: through the running process, and without one.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::support::upstream::Upstream;
 
 const ANN: &str = "access: {people: ['@ann:test']}";
 
-/// The token that was shown.
+/// The token in the output of a command.
 fn shown(out: &str) -> String {
     let token = out.lines().next().unwrap().to_owned();
     assert!(TokenDigest::of(&token).is_some(), "{out}");
@@ -29,7 +29,8 @@ async fn refused<'a>(talaria: &Talaria, args: impl IntoIterator<Item = &'a str>)
     ended
 }
 
-/// The same scene with and without a process that runs: each command has one implementation, and both ways lead there.
+/// Runs a token's whole life. Called with and without a running process: each command has one implementation, and
+/// both ways lead there.
 async fn a_life_of_a_token(talaria: &Talaria) {
     let token = shown(&well(talaria, ["token", "add", "phone"]).await);
     let list = well(talaria, ["token", "list"]).await;
@@ -79,7 +80,7 @@ async fn a_life_of_a_token(talaria: &Talaria) {
     assert!(!audit.contains(&token[13..]));
 }
 
-/// What the answer to a question with a system message is, for whoever has this token.
+/// Asks a question with a system message as the app with this token; returns status and body.
 async fn instructs(address: &str, token: &str) -> (u16, String) {
     let messages = r#"{"messages":[{"role":"system","content":"Obey me"},{"role":"user","content":"hi"}]}"#;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -88,12 +89,12 @@ async fn instructs(address: &str, token: &str) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-/// The flags of `token add` as the app meets them: each token is tried on the server that runs.
+/// The flags of `token add` as the app meets them: each token is tried on the running server.
 #[tokio::test]
 async fn an_app_may_instruct_the_agent_or_not_as_its_token_was_made() {
     let upstream = Upstream::plain().await;
     let talaria = Talaria::to(&upstream).args(["serve"]).var("API_SERVER_PORT", "0");
-    // Made before the first start, too.
+    // One token is made before the first start.
     let early = shown(&well(&talaria, ["token", "add", "early", "--no-instructions"]).await);
     let mut process = talaria.starts_with(std::fs::File::open("/dev/null").unwrap());
     let address = process.serves().await;
@@ -113,7 +114,7 @@ async fn an_app_may_instruct_the_agent_or_not_as_its_token_was_made() {
     let bound = add(&["--again", "--no-instructions"]).await;
     assert!(!may(&bound).await);
     assert_eq!(instructs(&address, &usual).await.0, 401, "the old one has ended");
-    // Another token of the same app keeps that, and says so in the list.
+    // Another token of the same app keeps the setting, and the list shows it.
     let bound = add(&["--again"]).await;
     assert!(!may(&bound).await);
     let list = well(&talaria, ["token", "list"]).await;
@@ -141,7 +142,7 @@ async fn tokens_are_given_and_taken_through_the_process_that_runs() {
     assert!(!ended.err.contains("tlr_"), "{}", ended.err);
 }
 
-/// Also before the first start: whoever sets a machine up does everything in one go.
+/// Also before the first start: an operator who sets up a machine does everything in one go.
 #[tokio::test]
 async fn tokens_are_given_and_taken_while_nothing_runs() {
     let talaria = Talaria::new();
@@ -149,7 +150,7 @@ async fn tokens_are_given_and_taken_while_nothing_runs() {
     a_life_of_a_token(&talaria).await;
 }
 
-/// What is on disk does not let anybody in.
+/// A copy of the disk lets nobody in.
 #[tokio::test]
 async fn the_token_itself_is_stored_nowhere() {
     let talaria = Talaria::new();

@@ -1,9 +1,9 @@
-//! F21, F23, F25: answers that are none, and streams that are odd.
+//! F21, F23, F25: responses that are no stream, and streams with odd bytes.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta};
 
-/// F21, F23.
+/// F21, F23: neither HTML nor a compressed body is shown.
 #[tokio::test]
 async fn what_is_no_stream_is_not_shown() {
     const HTML: &[(&str, &str)] = &[("content-type", "text/html")];
@@ -40,7 +40,7 @@ async fn what_is_no_stream_is_not_shown() {
     ended.failed_with("").said("⚠️ Proxy error (204): it did not answer with an event stream.\n");
 }
 
-/// F21. A stream without anything in it has not said that it is whole.
+/// F21: an empty stream has not reported that it is whole.
 #[tokio::test]
 async fn an_empty_stream_is_no_answer() {
     let upstream = Upstream::plain().await;
@@ -62,7 +62,7 @@ async fn what_is_no_http_is_a_connection_error() {
     }
 }
 
-/// F25. All of it in one process: one odd answer must not spoil the next.
+/// F25: all in one process, because one odd stream must not spoil the next.
 #[tokio::test]
 async fn odd_streams_are_read_like_any_other() {
     let whole = delta("é1") + &*delta(" 2") + DONE;

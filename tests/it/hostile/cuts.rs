@@ -1,4 +1,4 @@
-//! F29: a stream that is cut at every event, in order and in disorder, is never shown as whole.
+//! F29: a stream that is cut at any event, in order and in disorder, is never shown as whole.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta, finish};
@@ -35,7 +35,7 @@ async fn a_plain_stream_is_marked_wherever_it_is_cut() {
     let ended = talaria.reads(&"hi\n".repeat(count)).await;
     ended.failed_with(&shown);
     assert_eq!(upstream.prompts().len(), count, "none of them was repeated");
-    // It is told only if the last answers take a while.
+    // The console prints this line only if the last answers take a while.
     let leaving = "Leaving when everything is answered; Ctrl-C leaves now.\n";
     assert_eq!(ended.err.replace(leaving, ""), said);
     let whole = "SELECT count(*) FROM turns WHERE state = 'done'";
@@ -53,7 +53,7 @@ async fn an_idempotent_stream_is_whole_in_the_end_wherever_it_is_cut() {
     assert_eq!(upstream.prompts().len(), 2 * count);
 }
 
-/// A finish reason is a terminal mark too: some servers send nothing after it.
+/// A finish reason ends a stream too: some servers send nothing after it.
 #[tokio::test]
 async fn a_stream_that_said_why_it_ends_is_whole() {
     let upstream = Upstream::plain().await;

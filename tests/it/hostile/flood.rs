@@ -1,15 +1,15 @@
-//! F23, F24: too much of everything. Memory is measured where the process has had its most.
+//! F23, F24: bodies and streams that are too large. The tests measure the process's peak memory.
 
 use crate::support::binary::{Ended, Talaria};
 use crate::support::upstream::{Answer, DONE, Upstream, delta, event};
 
 const MIB: usize = 1 << 20;
 
-/// What may be taken for a body that is thrown away. One that is kept takes more: the least has 10 MiB.
+/// Memory that a dropped body may take. A stored body takes more: the smallest here has 10 MiB.
 const LITTLE: usize = 8 * MIB;
 
-/// Asks for something harmless, then for this, then for something harmless again. Returns what all of it
-/// came to, and how much memory the thing in the middle took.
+/// Asks a harmless question, then the one with `answer`, then a harmless one again. Returns the result of the
+/// process, and the memory that the middle one took.
 async fn asked(answer: Answer, words: &str) -> (Ended, usize) {
     asked_of(Upstream::plain().await, answer, words).await
 }
@@ -49,7 +49,7 @@ async fn a_line_of_ten_megabytes_is_cut_off() {
     is_little(grown);
 }
 
-/// The last event of an answer that can be resumed.
+/// The last event of an answer that can be resumed; it repeats the whole text.
 fn last(text: &str) -> String {
     let last = serde_json::json!({
         "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
@@ -58,7 +58,7 @@ fn last(text: &str) -> String {
     event(&last)
 }
 
-/// Whoever promises to repeat an answer at its end may do so once, and nothing else.
+/// An upstream that can resume may repeat an answer once at its end, and send no other long line.
 #[tokio::test]
 async fn a_promise_to_resume_buys_no_longer_lines() {
     let words = "(cut short: the agent sent a line that is too long)";
@@ -69,7 +69,7 @@ async fn a_promise_to_resume_buys_no_longer_lines() {
         let (_, grown) = asked_of(Upstream::idempotent().await, answer, words).await;
         is_little(grown);
     }
-    // However much was heard before.
+    // The amount of text before does not matter.
     let long = delta(&"word ".repeat(MIB / 10));
     let answer = Answer::stream().repeats(long, 6).sends(delta(&"x".repeat(2 * MIB))).hangs();
     asked_of(Upstream::idempotent().await, answer, words).await;
@@ -79,7 +79,7 @@ async fn a_promise_to_resume_buys_no_longer_lines() {
 
 #[tokio::test]
 async fn a_long_answer_may_be_repeated_whole_at_its_end() {
-    // Every other character is escaped.
+    // Every second character is escaped.
     let piece = "a\n".repeat(100_000);
     let answer =
         Answer::stream().repeats(delta(&piece), 15).sends(last(&piece.repeat(15))).sends(DONE).ends();
@@ -87,7 +87,7 @@ async fn a_long_answer_may_be_repeated_whole_at_its_end() {
     assert!(!ended.out.contains("cut short"), "{}", ended.out.len());
 }
 
-/// The stream may have had holes, or the agent another thought.
+/// The stream may have had gaps, or the agent may have changed its answer.
 #[tokio::test]
 async fn a_long_answer_may_be_another_than_the_little_that_was_heard() {
     for heard in ["word ", "Another"] {
@@ -98,7 +98,7 @@ async fn a_long_answer_may_be_another_than_the_little_that_was_heard() {
     }
 }
 
-/// Only a file may be longer than a line of text ever is.
+/// Only a file may be longer than a line of text.
 #[tokio::test]
 async fn a_picture_of_two_megabytes_in_one_piece_is_taken() {
     let picture =
@@ -132,7 +132,7 @@ async fn endless_keep_alives_and_thoughts_count_too() {
     }
 }
 
-/// The text of a turn is kept, so this takes more, but no more than a few times what a turn may have.
+/// The text of a turn is stored, so this takes more memory, but at most a few times the size limit of a turn.
 #[tokio::test]
 async fn a_turn_beyond_its_size_is_cut_off() {
     let piece = delta(&"word ".repeat(10_000));
@@ -142,7 +142,7 @@ async fn a_turn_beyond_its_size_is_cut_off() {
     assert!(grown < 150 * MIB, "{} MiB", grown / MIB);
 }
 
-/// Nobody sees them, but they are kept for as long as the turn runs.
+/// Nobody sees reasoning, but it is kept while the turn runs.
 #[tokio::test]
 async fn long_thoughts_count_like_text() {
     let thought =
@@ -163,7 +163,7 @@ async fn an_endless_answer_about_its_abilities_is_not_read() {
     let before = process.peak_memory();
     process.types("hi\n");
     process.shows("ok\n").await;
-    // What a first request takes anyway is in this.
+    // Includes the memory that any first request takes.
     assert!(process.peak_memory() - before < 2 * LITTLE);
     process.leaves();
     process.ended().await.showed("ok\n");

@@ -1,4 +1,4 @@
-//! F45: a disk that is full, for real: a small tmpfs. Needs root, to mount it; `tests/run` says so where it cannot.
+//! F45: a full disk, for real: a small tmpfs. Needs root to mount it; `tests/run` says so where it cannot.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::support::upstream::Upstream;
 
 const KEY: &str = "a key of the owner, long enough";
 
-/// A small disk, mounted in place of a folder for as long as this lives.
+/// A small disk, mounted in place of a folder while this lives.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -28,7 +28,7 @@ impl SmallDisk {
         Self(folder.to_owned())
     }
 
-    /// Takes all space that is left.
+    /// Takes all free space.
     fn fill(&self) {
         let mut filler = File::options().create(true).append(true).open(self.0.join("filler")).unwrap();
         for size in [65_536, 4096, 512, 1] {
@@ -75,7 +75,7 @@ impl Api {
         (answer.status().as_u16(), serde_json::from_str(&answer.text().await.unwrap()).unwrap())
     }
 
-    /// The questions that are stored.
+    /// The stored questions.
     async fn stored(&self) -> Vec<String> {
         let (_, messages) = self.get("/api/sessions/s/messages").await;
         let mine = messages["data"].as_array().unwrap().iter().filter(|message| message["role"] == "user");
@@ -101,7 +101,7 @@ async fn a_full_disk_is_said_until_there_is_room_and_nothing_accepted_is_lost() 
     disk.fill();
     let mut accepted = vec!["before".to_owned()];
     let mut refused = Vec::new();
-    // The log that is there already has some room left.
+    // The existing write-ahead log has some room left.
     for n in 0..400 {
         let question = format!("q{n}");
         match api.asks(&question).await {
@@ -130,7 +130,7 @@ async fn a_full_disk_is_said_until_there_is_room_and_nothing_accepted_is_lost() 
     assert!(detailed["checks"]["store"]["why"].as_str().unwrap().contains("nothing can be stored since "));
 
     disk.free();
-    // Nobody writes, and still it is noticed.
+    // Nobody writes, and still the gateway notices.
     process.logs("everything can be stored again").await;
     assert_eq!(talaria.does(["health"]).await.out, "ok\n");
     assert_eq!(api.asks("after").await, 200);

@@ -1,6 +1,5 @@
-//! Neighbours of the agent server that mean no good, against the real binary: idle connections, large questions, uploads
-//! that stop, readers that do not read. Each is counted: the memory stays below 200 MB,
-//! and everybody else is answered.
+//! Hostile clients of the agent server, against the real binary: idle connections, large questions, uploads that
+//! stop, readers that do not read. In each case memory stays below 200 MB, and everybody else is answered.
 
 use std::net::SocketAddr;
 
@@ -15,12 +14,12 @@ use crate::support::upstream::{Answer, DONE, Upstream, delta};
 const KEY: &str = "a key of the owner, long enough";
 const CHAT: &str = "/v1/chat/completions";
 
-/// What the server may take, whatever others do.
+/// Bytes of memory that the server may take, whatever clients do.
 const MOST: usize = 200_000_000;
 
 const MB: usize = 1_000_000;
 
-/// A server that runs, with this upstream.
+/// A running server with this upstream.
 struct Neighbour {
     talaria: Talaria,
     process: Process,
@@ -41,7 +40,7 @@ impl Neighbour {
         Self { talaria, process, address, client }
     }
 
-    /// Gives an app its token.
+    /// Makes a token for an app.
     async fn app(&self, name: &str) -> String {
         let added = self.talaria.does(["token", "add", name]).await;
         let token = added.out.split_whitespace().find(|word| word.starts_with("tlr_"));
@@ -58,7 +57,7 @@ impl Neighbour {
         request.body(body.to_owned()).send().await.unwrap()
     }
 
-    /// Somebody with this key asks something harmless, and is answered.
+    /// Asks something harmless with this key; it must be answered.
     async fn answers(&self, key: &str) {
         let response = self.asks(key, "hi", false).await;
         assert_eq!(response.status(), StatusCode::OK, "{}", response.text().await.unwrap());
@@ -77,7 +76,7 @@ impl Neighbour {
         raw
     }
 
-    /// Asks for this address with nothing in it. The answer is not read behind its head.
+    /// Makes a request without a body. Reads only the head of the response.
     async fn requests(&self, method: Method, path: &str) -> Response {
         let request = self.client.request(method, format!("http://{}{path}", self.address));
         request.bearer_auth(KEY).send().await.unwrap()
@@ -99,13 +98,13 @@ impl Neighbour {
 #[tokio::test]
 async fn idle_connections_keep_nobody_out() {
     let upstream = Upstream::plain().await;
-    // 400 files are 72 connections.
+    // A limit of 400 open files allows 72 connections.
     let server = Neighbour::start(Talaria::to(&upstream).open_files(400)).await;
     let mut idle = Vec::new();
     for number in 0..150 {
         let mut raw = Raw::to(server.address).await;
         match number % 3 {
-            // Some never say anything, or stop in the middle.
+            // Some send nothing, or stop in the middle.
             0 => {}
             1 => _ = raw.sends("GET /health HTTP/1.1\r\nhost: local").await,
             _ => {
@@ -135,7 +134,7 @@ async fn a_large_question_takes_little_and_gives_it_back() {
     assert!(grown < 100 * MB && stayed < 30 * MB, "{} MB, of which {} MB stayed", grown / MB, stayed / MB);
 }
 
-/// While they wait for their answers nothing of the questions is held.
+/// While the questions wait for their answers, none of them is held in memory.
 #[tokio::test]
 async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
     let upstream = Upstream::plain().await;
@@ -155,7 +154,7 @@ async fn many_large_questions_at_once_are_answered_or_told_to_come_back() {
     server.stayed_small();
 }
 
-/// A system message and an output format are as large as the client likes, too.
+/// A client chooses the size of a system message and an output format, too.
 #[tokio::test]
 async fn a_large_system_message_counts_like_a_large_question() {
     let upstream = Upstream::plain().await;
@@ -173,7 +172,7 @@ async fn a_large_system_message_counts_like_a_large_question() {
     server.stayed_small();
 }
 
-/// What waits for the agent is on disk, and is loaded for each try.
+/// A question that waits for the agent is on disk, and is loaded for each attempt.
 #[tokio::test]
 async fn large_questions_that_wait_for_the_agent_keep_nobody_from_asking() {
     let upstream = Upstream::plain().await;
@@ -182,7 +181,7 @@ async fn large_questions_that_wait_for_the_agent_keep_nobody_from_asking() {
     let address = upstream.dies().await;
     let question = "x".repeat(9_900_000);
     let mut waiting = Vec::new();
-    // Each app has room for one of them at a time, and both together take what all apps have.
+    // Each app has room for one of them at a time, and both together use up the room of all apps.
     for key in [&one, &other, &one, &other, &one] {
         let mut asked = server.asks(key, &question, true).await;
         assert_eq!(asked.status(), StatusCode::OK);
@@ -211,17 +210,17 @@ async fn an_app_that_stops_in_the_middle_of_its_uploads_holds_up_only_itself() {
     }
     server.answers(&other).await;
     server.answers(KEY).await;
-    // Also what is large.
+    // Large questions of others are answered too.
     let question = "x".repeat(9_900_000);
     assert_eq!(server.asks(&other, &question, false).await.status(), StatusCode::OK);
     assert_eq!(server.asks(KEY, &question, false).await.status(), StatusCode::OK);
     server.stayed_small();
-    // And those it has no room for are told so.
+    // The server refuses uploads that it has no room for.
     let told = stalled.last_mut().unwrap().answer().await.unwrap();
     assert_eq!((told.status, told.header("retry-after")), (429, Some("2")));
 }
 
-/// Thirteen megabytes, as an agent says them.
+/// An answer of thirteen megabytes.
 fn long_answer() -> Answer {
     Answer::stream().repeats(delta(&"word ".repeat(13_000)), 200).sends(DONE).ends()
 }
@@ -265,7 +264,7 @@ async fn a_long_stored_answer_is_held_for_few_readers_at_once() {
         (Method::POST, format!("/v1/responses/{response}/cancel")),
         (Method::GET, format!("/api/sessions/{session}/messages")),
     ] {
-        // Whoever reads it gets all of it.
+        // A client that reads gets all of it.
         let read = server.requests(method.clone(), &path).await.text().await.unwrap();
         assert!(read.len() > 13_000_000, "{path}: {read}");
         unread.push((method, path));
@@ -299,7 +298,7 @@ async fn readers_that_do_not_read_hold_up_their_own_upstream() {
         unread.push(server.asks(&app, "much", true).await);
     }
     upstream.has_prompts(30).await;
-    // Somebody who reads gets all of a long answer meanwhile, and more than any socket holds.
+    // Meanwhile a client that reads gets all of a long answer, which is more than any socket holds.
     upstream.answers(Answer::stream().repeats(&piece, 100).sends(DONE).ends());
     let read = server.asks(KEY, "much", true).await.text().await.unwrap();
     assert!(read.len() > 6_500_000 && read.contains("[DONE]"), "{}", read.len());

@@ -3,7 +3,7 @@
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta};
 
-/// Events with these numbers and texts; no number where there is none.
+/// Events with these ids and texts; `None` sends no id.
 fn numbered(events: &[(Option<u32>, &str)]) -> String {
     let one = |(number, text): &(Option<u32>, &str)| match number {
         Some(number) => format!("id: {number}\n{}", delta(text)),
@@ -33,7 +33,7 @@ async fn a_missing_event_makes_the_run_be_read_again() {
     assert_eq!(upstream.prompts().len(), 2);
 }
 
-/// An id holds for all events after it, but it is no number of theirs.
+/// In SSE an id stays in force for the events after it, but it is not their number.
 #[tokio::test]
 async fn an_event_without_a_number_is_not_taken_for_a_repeated_one() {
     let upstream = Upstream::idempotent().await;
@@ -43,7 +43,7 @@ async fn an_event_without_a_number_is_not_taken_for_a_repeated_one() {
     assert_eq!(upstream.prompts().len(), 1);
 }
 
-/// There numbers mean nothing that we know of.
+/// From a plain server, ids mean nothing to us.
 #[tokio::test]
 async fn a_plain_server_may_number_as_it_likes() {
     let upstream = Upstream::plain().await;

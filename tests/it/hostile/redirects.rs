@@ -1,4 +1,4 @@
-//! F22: neither the key nor a word of the conversation goes where a server points.
+//! F22: neither the key nor a word of the conversation follows a redirect.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, Upstream};
@@ -22,7 +22,7 @@ async fn no_redirect_is_followed() {
             upstream.answers(Answer::reply(code, &[("location", target)], ""));
             codes.push(code);
         }
-        // One that stays on the same server is not followed either.
+        // A redirect within the same server is not followed either.
         upstream.answers(Answer::reply(code, &[("location", "/elsewhere")], ""));
         codes.push(code);
     }

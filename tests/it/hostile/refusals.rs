@@ -1,11 +1,11 @@
-//! F19, F20: servers that say no, or not now.
+//! F19, F20: servers that refuse, or ask to wait.
 
 use std::time::{Duration, Instant};
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, Upstream};
 
-/// F19. Nobody but the operator can do something about it, so it is not tried again.
+/// F19: only the operator can mend it, so it is not tried again.
 #[tokio::test]
 async fn a_refusal_is_said_once_and_not_repeated() {
     let page = "<html><body>secret-canary</body></html>";
@@ -27,7 +27,7 @@ async fn a_refusal_is_said_once_and_not_repeated() {
     }
 }
 
-/// F20. A server cannot make us wait longer than a turn may take.
+/// F20: a server cannot make us wait longer than a turn may take.
 #[tokio::test]
 async fn a_wait_of_ten_years_is_not_waited_for() {
     for code in [429, 503] {
@@ -41,7 +41,7 @@ async fn a_wait_of_ten_years_is_not_waited_for() {
     }
 }
 
-/// F20. What is no number of seconds leaves us with our own pauses.
+/// F20: without a valid number of seconds our own pauses apply.
 #[tokio::test]
 async fn a_wait_that_makes_no_sense_is_one_of_ours() {
     let upstream = Upstream::plain().await;

@@ -1,5 +1,5 @@
-//! F27, F28, F30: servers that stop talking, with short timeouts of each kind and long ones of the others,
-//! so that a test that passes has met the right one.
+//! F27, F28, F30: servers that stop sending. Each test makes one timeout short and leaves the others long, so that
+//! only the right timeout can end it.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta};
@@ -20,7 +20,7 @@ const NOT_ANSWERED: &str =
 const SILENT: &str = "⚠️ the agent went silent. It may have run all the same; /retry runs it again.\n";
 const CUT_SHORT: &str = "(cut short: the agent went silent — /retry runs it again)\n";
 
-/// F27.
+/// F27: the server never begins to answer.
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
     for answer in [
@@ -38,14 +38,14 @@ async fn a_stream_that_never_begins_is_given_up() {
     assert_eq!(shown, (String::new(), SILENT.to_owned()));
 }
 
-/// F28: to us, a peer that has vanished is one that says nothing.
+/// F28: to us, a peer that has vanished is one that is silent.
 #[tokio::test]
 async fn a_stream_that_falls_silent_is_given_up() {
     let shown = asked(Answer::stream().sends(delta("Half")).hangs(), "idle_timeout").await;
     assert_eq!(shown, ("Half\n".to_owned(), CUT_SHORT.to_owned()));
 }
 
-/// F27: a server that shows that it lives is given less time when it stops showing it.
+/// F27: a server that has sent keep-alives gets less time once it stops.
 #[tokio::test]
 async fn keep_alives_that_stop_mean_more_than_silence() {
     let answer = Answer::stream().sends(delta("Half")).sends(": alive\n\n").hangs();
@@ -62,7 +62,7 @@ async fn a_refusal_that_does_not_end_is_a_refusal() {
     );
 }
 
-/// F30. No timeout is short here: what ends the turn is the mark alone.
+/// F30: no timeout is short here: only the end mark can end the turn.
 #[tokio::test]
 async fn nothing_is_waited_for_after_the_end() {
     for answer in [

@@ -1,8 +1,8 @@
 //! Room, gateway, agent server and model in a row, all but the model real processes, and each of them dies.
 //!
-//! The gateway is killed, the server is killed, both are killed at once, or the model drops every stream it has; the
-//! moment is random. What the gateway loses it must get back from the server; what the server loses while a model works
-//! for it is lost, because a model is asked once, but that must be said, and once.
+//! A random death kills the gateway, the server or both, or makes the model drop all its streams. The gateway must
+//! get lost text back from the server. An answer that the server loses while a model works on it is lost, because a
+//! model is asked only once; but the room must say so, once.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -16,29 +16,29 @@ use crate::support::agent_server::{AgentServer, Kind};
 use crate::support::network::Network;
 use crate::support::ports::free_port;
 
-/// What both ends of the relay know.
+/// The key that both ends of the relay share.
 const KEY: &str = "a key that both of them know";
 
-/// Who dies.
+/// The process that dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Gateway,
     Server,
     Both,
-    /// It stays, but every stream of it breaks off.
+    /// The model keeps running, but all its streams break off.
     Model,
 }
 
 /// One death: after how long, and whose.
 pub type Death = (Duration, Victim);
 
-/// What is to be tried.
+/// One trial of the whole chain.
 #[derive(Clone, Debug)]
 pub struct Chain {
     deaths: Vec<Death>,
-    /// A safety mechanism of the gateway that is switched off, for the checker's own test.
+    /// Safety mechanism of the gateway to switch off, for the checker's own test.
     without: Option<&'static str>,
-    /// The first death comes only when the model works on something.
+    /// Whether the first death waits until the model works.
     at_work: bool,
 }
 
@@ -47,22 +47,22 @@ impl Chain {
         Self { deaths, without: None, at_work: false }
     }
 
-    /// The first death comes so long after the model has begun to work, whatever the machine does.
+    /// Makes the first death come so long after the model has begun to work, however slow the machine is.
     pub fn at_work(self) -> Self {
         Self { at_work: true, ..self }
     }
 
-    /// With a safety mechanism switched off.
+    /// Switches a safety mechanism off.
     pub fn without(self, mechanism: &'static str) -> Self {
         Self { without: Some(mechanism), ..self }
     }
 
-    /// How often something dies.
+    /// Number of deaths.
     pub fn deaths(&self) -> usize {
         self.deaths.len()
     }
 
-    /// Lives through it all.
+    /// Runs the chain through all deaths.
     pub async fn run(&self) -> History {
         let _permit = TRIALS.acquire().await.expect("never closed");
         let pause = self.deaths.first().map_or(4, |(after, _)| 4 + after.as_millis() as u64 % 7);
@@ -83,7 +83,7 @@ impl Chain {
             tokio::time::timeout(PATIENCE, model.works()).await.expect("the model should have been asked");
         }
         for (after, victim) in &self.deaths {
-            // What is spread is the moment, which is why nothing is waited for.
+            // The moment should be random, so nothing else is awaited.
             tokio::time::sleep(*after).await;
             match victim {
                 Victim::Gateway => {
@@ -108,7 +108,7 @@ impl Chain {
         let behind = self.deaths.iter().filter(|(_, victim)| *victim != Victim::Gateway).count();
         let log = |home: &Path| std::fs::read_to_string(life::log(home)).unwrap_or_default();
         History {
-            // As long as only the gateway dies, nothing may be missing.
+            // If only the gateway dies, nothing may be missing.
             kind: if behind == 0 { Kind::Idempotent } else { Kind::Plain },
             deaths: behind,
             prompts,
@@ -127,7 +127,7 @@ struct Homes {
 
 impl Homes {
     fn new() -> Self {
-        // Closed to others, or the log in it would pass for somebody else's file.
+        // Private, otherwise the gateway would refuse the log in it as another user's file.
         let private = std::fs::Permissions::from_mode(0o700);
         let folder = || {
             tempfile::Builder::new().permissions(private.clone()).tempdir().expect("a folder for the state")

@@ -1,8 +1,7 @@
-//! Reads what the network and the agent server saw, and names every promise that was broken.
+//! Reads what the network and the agent server saw, and names every broken promise.
 //!
-//! We promise that a prompt is run at most once (exactly once where the upstream can be asked again),
-//! has exactly one finished answer, in its room's order, and that nobody is ever shown less than
-//! before.
+//! We promise that a prompt is run at most once (exactly once if the upstream can resume), has exactly one finished
+//! answer, in its room's order, and that a room never shows less than before.
 
 #[cfg(test)]
 mod tests;
@@ -11,8 +10,8 @@ use super::trial::{History, MAX_TEXT, Prompt};
 use crate::support::agent_server::Kind;
 use crate::support::network::Shown;
 
-/// What the room is told when an answer cannot be had without running the prompt again: because the gateway died, the
-/// server behind it, or the model behind that.
+/// Notices for an answer that cannot be had without running the prompt again: because the gateway died, the server
+/// behind it, or the model behind that.
 const INTERRUPTED: [&str; 6] = [
     "(interrupted — /retry runs it again)",
     "(cut short: the agent server restarted; /retry asks again)",
@@ -22,7 +21,7 @@ const INTERRUPTED: [&str; 6] = [
     "(cut short: Model connection error at the agent server: the connection was reset; /retry asks again)",
 ];
 
-/// A broken promise, with the prompt it was made for.
+/// A broken promise, with the prompt it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// No answer, or one that never ends.
@@ -33,17 +32,17 @@ pub enum Broken {
     ExecutedAgain(String, usize),
     /// Answered without having been run.
     NeverExecuted(String),
-    /// The answer is not what the agent server said.
+    /// The answer differs from the agent server's text.
     Garbled(String),
     /// Given up although it could have been answered.
     GivenUp(String),
-    /// Answered before something that was asked earlier in the same room.
+    /// Answered before an earlier prompt of the same room.
     OutOfOrder(String),
-    /// A message showed less than it had shown before.
+    /// A message showed less than before.
     Shrunk(String),
 }
 
-/// How an answer came out.
+/// How an answer ended.
 #[derive(PartialEq, Eq)]
 enum End {
     Whole,
@@ -51,7 +50,7 @@ enum End {
     Other,
 }
 
-/// Every broken promise of a history.
+/// Finds every broken promise of a history.
 pub fn check(history: &History) -> Vec<Broken> {
     let mut broken = Vec::new();
     for prompt in &history.prompts {
@@ -65,7 +64,7 @@ pub fn check(history: &History) -> Vec<Broken> {
     broken
 }
 
-/// How many prompts ended as interrupted.
+/// Counts the prompts that ended as interrupted.
 pub fn interrupted(history: &History) -> usize {
     history.prompts.iter().filter(|prompt| end(history, prompt) == End::Interrupted).count()
 }
@@ -111,13 +110,13 @@ fn check_room(history: &History, prompts: &[&Prompt], broken: &mut Vec<Broken>) 
         }
         latest = latest.max(at);
     }
-    // Only what was running when something died can be uncertain, and a room runs one at a time.
+    // Only a prompt that was running at a death can be uncertain, and a room runs one at a time.
     let uncertain = prompts.iter().filter(|prompt| end(history, prompt) == End::Interrupted);
     broken.extend(uncertain.skip(history.deaths).map(|prompt| Broken::GivenUp(prompt.text.clone())));
 }
 
-/// How many answers the messages make up. A further part goes on with the one before it, and so does
-/// the mark alone if it did not fit below the text.
+/// Counts the answers that the messages make up. A further part continues the message before it, and so does the
+/// interruption mark alone if it did not fit below the text.
 fn beginnings(prompt: &Prompt, answers: &[&Shown]) -> usize {
     let opening = prompt.said().split_inclusive(':').next().unwrap_or_default().to_owned();
     let mut before = 0;
@@ -138,12 +137,12 @@ fn end(history: &History, prompt: &Prompt) -> End {
     }
 }
 
-/// Whether a later body of an answer lacks what an earlier one showed. The finished answer may have it
-/// in a further part.
+/// Whether a later body of an answer lacks text that an earlier one showed. In the finished answer the text may be in
+/// a further part.
 fn shrinks(answers: &[&Shown]) -> bool {
     let Some((first, parts)) = answers.split_first() else { return false };
     let whole = words(answers);
-    // A line that says what is waited for may take the place of the last words for as long as it stands there.
+    // While we wait for the agent, a status line may replace the last words.
     let told: Vec<_> =
         first.bodies.iter().filter(|body| body.done || !body.markdown.contains("⚠️")).collect();
     let lacks = told.windows(2).any(|bodies| {
@@ -153,17 +152,17 @@ fn shrinks(answers: &[&Shown]) -> bool {
     lacks || parts.iter().any(|part| part.bodies.iter().any(|body| body != part.body()))
 }
 
-/// A growing text without the mark that there is more of it.
+/// A growing text without the mark that more follows.
 fn unfinished(text: &str) -> &str {
     text.strip_suffix(" …").unwrap_or(text)
 }
 
-/// What all parts of an answer say.
+/// The text of all parts of an answer.
 fn words(answers: &[&Shown]) -> String {
     answers.iter().map(|answer| pressed(&answer.body().markdown)).collect()
 }
 
-/// Without any space: where a long text is split, spaces and line ends may go.
+/// The text without spaces: splitting a long text may drop spaces and line ends.
 fn pressed(text: &str) -> String {
     text.split_whitespace().collect()
 }

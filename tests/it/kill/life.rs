@@ -5,24 +5,24 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// What SIGKILL is called in an exit status.
+/// Number of SIGKILL in an exit status.
 const SIGKILL: i32 = 9;
 
-/// How often a process is asked whether it is still there.
+/// How often we check whether a process has ended.
 const LOOK: Duration = Duration::from_millis(3);
 
-/// A running gateway. It is killed when this is dropped.
+/// A running gateway. Dropping this kills it.
 pub struct Life {
     child: Child,
 }
 
 impl Life {
-    /// Starts the binary with its state in `home` and nothing of the test's own environment.
+    /// Starts the binary with its state in `home` and without the test's own environment.
     pub fn begin(home: &Path, environment: &[(&str, String)]) -> Self {
         Self::begin_as(&[], home, environment)
     }
 
-    /// The same with arguments.
+    /// Starts the binary like [`begin`](Self::begin), with arguments.
     pub fn begin_as(args: &[&str], home: &Path, environment: &[(&str, String)]) -> Self {
         let log = std::fs::File::options()
             .create(true)
@@ -42,7 +42,7 @@ impl Life {
         Self { child }
     }
 
-    /// Waits for the process to kill itself. Anything else says what it did instead.
+    /// Waits until the process kills itself. The error says what it did instead.
     pub async fn dies(mut self, patience: Duration) -> Result<(), String> {
         match tokio::time::timeout(patience, self.ended()).await {
             Ok(status) if status.signal() == Some(SIGKILL) => Ok(()),
@@ -51,9 +51,9 @@ impl Life {
         }
     }
 
-    /// Kills it at a moment of the test's choice.
+    /// Kills the process at a moment of the test's choice.
     pub async fn kill(mut self) {
-        // It may have ended by itself, which the checker then sees in the rooms.
+        // It may have ended by itself; then the checker sees that in the rooms.
         self.child.kill().ok();
         self.ended().await;
     }
@@ -75,7 +75,7 @@ impl Drop for Life {
     }
 }
 
-/// Where all lives of one home write their log.
+/// The log file of all lives of one home.
 pub fn log(home: &Path) -> std::path::PathBuf {
     home.join("gateway.log")
 }

@@ -1,4 +1,4 @@
-//! Every point at which the gateway can be made to die, in the order in which a prompt meets them.
+//! All failpoints at which the gateway can be made to die, in the order in which a prompt meets them.
 
 use super::trial::Death;
 
@@ -6,9 +6,9 @@ use super::trial::Death;
 pub struct Point {
     /// Its name in the source.
     pub name: &'static str,
-    /// How often three prompts, one of them with a long answer, get there for certain.
+    /// How often three prompts, one of them with a long answer, certainly reach it.
     reached: u32,
-    /// A point of the start that means something only after another life: how that one ended.
+    /// For a point of the start that matters only after another life: the failpoint where that life ended.
     after: Option<&'static str>,
 }
 
@@ -16,7 +16,7 @@ const fn point(name: &'static str, reached: u32) -> Point {
     Point { name, reached, after: None }
 }
 
-/// The points. A test holds this table against the source.
+/// The points. A test compares this table with the source.
 pub const POINTS: &[Point] = &[
     point("accept.received", 3),
     point("sync.before_inbox", 3),
@@ -46,8 +46,8 @@ pub const COMMAND_POINTS: [&str; 3] = ["command.begun", "command.ran", "command.
 const LIVE: [&str; 1] = ["deletion.more"];
 
 impl Point {
-    /// How the gateway dies in one of `kills` trials. They are spread over the times the point is
-    /// reached, so that different prompts and different amounts of text are hit.
+    /// The deaths of one of `kills` trials. They are spread over the times the point is reached, so that they hit
+    /// different prompts and different amounts of text.
     pub fn deaths(&self, kill: u32, kills: u32) -> Vec<Death> {
         let time = 1 + if kills < self.reached { kill * self.reached / kills } else { kill % self.reached };
         match self.after {

@@ -1,4 +1,4 @@
-//! Runs many trials and sums up what the checker found, in one line that can be quoted.
+//! Runs many trials and sums up the checker's findings, in one line that can be quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,12 +21,12 @@ pub struct Tally {
     prompts: usize,
     interrupted: usize,
     broken: Vec<Broken>,
-    /// What a person needs to understand each failure.
+    /// Each failure with everything that a person needs to understand it.
     failures: Vec<String>,
 }
 
 impl Tally {
-    /// Runs trials, some at a time, and says on standard output how they went.
+    /// Runs trials, some at a time, and prints the sum to standard output.
     pub async fn of(what: &str, kind: Kind, trials: impl Iterator<Item = Trial>) -> Self {
         let began = Instant::now();
         let mut running = JoinSet::new();
@@ -44,12 +44,12 @@ impl Tally {
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        // Not by `println!`, which the test harness would keep to itself.
+        // Not with `println!`, whose output the test harness would capture.
         writeln!(std::io::stdout(), "kills {what}, {kind:?} upstream: {tally}, {seconds:.0} s").ok();
         tally
     }
 
-    /// The same for chains.
+    /// Runs chains, some at a time, and prints the sum to standard output.
     pub async fn of_chains(what: &str, chains: impl Iterator<Item = Chain>) -> Self {
         let began = Instant::now();
         let mut running = JoinSet::new();

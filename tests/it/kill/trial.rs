@@ -1,4 +1,4 @@
-//! One gateway's lives: prompts come, it dies as planned, starts again, and must make everything good.
+//! One gateway's lives: prompts come, it dies as planned, starts again, and must repair everything.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,65 +12,65 @@ use crate::support::agent_server::{AgentServer, Kind};
 use crate::support::network::{Network, Shown};
 use crate::support::upstream::Nobody;
 
-/// Gateways at a time: enough to fill the waits of each other, few enough for a small machine.
+/// Gateways at a time: enough to use each other's waits, few enough for a small machine.
 pub static TRIALS: Semaphore = Semaphore::const_new(4);
 
-/// How long a trial waits for what must happen. Only a failure takes this long.
+/// Longest wait of a trial. Only a failure takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same without the outbox: what must happen can never happen then.
+/// Longest wait of a trial without the outbox, where the answers can never come.
 const NO_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The longest message, so that a long answer has several parts.
+/// Bytes of the longest message, so that a long answer has several parts.
 pub const MAX_TEXT: usize = 400;
 
 /// How a life ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
-    /// By itself, when it gets to a failpoint for the nth time.
+    /// By itself, when it reaches a failpoint for the nth time.
     At(&'static str, u32),
     /// From outside, some time after its start.
     After(Duration),
 }
 
-/// What is to be tried.
+/// One trial: the prompts, the deaths and the circumstances.
 #[derive(Clone, Debug)]
 pub struct Trial {
     kind: Kind,
     deaths: Vec<Death>,
     prompts: &'static [(&'static str, &'static str)],
     busy: bool,
-    /// A safety mechanism that is switched off, for the checker's own test.
+    /// Safety mechanism to switch off, for the checker's own test.
     without: Option<&'static str>,
-    /// The agent server is down until the last life, and another one stands in.
+    /// Whether the agent server is down until the last life, and a fallback answers.
     stand_in: bool,
 }
 
-/// What the network and the agent server saw, for the checker.
+/// Everything that the network and the agent server saw, for the checker.
 pub struct History {
-    /// What the agent server can do.
+    /// The kind of agent server.
     pub kind: Kind,
-    /// How often something died whose work cannot be asked for again.
+    /// Number of deaths of processes whose work cannot be asked for again.
     pub deaths: usize,
-    /// What people wrote, in order.
+    /// The people's prompts, in order.
     pub prompts: Vec<Prompt>,
-    /// What the rooms show and have shown.
+    /// The messages of the rooms, with all their earlier texts.
     pub messages: Vec<Shown>,
     /// How often the agent server ran each prompt.
     pub executions: HashMap<String, usize>,
-    /// What all lives of the gateway logged.
+    /// The log of all lives of the gateway.
     pub log: String,
 }
 
-/// Something a person wrote.
+/// A prompt that a person wrote.
 pub struct Prompt {
     /// The network's id of it.
     pub event: EventId,
-    /// Where it was written.
+    /// The room where it was written.
     pub room: &'static str,
     /// Unique in its trial.
     pub text: String,
-    /// It came after the last death, so nothing may be missing from its answer.
+    /// Whether it came after the last death, so that nothing may be missing from its answer.
     pub undisturbed: bool,
 }
 
@@ -81,32 +81,32 @@ impl Trial {
         Self { kind, deaths, prompts, busy: false, without: None, stand_in: false }
     }
 
-    /// A single prompt, where it matters which one is hit.
+    /// Uses a single prompt, where it matters which one is hit.
     pub fn with_one_prompt(self) -> Self {
         Self { prompts: &[("garden", "first")], ..self }
     }
 
-    /// A network that takes every finished message only at the second try.
+    /// Uses a network that accepts every finished message only at the second attempt.
     pub fn on_a_busy_network(self) -> Self {
         Self { busy: true, ..self }
     }
 
-    /// With an agent server that is down until the last life, and another one that stands in.
+    /// Uses an agent server that is down until the last life, and a fallback.
     pub fn with_a_stand_in(self) -> Self {
         Self { stand_in: true, ..self }
     }
 
-    /// With a safety mechanism switched off.
+    /// Switches a safety mechanism off.
     pub fn without(self, mechanism: &'static str) -> Self {
         Self { without: Some(mechanism), ..self }
     }
 
-    /// How the gateway dies.
+    /// The planned deaths of the gateway.
     pub fn deaths(&self) -> &[Death] {
         &self.deaths
     }
 
-    /// Lives through it all. Panics if a planned death does not happen.
+    /// Runs through all lives. Panics if a planned death does not happen.
     pub async fn run(&self) -> History {
         let _permit = TRIALS.acquire().await.expect("never closed");
         let home = tempfile::tempdir().expect("a folder for the state");
@@ -147,12 +147,11 @@ impl Trial {
                 }
             }
         }
-        // Whatever ran at the stand-in, or may have, must not run here.
+        // A prompt that ran at the fallback, or may have, must not run here.
         let first = AgentServer::on(nobody.becomes_a_listener(), self.kind, self.pause(), answer);
         let _last = start(None);
         self.settled(&network, &prompts).await;
-        // A session answers in order: when these are answered, nothing that was asked before, once or
-        // twice, can still come.
+        // A session answers in order: once these are answered, no repetition of an earlier prompt can still come.
         prompts.extend([says(&("garden", "is all well?"), true), says(&("cellar", "and here?"), true)]);
         self.settled(&network, &prompts).await;
 
@@ -166,8 +165,8 @@ impl Trial {
         }
     }
 
-    /// Waits until every prompt has an answer and none of them still grows. What is missing when the
-    /// patience ends is for the checker to say.
+    /// Waits until every prompt has an answer and none of them still grows. If the wait ends early, the checker
+    /// reports the missing answers.
     async fn settled(&self, network: &Network, prompts: &[Prompt]) {
         let patience = if self.without == Some("outbox") { NO_PATIENCE } else { PATIENCE };
         settled(network, prompts, patience).await;
@@ -186,7 +185,7 @@ impl Trial {
         environment
     }
 
-    /// Differs between the kills at one point, so that what else is under way differs too.
+    /// A pause that differs between the kills at one point, so that other work in progress differs too.
     fn pause(&self) -> Duration {
         match self.deaths.first() {
             Some(Death::At(_, time)) => Duration::from_millis(4 + u64::from(*time) * 3 % 7),
@@ -196,7 +195,7 @@ impl Trial {
     }
 }
 
-/// Waits until every prompt has an answer and none of them still grows, for as long as that.
+/// Waits until every prompt has an answer and none of them still grows, but no longer than `patience`.
 pub async fn settled(network: &Network, prompts: &[Prompt], patience: Duration) {
     let settled = |shown: &[Shown]| {
         let mut answers = prompts.iter().map(|prompt| prompt.answers(shown));
@@ -211,7 +210,7 @@ impl Prompt {
         shown.iter().filter(|shown| shown.replies_to(&self.event) && !is_queue_notice(shown)).collect()
     }
 
-    /// What the agent server says to it.
+    /// The agent server's answer to it.
     pub fn said(&self) -> String {
         answer(&self.text).concat()
     }
@@ -225,7 +224,7 @@ impl History {
 }
 
 impl fmt::Display for History {
-    /// Everything a person needs to understand a failure.
+    /// Prints everything that a person needs to understand a failure.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, shown) in self.messages.iter().enumerate() {
             let about = shown.body().reply_to.as_ref().map_or("nothing", EventId::as_str);
@@ -238,7 +237,7 @@ impl fmt::Display for History {
     }
 }
 
-/// The environment of a life that ends like this.
+/// The environment of a life that ends with this death.
 fn with(death: Option<&Death>, environment: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
     let mut environment = environment.to_vec();
     if let Some(Death::At(point, time)) = death {
@@ -247,7 +246,7 @@ fn with(death: Option<&Death>, environment: &[(&'static str, String)]) -> Vec<(&
     environment
 }
 
-/// What several agent servers ran, together.
+/// Adds up the executions of several agent servers.
 fn sum(servers: [HashMap<String, usize>; 2]) -> HashMap<String, usize> {
     let mut all = HashMap::new();
     for (prompt, times) in servers.into_iter().flatten() {
@@ -256,12 +255,12 @@ fn sum(servers: [HashMap<String, usize>; 2]) -> HashMap<String, usize> {
     all
 }
 
-/// What the hub says to a prompt that has to wait; it is no answer.
+/// Whether a message is the hub's notice for a prompt that has to wait; it is no answer.
 fn is_queue_notice(shown: &Shown) -> bool {
     shown.body().markdown.starts_with("Noted; ")
 }
 
-/// What the agent server says: a dozen pieces, or three times as many for a long answer.
+/// The agent server's answer: a dozen pieces, or three times as many for the prompt `long`.
 pub fn answer(prompt: &str) -> Vec<String> {
     let pieces = if prompt == "long" { 36 } else { 12 };
     let opening = format!("My answer to \"{prompt}\":");

@@ -1,4 +1,4 @@
-//! What a server can do is asked, once per connection, unless the configuration says it.
+//! The gateway requests a server's capabilities, once per connection, unless the configuration names them.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, Gate, Upstream, delta};

@@ -1,11 +1,11 @@
-//! What the agent server wants to be allowed is asked in the room, and the answer goes back. Defect 10.
+//! The room shows the agent server's requests for approval, and the answer goes back. Defect 10.
 
 use serde_json::{Value, json};
 
 use crate::support::relay::relay;
 use crate::support::upstream::{Answer, DONE, Gate, Upstream, delta, finish};
 
-/// What every stream here begins with.
+/// The headers of every stream here.
 const HEADERS: [(&str, &str); 2] = [("content-type", "text/event-stream"), ("x-hermes-run-id", "run_1")];
 
 async fn upstream() -> Upstream {
@@ -20,7 +20,7 @@ fn stream() -> Answer {
     Answer::stream_with(&HEADERS)
 }
 
-/// An event that asks, as our server words it.
+/// An event that asks for approval, in our server's format.
 fn request(id: &str, detail: &str) -> String {
     let data = json!({
         "object": "chat.completion.chunk", "choices": [], "run_id": "run_1", "approval_id": id,
@@ -39,7 +39,7 @@ fn end() -> String {
     finish("stop") + DONE
 }
 
-/// What the upstream was told, in order: which question and what.
+/// The answers that the upstream got, in order: approval id and choice.
 fn told(upstream: &Upstream) -> Vec<(String, String)> {
     let text = |body: &Value, name: &str| body[name].as_str().unwrap().to_owned();
     let answers = upstream.requests_to("/v1/runs/run_1/approval");

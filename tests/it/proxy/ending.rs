@@ -1,4 +1,4 @@
-//! Turns that are ended by a person or by the end of the process.
+//! Turns that a person ends, or the end of the process.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::binary::Talaria;
 use crate::support::network::{Network, Shown};
 use crate::support::upstream::{Answer, DONE, Gate, Nobody, Upstream, delta, event};
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait of a test. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Defect 15.
@@ -93,7 +93,7 @@ async fn what_a_pipe_asked_ends_with_it_however_it_ends() {
     }
 }
 
-/// Also while it is about to be asked for again.
+/// Also ends if the request is about to be repeated.
 #[tokio::test]
 async fn what_a_pipe_asked_ends_at_the_upstream_too_when_it_was_cut_off() {
     let upstream = Upstream::idempotent().await;
@@ -108,7 +108,7 @@ async fn what_a_pipe_asked_ends_at_the_upstream_too_when_it_was_cut_off() {
     upstream.has_requests("/v1/runs/run-7/stop", 1).await;
 }
 
-/// Also what has not begun, because the agent is away.
+/// Also ends a prompt that has not begun, because the agent is away.
 #[tokio::test]
 async fn what_a_pipe_asked_of_nobody_is_not_asked_by_the_next_one() {
     let nobody = Nobody::new();
@@ -141,12 +141,12 @@ async fn stopping_does_not_wait_for_a_silent_server() {
         let both = async { tokio::join!(running, stopping).0 };
         let end = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it should end at once");
         assert_eq!(end, Ok(TurnEnd::Stopped));
-        // The person is not kept waiting for this, so it comes a moment later.
+        // The person does not wait for this request, so it comes a moment later.
         upstream.has_requests("/v1/runs/run-7/stop", told).await;
     }
 }
 
-/// Half an answer must not pass for a whole one, whatever reason goes with it.
+/// Half an answer must not pass for a whole one, whatever finish reason comes with it.
 #[tokio::test]
 async fn a_run_that_was_stopped_elsewhere_is_not_shown_as_complete() {
     for reason in [Some("stop"), Some("error"), Some("length"), None] {
@@ -167,7 +167,7 @@ async fn a_run_that_was_stopped_elsewhere_is_not_shown_as_complete() {
     }
 }
 
-/// Nobody knows the name of the run before the server answers; as soon as it does, it is told.
+/// The run has no name until the server answers; as soon as it does, it gets the stop.
 #[tokio::test]
 async fn a_stop_before_the_server_answers_reaches_the_run_when_it_has_begun() {
     let (upstream, gate) = (Upstream::idempotent().await, Gate::new());
@@ -187,7 +187,8 @@ async fn a_stop_before_the_server_answers_reaches_the_run_when_it_has_begun() {
     upstream.has_requests("/v1/runs/run-7/stop", 1).await;
 }
 
-/// Waits until the text is where a crash cannot take it. Another process writes it, and nothing tells when.
+/// Waits until the text is on disk, where a crash cannot lose it. Another process writes it, and nothing reports
+/// when.
 async fn is_kept(talaria: &Talaria, text: &str) {
     let look = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;

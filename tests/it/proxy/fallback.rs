@@ -1,6 +1,6 @@
-//! The stand-in through the real proxy and the real model agent, on real sockets: the upstream refuses, hangs
-//! before the first byte, dies in the middle of an answer, and comes back. What the room shows, as a person at
-//! a pipe sees it: answers on standard output, what the gateway itself says on standard error.
+//! The fallback with the real proxy and the real model agent, on real sockets: the upstream refuses, hangs before the
+//! first byte, dies in the middle of an answer, and comes back. The tests see the room as a person at a pipe does:
+//! answers on standard output, the gateway's own notices on standard error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::support::upstream::{Answer, DONE, Gate, Nobody, Request, Upstream, de
 const AWAY: &str = "The agent is away. Until it is back, model small is asked instead.";
 const BACK: &str = "The agent is back and answers again.";
 
-/// A relay to `url` with a model that stands in.
+/// A relay to `url` with a model as the fallback.
 fn relay(url: &str, model: &Upstream) -> Talaria {
     Talaria::new()
         .var("GATEWAY_PROXY_URL", url)
@@ -27,13 +27,13 @@ fn relay(url: &str, model: &Upstream) -> Talaria {
         .config("gateway:\n  fallback: local\n  first_byte_timeout: 300ms\n")
 }
 
-/// Asks and waits for the end of it. The same words are never said twice in one test.
+/// Asks and waits for the end of the answer. Within one test no answer occurs twice.
 async fn ask(process: &mut Process, prompt: &str, answer: &str) {
     process.types(&format!("{prompt}\n"));
     process.shows(answer).await;
 }
 
-/// What the gateway said in the room, in order, without its log.
+/// The gateway's notices in the room, in order, without its log.
 fn said(err: &str) -> Vec<&str> {
     let mut said: Vec<_> = [AWAY, BACK].into_iter().flat_map(|line| err.match_indices(line)).collect();
     said.sort();
@@ -48,7 +48,7 @@ async fn an_upstream_that_refuses_is_stood_in_for_until_it_is_there() {
     let mut process = talaria.starts();
     ask(&mut process, "hello?", "I stand in.\n").await;
 
-    // One failure does not open the breaker, so the next prompt finds it.
+    // One failure does not open the breaker, so the next prompt reaches the upstream.
     let upstream = nobody.becomes_an_upstream();
     upstream.answers(Answer::says(["I am the agent."]));
     ask(&mut process, "and now?", "I am the agent.\n").await;
@@ -76,7 +76,7 @@ async fn an_upstream_that_is_not_available_is_stood_in_for_and_one_that_is_busy_
     let (upstream, model) = (Upstream::plain().await, Upstream::plain().await);
     upstream
         .answers(Answer::reply(429, &[("retry-after", "1")], ""))
-        // Without a time it is not less busy, and three in a row are no reason to go around it.
+        // Without a time the upstream is still busy, and three refusals in a row are no reason to use the fallback.
         .answers(Answer::status(429, ""))
         .answers(Answer::status(503, ""))
         .answers(Answer::says(["I was busy."]))
@@ -143,7 +143,7 @@ async fn when_the_model_fails_too_its_failure_is_what_is_said() {
     ended.failed_with("").said("⚠️ Model error (401): it does not accept the key, or wants one");
 }
 
-/// On the real clock, so what does not happen must be given up.
+/// On the real clock, so a wait in vain must end by a timeout.
 #[tokio::test]
 async fn a_room_sees_the_agent_go_away_and_come_back() {
     tokio::time::timeout(Duration::from_secs(90), goes_away_and_comes_back()).await.expect("in time");
@@ -177,7 +177,7 @@ async fn goes_away_and_comes_back() {
     asks("four", "I still do.").await;
     assert_eq!(upstream.prompts().len(), 3, "after two failures in a row nobody waits for it");
 
-    // The only way to pass the breaker's pause on a real socket without waiting for it.
+    // The only way to skip the breaker's pause on a real socket without waiting for it.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();
@@ -216,7 +216,7 @@ async fn a_server_is_there_if_it_answers_anything_but_a_failure() {
     }
 }
 
-/// With a paused clock, because then the time for the question is over at once.
+/// With a paused clock, which ends the time for the request at once.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_in_time_is_not_there() {
     let upstream = Upstream::with_capabilities(Answer::bytes("").hangs()).await;
@@ -226,7 +226,7 @@ async fn a_server_that_does_not_answer_in_time_is_not_there() {
     assert!(asked.elapsed() <= Duration::from_secs(6), "somebody waits for it: {:?}", asked.elapsed());
 }
 
-/// What a relay to `upstream` with `model` behind it is configured as.
+/// The configuration of a relay to `upstream` with `model` as its fallback.
 fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.yaml"), "gateway: {fallback: local}\n").unwrap();
@@ -241,7 +241,7 @@ fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
     Config::load(&sources, &vars).unwrap().agent
 }
 
-/// The real agents behind one another.
+/// The real proxy agent with the real model agent as its fallback.
 fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
     match configured(upstream, model) {
         AgentChoice::Proxy(config, Some(local)) => {
@@ -252,7 +252,7 @@ fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
     }
 }
 
-/// The last message of every prompt that came.
+/// The last message of every request so far.
 fn asked(server: &Upstream) -> Vec<String> {
     server.messages().into_iter().filter_map(|messages| messages.last().map(|last| last.1.clone())).collect()
 }

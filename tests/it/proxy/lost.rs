@@ -1,4 +1,4 @@
-//! A plain agent server that keeps sessions is asked for an answer that was lost on the way, never for another run.
+//! If an answer was lost on the way, a plain agent server that keeps sessions is asked for it, never for another run.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::relay::{proxy, relay, relay_as};
 use crate::support::upstream::{Answer, Gate, Upstream, delta};
 
-/// As hermes-agent says it of itself.
+/// hermes-agent's own description of its capabilities.
 fn capabilities() -> Answer {
     let features = json!({
         "chat_completions": true, "approval_events": true, "session_resources": true,
@@ -21,7 +21,7 @@ async fn upstream() -> Upstream {
     Upstream::with_capabilities(capabilities()).await
 }
 
-/// The same server once more, at the address where one was before.
+/// Starts the server again, at the address of an earlier one.
 async fn upstream_at(address: SocketAddr) -> Upstream {
     Upstream::at(address, capabilities()).await
 }
@@ -47,7 +47,7 @@ fn cut() -> Answer {
     Answer::stream().sends(delta("Let me look. ")).closes()
 }
 
-/// Whatever is looked up, nothing runs twice.
+/// Asks, and checks that nothing runs twice, whatever is looked up.
 async fn asked(gateway: &TestGateway, upstream: &Upstream, shows: &str) {
     let before = upstream.prompts().len();
     gateway.room().says("@ann", "and now?").await;
@@ -124,7 +124,7 @@ async fn after_a_restart_or_a_crash_the_answer_is_still_found() {
     }
 }
 
-/// As hermes-agent stores what an interrupted agent had said.
+/// A message as hermes-agent stores it for an interrupted agent.
 fn interrupted(text: &str) -> Value {
     json!({ "id": 2, "role": "assistant", "content": text, "tool_calls": null, "finish_reason": null })
 }
@@ -140,7 +140,7 @@ async fn a_part_of_an_answer_is_shown_as_cut_short() {
 
 #[tokio::test]
 async fn a_part_that_is_no_more_than_people_have_read_changes_nothing() {
-    // The last message of a turn with tools does not hold what was said before the tool.
+    // The last message of a turn with tools lacks the text before the tool call.
     for part in ["Let me", "Operation interrupted: the reader of the stream has left."] {
         let upstream = upstream().await;
         upstream.answers(cut()).answers_at("/messages", [session(&[user("and now?"), interrupted(part)])]);
@@ -172,7 +172,8 @@ async fn after_a_restart_or_a_crash_a_part_is_shown_as_interrupted() {
     }
 }
 
-/// hermes-agent dies in the middle of an answer and is started again: what it had said is lost, and nobody goes on.
+/// hermes-agent dies in the middle of an answer and is started again: its text so far is lost, and nothing continues
+/// it.
 #[tokio::test]
 async fn a_server_that_came_back_without_the_answer_is_not_waited_for() {
     for left in
@@ -213,12 +214,12 @@ async fn a_server_that_came_back_with_the_answer_is_believed() {
     assert_eq!(second.prompts().len(), 0);
 }
 
-/// A question as hermes-agent stores it, at this time of its clock.
+/// A question as hermes-agent stores it, with this time of its clock.
 fn user_at(text: &str, timestamp: f64) -> Value {
     json!({ "id": 1, "role": "user", "content": text, "tool_calls": null, "timestamp": timestamp })
 }
 
-/// As hermes-agent tells that its API server listens since this time of its clock.
+/// hermes-agent's report that its API server listens since this time of its clock.
 fn health(state: &str, updated_at: &str) -> Answer {
     let server = json!({ "state": state, "updated_at": updated_at });
     let platforms = json!({ "api_server": server });
@@ -228,7 +229,8 @@ fn health(state: &str, updated_at: &str) -> Answer {
 /// 03:48:30 of the day on which the server starts in the scenes below.
 const ASKED_AT: f64 = 1_794_973_710.1;
 
-/// hermes-agent was back before the first look, or something between us accepts connections: nothing was refused.
+/// Either hermes-agent was back before the first look, or a relay between us accepts connections: no connection was
+/// refused.
 #[tokio::test]
 async fn a_server_that_started_after_the_question_is_not_waited_for() {
     for left in [vec![], vec![calls_a_tool()]] {
@@ -246,7 +248,7 @@ async fn a_server_that_started_after_the_question_is_not_waited_for() {
     }
 }
 
-/// The first look comes while the relay between us has nobody behind it.
+/// The first look comes while the relay between us has no server behind it.
 #[tokio::test]
 async fn a_server_that_came_back_behind_a_relay_is_not_waited_for() {
     let upstream = upstream().await;
@@ -266,9 +268,9 @@ async fn a_server_that_may_still_work_on_the_question_is_waited_for() {
     let after = "2026-11-18T03:48:34.488867+00:00";
     for health in [
         health("connected", before),
-        // In the same second neither is later.
+        // Within the same second neither is later.
         health("connected", "2026-11-18T03:48:30.900000+00:00"),
-        // The process that was asked ends, and writes that down.
+        // The process that got the question ends, and records that.
         health("disconnected", after),
         health("connected", "lately"),
         Answer::unknown(),
@@ -304,7 +306,7 @@ async fn a_cut_answer_is_asked_for_again_in_the_same_session() {
     assert_eq!(upstream.messages()[1].last(), Some(&("user".to_owned(), "and now?".to_owned())));
 }
 
-/// The gateway's next process, which has not heard yet what the server can do.
+/// Restarts the gateway; the next process does not know the server's capabilities yet.
 async fn restarts_anew(gateway: &mut TestGateway, url: &str) {
     gateway.setup().agent = Some(proxy(url, None, ""));
     gateway.restart().await;
@@ -385,7 +387,7 @@ async fn the_same_question_again_is_told_apart_by_how_often_it_was_answered() {
 #[tokio::test]
 async fn an_answer_that_may_be_to_an_earlier_question_is_not_taken() {
     let upstream = upstream().await;
-    // Nobody knows what became of the first: then it is not known whose answer there is after the second.
+    // The outcome of the first question is unknown, so an answer after the second cannot be assigned.
     upstream
         .answers(cut())
         .answers(cut())

@@ -1,4 +1,5 @@
-//! The gateway and our own agent server, back to back in one process: what one can do the other uses.
+//! The gateway and our own agent server, back to back in one process: the gateway uses everything that the server
+//! offers.
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use crate::support::relay::{model, relay};
 use crate::support::served::{KEY, Served, settings};
 use crate::support::upstream::{Answer, Upstream};
 
-/// Another address for what listens at `port`, as a forwarded port or a proxy in front is.
+/// Another address for the listener at `port`, like a forwarded port or a proxy in front.
 async fn forwarded(port: u16) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -100,7 +101,7 @@ async fn a_gateway_that_is_pointed_at_itself_says_so() {
     process.logs("\n⚠️ Proxy error (508): it leads back to this gateway").await;
 }
 
-/// Whoever asks in a room cannot look into the log of the agent server.
+/// A person in a room cannot read the log of the agent server.
 #[tokio::test]
 async fn why_it_failed_over_there_is_said_here() {
     let status =
@@ -124,7 +125,7 @@ async fn why_it_failed_over_there_is_said_here() {
             TextKey::BrokeTooLong.into(),
             "note  (cut short: the conversation is too long for the model; /new begins another one)",
         ),
-        // Words that are none of ours stay where they are.
+        // A text that is not from our catalogue is not shown.
         (
             AgentErrorKind::Refused,
             status("see https://secret.example".into()),

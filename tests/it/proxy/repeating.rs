@@ -1,12 +1,12 @@
-//! When the same request is sent again: always with the same bytes and key, and only if that cannot run the
-//! turn twice. The rest of defect 12.
+//! When a request is sent again: always with the same bytes and key, and only if that cannot run the turn twice. The
+//! rest of defect 12.
 
 use std::time::Duration;
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, BlackHole, Nobody, Request, Upstream, delta};
 
-/// Every prompt that came is the first one again.
+/// Checks that every request so far repeats the first one.
 fn repeated(upstream: &Upstream, times: usize) -> Vec<Request> {
     let prompts = upstream.prompts();
     assert_eq!(prompts.len(), times);
@@ -63,7 +63,7 @@ async fn any_server_is_asked_again_when_it_says_that_it_did_nothing() {
     }
 }
 
-/// As our own says it of a run that nobody read, for the moment until that has ended.
+/// Our own server answers 409 for a run that nobody reads, until that run has ended.
 #[tokio::test]
 async fn a_server_that_is_just_stopping_the_same_turn_is_asked_how_it_ended() {
     let upstream = Upstream::idempotent().await;

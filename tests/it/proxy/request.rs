@@ -1,4 +1,4 @@
-//! What is sent with a prompt.
+//! The contents of a request to the agent server.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Gate, Upstream, delta};
@@ -68,7 +68,7 @@ async fn the_server_is_told_who_asks_only_where_that_is_configured() {
     let told = upstream.prompts().into_iter().map(|prompt| {
         let ours =
             |(name, _): &(String, String)| name.starts_with("x-hermes-") && name != "x-hermes-session-id";
-        // The room of a pipe has a name that no other one has.
+        // Each pipe's room has a unique name.
         let plain = |(name, value): (String, String)| match value.starts_with("pipe-") {
             true => (name, "pipe".to_owned()),
             false => (name, value),
@@ -78,7 +78,7 @@ async fn the_server_is_told_who_asks_only_where_that_is_configured() {
         told
     });
     let header = |name: &str, value: &str| (format!("x-hermes-{name}"), value.to_owned());
-    // The console has no names and no threads, so nothing is said of them.
+    // The console has no names and no threads, so those headers are absent.
     let everything = [header("chat-id", "pipe"), header("chat-type", "direct"), header("user-id", "owner")];
     assert_eq!(told.collect::<Vec<_>>(), [vec![], everything.to_vec()]);
 }
@@ -91,7 +91,7 @@ async fn one_connection_serves_many_turns() {
     few_connections(&upstream);
 }
 
-/// Most servers end a body a moment after the mark, and some a moment later.
+/// Most servers end a body a moment after the end mark, and some later.
 #[tokio::test]
 async fn a_connection_is_kept_though_its_body_ends_after_the_answer() {
     let upstream = Upstream::plain().await;
@@ -109,7 +109,7 @@ async fn a_connection_is_kept_though_its_body_ends_after_the_answer() {
     few_connections(&upstream);
 }
 
-/// One connection for five prompts; one more is fair, because a prompt may be quicker than the end of the body
+/// Checks for one connection for five prompts. One more is fair, because a prompt may come before the end of the body
 /// before it.
 fn few_connections(upstream: &Upstream) {
     assert_eq!(upstream.prompts().len(), 5);

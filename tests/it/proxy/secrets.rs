@@ -7,7 +7,7 @@ use crate::support::upstream::{Answer, Nobody, Upstream, delta};
 
 const CANARY: &str = "canary-5f1e0c77d2";
 
-/// With everything logged that can be, whatever happens to the turn.
+/// Logs everything that can be logged, whatever happens to the turn.
 fn watched(talaria: Talaria) -> Talaria {
     talaria.var("GATEWAY_PROXY_KEY", CANARY).var("TALARIA_LOG", "trace")
 }

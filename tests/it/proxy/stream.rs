@@ -1,11 +1,11 @@
-//! What an answer may look like on the wire, and what the room then shows.
+//! Forms of an answer on the wire, and what the room shows for each.
 
 use serde_json::json;
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta, event, finish};
 
-/// What is shown for an answer, if the turn ended well.
+/// The text that is shown for an answer, if the turn ended well.
 async fn shown(answer: Answer) -> String {
     let upstream = Upstream::plain().await;
     upstream.answers(answer);
@@ -47,7 +47,7 @@ async fn data_needs_no_space_and_a_missing_delta_no_end() {
     assert_eq!(shown(Answer::events(stream.concat())).await, "One two\n");
 }
 
-/// Defect 5. The default silence that is waited for is longer than this test may take.
+/// Defect 5. The default idle timeout is longer than this test may take.
 #[tokio::test]
 async fn done_ends_the_turn_while_the_connection_stays_open() {
     assert_eq!(shown(Answer::stream().sends(delta("At once.") + DONE).hangs()).await, "At once.\n");
@@ -65,7 +65,8 @@ async fn an_error_in_the_stream_is_no_success() {
         finish_error.clone() + DONE,
         finish_error,
         finish("error") + DONE,
-        // As our own server says it, and as it did before: the error is an event of its own behind the last chunk.
+        // In the two formats of our own server: today's, and the earlier one with the error as an event after the
+        // last chunk.
         finish_unknown
             + &*event(&json!({ "error": { "message": "Traceback in /srv/secret.py", "code": 502 } }))
             + DONE,
@@ -83,7 +84,7 @@ async fn an_error_in_the_stream_is_no_success() {
     }
 }
 
-/// What the error says counts wherever it stands.
+/// The error's code counts wherever it stands in the stream.
 #[tokio::test]
 async fn an_error_behind_the_last_chunk_explains_it() {
     let error = json!({ "type": "server_error", "code": "context_length_exceeded" });

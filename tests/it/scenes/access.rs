@@ -1,4 +1,4 @@
-//! Strangers get nothing at all; people who lose their right lose it at once; everything is on record.
+//! Strangers get nothing at all; people who lose their right lose it at once; the audit records every decision.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use talaria_platform::{RoomEventKind, UserId};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
 
-/// Only these people, everywhere.
+/// Rules that allow only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
     AccountRules::listed(AccessLists { people, ..AccessLists::default() })
@@ -224,8 +224,8 @@ async fn an_invitation_is_followed_if_its_author_may_talk_there() {
     assert!(shared.invites("@bob").await);
 }
 
-/// We are put out, Ann leaves and comes back unseen, and wants us again: nothing tells that she is there but
-/// her invitation.
+/// We are removed from the room; Ann leaves and comes back while we are out, and invites us again: only her
+/// invitation shows that she is there.
 #[tokio::test(start_paused = true)]
 async fn whoever_invites_us_is_there_whatever_was_before() {
     let gateway = gateway(only(&["@ann:test"])).await;
@@ -239,7 +239,7 @@ async fn whoever_invites_us_is_there_whatever_was_before() {
     ");
 }
 
-/// A large room's coming and going is nothing to keep; whoever could be obeyed is.
+/// Joins and leaves in a large room are not stored, except those of people whom we may obey.
 #[tokio::test(start_paused = true)]
 async fn only_the_leaving_of_people_we_know_is_kept() {
     let mut gateway =
@@ -268,7 +268,7 @@ async fn only_the_leaving_of_people_we_know_is_kept() {
     assert_eq!(room.ours().len(), before + 1);
 }
 
-/// Operators who forgot themselves, and who only invite us.
+/// Operators who forgot to list themselves, and who only invite us.
 #[tokio::test(start_paused = true)]
 async fn the_log_names_once_whoever_is_on_no_list_also_if_they_only_invite_us() {
     let log = Logged::listen();

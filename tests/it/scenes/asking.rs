@@ -1,4 +1,4 @@
-//! A question that still waits can be changed by its author, and is not asked once it is deleted.
+//! Its author can change a question that still waits; a deleted question is not asked.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn a_question_that_somebody_else_deleted_is_not_asked_either() {
     assert_eq!(gateway.agent_itself().heard().len(), 1);
 }
 
-/// What the agent was asked, in order.
+/// The prompts that the agent got, in order.
 fn asked_of(gateway: &TestGateway) -> Vec<String> {
     gateway.agent_itself().heard().into_iter().map(|turn| turn.prompt).collect()
 }
@@ -86,7 +86,7 @@ async fn an_edit_behind_new_changes_the_words_behind_it() {
     room.settled().await;
     assert_eq!(asked_of(&gateway), ["hello", "what is Lisp?"]);
 
-    // The command can be left out: it has done its part.
+    // The edit may leave the command out: the command has had its effect.
     gateway.agent_itself().cannot_prepare(BUSY, "The agent is busy.");
     let asked = room.says("@ann", "/new what is lips?").await;
     room.shows("Trying again").await;
@@ -135,7 +135,7 @@ async fn a_question_cannot_be_edited_into_a_command() {
         room.settled().await;
 
         room.edits("@ann", &asked, edited).await;
-        // It is said once, however often somebody tries.
+        // The notice comes once, however often the person tries.
         room.edits("@ann", &asked, edited).await;
         room.settled().await;
         agent.goes_on();

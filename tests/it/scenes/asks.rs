@@ -17,7 +17,7 @@ use talaria_platform::UserId;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-/// How long people have.
+/// The time that people have to answer.
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 
 /// Ann and Bob may talk everywhere, Ada is an admin, everybody else is a stranger.
@@ -31,12 +31,12 @@ pub fn people() -> AccountRules {
     AccountRules { limits: None, ..AccountRules::listed(lists) }
 }
 
-/// A gateway for these people.
+/// A gateway with the rules of [`people`].
 pub async fn gateway() -> TestGateway {
     TestGateway::with(Setup { rules: people(), ..Setup::default() }).await
 }
 
-/// The room when nothing changes any more, with every code made the same.
+/// The room when nothing changes any more, with every code masked.
 async fn settled(room: &Room) -> String {
     room.settled().await;
     masked(room)
@@ -50,7 +50,7 @@ fn masked(room: &Room) -> String {
     text
 }
 
-/// How every question came out, one line each.
+/// The outcome of every ask, one line each.
 pub async fn outcomes(gateway: &TestGateway) -> Vec<String> {
     let rows = gateway.store().read(|tx: &Tx<'_>| tx.audited(&AuditFilter::default())).await.unwrap();
     let line = |row: &AuditRow| {

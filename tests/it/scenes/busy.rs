@@ -1,4 +1,4 @@
-//! What a prompt does that comes while an answer runs: it waits, or takes its place.
+//! A prompt that comes while an answer runs: it waits, or replaces the running one.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ async fn a_prompt_that_interrupts_stops_the_answer_keeps_its_text_and_runs() {
     bot   It rains.
     ");
     assert!(first.was_told_to_stop());
-    // What was said before is remembered.
+    // The interrupted conversation is in the history.
     let history: Vec<_> =
         gateway.agent_itself().heard()[1].history.iter().map(|message| message.content.clone()).collect();
     assert_eq!(history, ["plan my week", "Monday: laundry."]);

@@ -1,4 +1,4 @@
-//! What all other scenes rest on: the paused clock does not run ahead of the store's threads.
+//! All other scenes rely on this: the paused clock does not run ahead of the store's threads.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ async fn the_clock_stands_still_while_the_store_works() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
     let began = Instant::now();
-    // Something to run ahead to.
+    // A timer that the clock could run ahead to.
     let alarm = tokio::spawn(tokio::time::sleep(Duration::from_secs(3600)));
 
-    // A slow disk: real time in a real thread, which the paused clock knows nothing of.
+    // A slow disk: real time in a real thread, which the paused clock does not see.
     let slow = || std::thread::sleep(Duration::from_millis(30));
     store
         .write(move |_| {

@@ -1,4 +1,4 @@
-//! Commands that say something, and what is no command.
+//! Commands that answer, and texts that only look like commands.
 
 use insta::assert_snapshot;
 

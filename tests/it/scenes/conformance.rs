@@ -1,4 +1,4 @@
-//! The room in memory keeps the contract itself; otherwise the other scenes would prove nothing.
+//! The room in memory passes the conformance suite; otherwise the other scenes would prove nothing.
 
 use talaria_platform::conformance::{ConformanceWorld, run_all};
 use talaria_platform::{BoxFuture, Place, Platform, PlatformCapabilities, ShowMode};

@@ -1,5 +1,5 @@
-//! Power cuts around second thoughts: whenever a question is edited or deleted, and whenever the process dies after
-//! that, the room comes to show what it should, once.
+//! Power cuts around edits and deletions: whenever a person edits or deletes a question, and whenever the process
+//! dies after that, the room finally shows the right messages, once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn gateway(show: ShowMode) -> TestGateway {
     gateway
 }
 
-/// When somebody thinks again and when the process dies, counted in changes of the room, on networks with edits and
+/// The moments of the edit or deletion and of the crash, counted in changes of the room, on networks with edits and
 /// without.
 fn moments() -> impl Iterator<Item = (ShowMode, u64, u64)> {
     let shows = [ShowMode::Edit { pause: Duration::from_secs(1) }, ShowMode::Once];
@@ -31,7 +31,7 @@ fn moments() -> impl Iterator<Item = (ShowMode, u64, u64)> {
     })
 }
 
-/// Asks, thinks again after so many changes of the room, dies after so many more, and starts again.
+/// Asks, edits or deletes after so many changes of the room, dies after so many more, and starts again.
 async fn think_again(
     gateway: &mut TestGateway,
     then: u64,

@@ -1,4 +1,4 @@
-//! Deleting a question ends it and takes its answer back, whoever deleted it.
+//! Deleting a question ends its turn and deletes its answer; it does not matter which person deleted it.
 
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ async fn an_answer_comes_anew_if_its_message_was_taken_away_just_before_its_end(
     }
     agent.goes_on();
     gateway.chat().is_quiet(Duration::from_secs(4)).await;
-    // This network still takes edits of it, which nobody sees.
+    // This network still accepts edits of the deleted message, which nobody sees.
     room.deletes("@mod", &"m0".into()).await;
     room.settled().await;
 
@@ -245,7 +245,7 @@ async fn an_answer_comes_anew_if_its_message_was_taken_away_just_before_its_end(
     assert_eq!(gateway.chat().requests().last().map(|request| request.what.clone()), Some(What::Send));
 }
 
-/// A network like Matrix keeps each edit as an event of its own, which can be read after the message is gone.
+/// A network like Matrix keeps each edit as an event of its own, which stays readable after the message is gone.
 #[tokio::test(start_paused = true)]
 async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
     let mut gateway = TestGateway::start().await;
@@ -256,7 +256,7 @@ async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
     gateway.room().settled().await;
     assert_eq!(gateway.chat().edits_left_behind(), 0);
 
-    // What goes wrong in between, and a restart, only make it take longer.
+    // Failures in between, and a restart, only make it take longer.
     gateway.agent().says(["one ", "two ", "three "]);
     let asked = gateway.room().says("@ann", "count again").await;
     gateway.room().settled().await;
@@ -268,10 +268,10 @@ async fn the_edits_of_a_deleted_answer_are_taken_back_too() {
     assert_eq!(gateway.room().ours(), Vec::<String>::new());
 }
 
-/// What Synapse allows one account: ten messages at once, then one in five seconds, redactions among them.
+/// Synapse's default limit for an account: ten messages at once, then one in five seconds, redactions among them.
 const SYNAPSE: RateLimit = RateLimit { per_second: 0.2, burst: 10.0 };
 
-/// Asks something whose answer grows for so long that it is edited often; its message and every edit can be read.
+/// Asks for an answer that grows for so long that it gets many edits; the message and every edit are readable.
 async fn asks_for_an_answer_with_many_edits(gateway: &TestGateway) -> EventId {
     let words: Vec<_> = (0..30).map(|number| format!("word {number} ")).collect();
     gateway.agent().says_slowly(Duration::from_secs(20), words.iter().map(String::as_str));
@@ -292,7 +292,7 @@ async fn whoever_asks_while_the_edits_of_a_deleted_answer_go_does_not_wait_for_t
     gateway.room().deletes("@ann", &asked).await;
     gateway.room().shows("(deleted)").await;
     let all = gateway.chat().edits_left_behind();
-    // The redactions are well under way.
+    // Many redactions are done by now, and many are left.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let left = gateway.chat().edits_left_behind();
     assert!((1..all).contains(&left), "{left} of {all}");
@@ -309,20 +309,20 @@ async fn whoever_asks_while_the_edits_of_a_deleted_answer_go_does_not_wait_for_t
     let waited = began.elapsed();
     assert!(waited < Duration::from_secs(2), "nine answers took {waited:?}");
 
-    // What is left is done in the end, whatever happens to the process.
+    // The remaining redactions are made in the end, even after a restart.
     gateway.restart().await;
     gateway.room().settled().await;
     assert_eq!(gateway.chat().edits_left_behind(), 0);
 }
 
-/// An account that is never at rest gets there too.
+/// An account that is never idle gets there too.
 #[tokio::test(start_paused = true)]
 async fn the_edits_of_a_deleted_answer_go_also_on_a_busy_account() {
     let setup = Setup { rate: Some(SYNAPSE), limit: Some(SYNAPSE), ..Setup::default() };
     let gateway = TestGateway::with(setup).await;
     let asked = asks_for_an_answer_with_many_edits(&gateway).await;
     gateway.room().deletes("@ann", &asked).await;
-    // Answers that grow take whatever the network allows, so its bucket is never full.
+    // Growing answers take everything that the network allows, so its bucket is never full.
     let words: Vec<_> = (0..40).map(|number| format!("word {number} ")).collect();
     for number in 0..70 {
         let other = gateway.direct_room(&format!("!room{}", number % 3));
@@ -333,7 +333,7 @@ async fn the_edits_of_a_deleted_answer_go_also_on_a_busy_account() {
     assert_eq!(gateway.chat().edits_left_behind(), 0);
 }
 
-/// A room can fail for ever, and nobody is told. It must not keep the others waiting.
+/// A room may fail for ever, without a notice. It must not keep the others waiting.
 #[tokio::test(start_paused = true)]
 async fn edits_that_can_never_be_taken_back_do_not_keep_those_of_another_room() {
     let gateway = TestGateway::start().await;
@@ -359,7 +359,7 @@ async fn edits_that_can_never_be_taken_back_do_not_keep_those_of_another_room() 
     assert_eq!(status["platforms"][0]["cleanups"], 1, "{status}");
 }
 
-/// An edit whose answer never came may arrive after the message is gone.
+/// An edit whose response never came may arrive after the message is gone.
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_was_under_way_when_its_answer_was_deleted_goes_too() {
     let gateway = TestGateway::start().await;

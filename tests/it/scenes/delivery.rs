@@ -1,4 +1,4 @@
-//! When the network is busy, forgetful or gone: what must arrive does, once.
+//! Networks that are busy, forgetful or gone: a final message arrives, once.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ async fn after_an_edit_in_doubt_the_final_is_shown_once_more() {
 
 #[tokio::test(start_paused = true)]
 async fn showing_a_final_once_more_never_blocks_the_room() {
-    // So small a bucket has no token for anything that is not necessary.
+    // So small a bucket has no token for optional edits.
     let rate = Some(RateLimit { per_second: 0.5, burst: 1.0 });
     let gateway = TestGateway::with(Setup { rate, ..Setup::default() }).await;
     let room = gateway.room();
@@ -250,10 +250,10 @@ async fn one_request_at_a_time_is_made_for_a_message() {
     room.settled().await;
     gateway.chat().next_edit(Fault::Waits(slow.clone()));
     agent.goes_on();
-    // The turn is over, and yet the edit has no answer.
+    // The turn is over, but the edit has got no response yet.
     gateway.chat().until("the edit is under way", || gateway.chat().requests().get(1).map(drop)).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    // Something elsewhere makes the outbox look around.
+    // Activity in another room makes the outbox check its rows.
     let elsewhere = gateway.direct_room("!elsewhere");
     elsewhere.says("@bob", "/stop").await;
     elsewhere.shows("Nothing is running.").await;

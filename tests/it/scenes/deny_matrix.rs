@@ -1,8 +1,8 @@
-//! Who may do what, where: every cell of {person} × {place} × {action}, through the whole hub.
+//! Who may do what, and where: every cell of {person} × {place} × {action}, through the whole hub.
 //!
-//! What is expected is written down once more in [`expected`], without a look at the code that decides. A cell
-//! acts if its effect is there and the audit says so; where it does not act, the room shows nothing at all
-//! (but that a command is for admins, to people who may talk).
+//! [`expected`] writes the policy down a second time, independently of the code that decides. A cell acts if its
+//! effect is there and the audit says so; otherwise the room shows nothing at all (except, to people who may talk,
+//! that a command is for admins).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use talaria_platform::{IncomingMessage, RoomEventKind, UserId};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-/// Who does it.
+/// The person of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
     Admin,
@@ -48,7 +48,7 @@ enum Does {
     Invite,
 }
 
-/// Everything that can be done. A mark on a message counts only on an ask; that is a scene of `asks`.
+/// All actions. A reaction counts only on an ask; `asks` has that scene.
 fn everything() -> Vec<Does> {
     let plain = [Does::Message, Does::Edit, Does::Delete, Does::Deny, Does::Invite];
     let commands =
@@ -60,7 +60,7 @@ fn everything() -> Vec<Does> {
 const GUARDED: ChatCommand = ChatCommand::Undo;
 
 fn expected(who: Who, spot: Spot, does: Does) -> bool {
-    // The network carried it out already; there is nothing left to allow.
+    // The network has deleted the message already; there is nothing left to allow.
     if does == Does::Delete {
         return true;
     }
@@ -69,9 +69,9 @@ fn expected(who: Who, spot: Spot, does: Does) -> bool {
         Who::Admin => true,
         Who::Allowed => !for_admins,
         Who::Paired => spot == Spot::Direct && !for_admins,
-        // Pairing is switched on, so a stranger may open a direct chat.
+        // Pairing is on, so a stranger may open a direct chat.
         Who::Stranger => spot == Spot::Direct && does == Does::Invite,
-        // Whoever invites us is there: the invitation itself proves it.
+        // The invitation itself proves that the inviter is there.
         Who::Left => does == Does::Invite,
         Who::Bot => false,
     }
@@ -119,7 +119,7 @@ async fn exactly_the_allowed_cells_act_in_threads() {
     }
 }
 
-/// Does everything once as one person in one place.
+/// Does every action once as one person in one place.
 async fn row(who: Who, spot: Spot) {
     for does in everything() {
         let acted = cell(who, spot, does).await;
@@ -127,10 +127,10 @@ async fn row(who: Who, spot: Spot) {
     }
 }
 
-/// Does one thing, and says whether it had its effect. Checks on the way that the audit tells the same, and
-/// that nothing is shown where nothing may be.
+/// Does one action and returns whether it had its effect. Also checks that the audit agrees, and that nothing is
+/// shown where nothing may be.
 async fn cell(who: Who, spot: Spot, does: Does) -> bool {
-    // Everybody may talk at first, so that there is something that can be edited and deleted.
+    // At first everybody may talk, so that there is a message to edit and delete.
     let gateway = TestGateway::with(Setup::default()).await;
     let room = match spot {
         Spot::Direct => gateway.room(),
@@ -159,13 +159,13 @@ async fn cell(who: Who, spot: Spot, does: Does) -> bool {
     room.settled().await;
     let mut shown = room.ours().split_off(before);
     if who == Who::Stranger && spot == Spot::Direct {
-        // Pairing is switched on: a code is all that they are ever shown.
+        // Pairing is on: strangers are shown a code and nothing else.
         shown.retain(|words| !words.contains("talaria pairing approve"));
     }
     let acted = match effect {
         Effect::Known(acted) => acted,
         Effect::Ended => gateway.store().read(|tx| tx.all_open_turns()).await.unwrap().is_empty(),
-        // It says something, and not that it may not be.
+        // It answers, and not with a refusal.
         Effect::Answer => {
             !shown.is_empty() && !shown.iter().any(|words| words.contains("Only admins can use"))
         }
@@ -187,9 +187,9 @@ async fn cell(who: Who, spot: Spot, does: Does) -> bool {
 
 enum Effect {
     Known(bool),
-    /// What runs and waits has ended.
+    /// The running and the waiting turns have ended.
     Ended,
-    /// What is shown tells.
+    /// The effect is visible in the messages.
     Answer,
 }
 

@@ -1,4 +1,4 @@
-//! Somebody whom a list names is not heard, because it may not be they: said once, with what to do about it.
+//! A listed person is not obeyed, because the sender may be an impostor: the room says so once, with what to do.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::gateway::{Setup, TestGateway};
 use crate::support::logged::Logged;
 use crate::support::room::{Gate, Shown};
 
-/// Ann and Bob may talk: with devices that are signed, and where it is encrypted.
+/// Ann and Bob may talk, but only from signed devices and in encrypted rooms.
 async fn careful() -> TestGateway {
     careful_with(Setup::default()).await
 }
@@ -32,7 +32,7 @@ async fn rules_of(gateway: &TestGateway) -> String {
     rows.iter().map(line).collect()
 }
 
-/// How many messages are marked as not read.
+/// Number of messages that are marked as not read.
 fn locks(gateway: &TestGateway) -> usize {
     let is_lock = |shown: &Shown| matches!(shown, Shown::Mark(_, mark) if mark == "🔒");
     gateway.chat().signals().iter().filter(|shown| is_lock(shown)).count()
@@ -58,7 +58,7 @@ async fn a_device_that_is_not_signed_is_told_so_once() {
     assert_eq!(other.settled().await, "@ann  three\n", "it is about the device, not about the room");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
     assert_eq!(logged.with("a device is not trusted").len(), 2);
-    // Such a device cannot read that, but it sees a mark; the next one comes only after a while.
+    // Such a device cannot read the notice, but it sees the reaction; the next one comes only after a while.
     assert_eq!(locks(&gateway), 2);
     tokio::time::sleep(Duration::from_secs(600)).await;
     room.says_on("@ann", "PHONE", AuthorTrust::Network, "six").await;
@@ -89,7 +89,7 @@ async fn a_mark_that_waited_for_the_network_when_the_process_died_comes_with_the
     let opening = Gate::default();
     gateway.chat().next_opening(opening.clone());
     gateway.restart().await;
-    // Time enough for whatever the outbox can send before the account is open.
+    // Enough time for everything that the outbox could send before the account is open.
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(locks(&gateway), 0);
     opening.open();

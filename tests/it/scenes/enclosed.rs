@@ -8,7 +8,7 @@ use talaria_platform::PlatformErrorKind;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Fault;
 
-/// Eight bytes that are a picture by their beginning.
+/// Eight bytes that begin like a PNG picture.
 const CHART: &str = "![the chart](data:image/png;base64,iVBORw0KGgo=)";
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! How it ends, and how a platform that fails comes back.
+//! How the gateway ends, and how a failed platform comes back.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn an_answer_waits_for_a_store_that_cannot_be_read() {
     room.says("@ann", "tell me all").await;
     agent.is_hanging().await;
     room.shows("The whole").await;
-    // Whether its author may still be answered is looked up there at the end.
+    // At its end, the turn looks up there whether its author may still be answered.
     let database = rusqlite::Connection::open(gateway.database()).unwrap();
     database.execute_batch("ALTER TABLE pairings RENAME TO hidden").unwrap();
     agent.goes_on();

@@ -1,4 +1,4 @@
-//! When the agent fails: what is tried again, and what the room is told.
+//! When the agent fails: what is tried again, and what the room shows.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn resumable() -> Setup {
     Setup { resumable: true, ..Setup::default() }
 }
 
-/// The room without the one thing in it that is another at each run: the time of day.
+/// The room without the one text that differs in each run: the time of day.
 fn timeless(shown: &str) -> String {
     match shown.split_once(" until ") {
         Some((before, after)) => format!("{before} until HH:MM{}", &after["HH:MM".len()..]),
@@ -79,7 +79,7 @@ async fn when_the_time_for_trying_is_over_the_room_is_told_why() {
     assert!((5..20).contains(&tries), "{tries} tries in a minute");
 }
 
-/// A story that takes longer than the time for trying breaks off at its end.
+/// An answer that takes longer than `retry_for` breaks off at its end.
 #[tokio::test(start_paused = true)]
 async fn the_time_for_trying_counts_from_when_the_trouble_began() {
     let gateway = TestGateway::with(Setup { retry_for: Duration::from_secs(600), ..resumable() }).await;
@@ -87,7 +87,7 @@ async fn the_time_for_trying_counts_from_when_the_trouble_began() {
     let minute = Duration::from_secs(60);
     let broken = || ["Once upon a time ", "there was "];
     gateway.agent().says_slowly(11 * minute, broken()).then_fails(UNKNOWN, "The connection was lost.");
-    // Nobody is there for a while.
+    // The agent is unreachable for a while.
     for _ in 0..10 {
         gateway.agent().then_fails(NOTHING_RAN, "The agent cannot be reached.");
     }
@@ -102,7 +102,7 @@ async fn the_time_for_trying_counts_from_when_the_trouble_began() {
     assert_eq!(gateway.agent_itself().heard().len(), 13);
 }
 
-/// A stream that is replayed and breaks at the same word each time is no progress.
+/// A replayed stream that breaks at the same word each time makes no progress.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_never_comes_further_is_given_up_in_time() {
     let gateway = TestGateway::with(Setup { retry_for: Duration::from_secs(60), ..resumable() }).await;

@@ -1,4 +1,4 @@
-//! When the agent is away another one stands in: who answers, what the room is told, and what never happens.
+//! While the agent is away the fallback answers: who answers when, what the room shows, and what never happens.
 
 mod restarting;
 
@@ -28,7 +28,7 @@ fn prompts(agent: &Scripted) -> Vec<String> {
     agent.heard().into_iter().map(|turn| turn.prompt).collect()
 }
 
-/// What was said before a turn, as the agent was told.
+/// The history of a turn, as the agent got it.
 fn told(heard: &Heard) -> Vec<String> {
     heard.history.iter().map(|SessionMessage { role, content }| format!("{role:?}: {content}")).collect()
 }
@@ -192,7 +192,8 @@ async fn what_may_have_run_is_never_given_to_the_stand_in() {
         gateway.chat().is_quiet(Duration::from_secs(5)).await;
     }
 
-    // Neither before the first byte nor in the middle; but two in a row say that the agent is away.
+    // Neither before the first byte nor in the middle is a prompt given to the fallback; but two failures in a row
+    // show that the agent is away.
     assert_snapshot!(room.now(), @r"
     @ann  one
     note  ⚠️ the connection was lost. It may have run all the same; /retry runs it again.

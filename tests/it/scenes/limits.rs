@@ -1,4 +1,4 @@
-//! Many streams on one small account, and one stream that never seems to end.
+//! Many growing answers on one small account, and one answer that never seems to end.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use talaria_platform::RateLimit;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Request, What};
 
-/// What Synapse allows an account unless its administrator says otherwise.
+/// Synapse's default limit for an account.
 const SYNAPSE: RateLimit = RateLimit { per_second: 0.2, burst: 10.0 };
 
 const STREAMS: usize = 20;
 
-/// Twenty people ask at the same moment; returns the requests that this led to.
+/// Twenty people ask at the same moment; returns the requests that this caused.
 async fn twenty_ask(gateway: &TestGateway, wave: &str) -> Vec<Request> {
     let before = gateway.chat().requests().len();
     let pieces: Vec<String> = (1..=15).map(|n| format!("piece {n} of the answer. ")).collect();

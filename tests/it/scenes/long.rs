@@ -1,4 +1,4 @@
-//! Answers that are longer than what is shown of them.
+//! Answers that are longer than the part that is shown while they grow.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What people attach reaches the agent as what it is, or as a line that says why not.
+//! Attached files reach the agent as content, or as a line that says why not.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ async fn a_picture_that_was_sent_as_a_file_is_one_all_the_same() {
     assert_eq!((heard[0].prompt.as_str(), heard[0].images.len()), ("what is it?", 1));
 }
 
-/// Nobody holds it meanwhile: a repeated request is in the store, and for another one it is fetched again.
+/// The file is not held in memory meanwhile: a repeated request is in the store, and for a new one the file is
+/// fetched again.
 #[tokio::test(start_paused = true)]
 async fn a_large_picture_is_not_lost_between_tries() {
     const AWAY: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
@@ -76,7 +77,7 @@ async fn a_large_picture_is_not_lost_between_tries() {
     }
 }
 
-/// What all rooms attach counts together, so a second large picture waits until the first one is sent.
+/// The attachments of all rooms count together, so a second large picture waits until the first one is sent.
 #[tokio::test(start_paused = true)]
 async fn large_pictures_of_many_rooms_all_arrive() {
     let gateway = TestGateway::start().await;

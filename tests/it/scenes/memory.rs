@@ -1,4 +1,4 @@
-//! What the agent remembers of a conversation, and how people change that.
+//! The agent's memory of a conversation, and how people change it.
 
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, RewindSupport};
@@ -6,7 +6,7 @@ use talaria::agent::{AgentErrorKind, RewindSupport};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::scripted::Heard;
 
-/// A turn as the agent saw it: what was said before, then the prompt.
+/// A turn as the agent got it: the history, then the prompt.
 fn told(heard: &Heard) -> Vec<String> {
     let before = heard.history.iter().map(|message| format!("{:?}: {}", message.role, message.content));
     before.chain([format!("asked: {}", heard.prompt)]).collect()

@@ -1,4 +1,4 @@
-//! Names reach the agent as data: whoever chose them, they neither instruct it nor pass for somebody else.
+//! Names reach the agent as data: they neither instruct it nor pass for another person, however they are chosen.
 
 use insta::assert_snapshot;
 use talaria_platform::{IncomingMessage, RoomEventKind};
@@ -6,7 +6,7 @@ use talaria_platform::{IncomingMessage, RoomEventKind};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-/// Ann, who calls herself something, writes in a room that is called something.
+/// Ann writes under a chosen name, in a room with a chosen name.
 async fn writes(room: &Room, name: Option<&str>, room_name: Option<&str>, text: &str) {
     let mut event = room.event("@ann", RoomEventKind::Message(IncomingMessage::text(text)));
     event.author.name = name.map(str::to_owned);
@@ -60,7 +60,7 @@ async fn hostile_names_stay_in_their_quotes() {
         assert_eq!(heard.context.lines().count(), 5, "{}", heard.context);
         assert!(heard.context.len() < 1000);
     }
-    // What is remembered says the same.
+    // The history has the same text.
     let remembered: Vec<_> = heard[3].history.iter().map(|message| &message.content).step_by(2).collect();
     assert_eq!(remembered, [&heard[0].prompt, &heard[1].prompt, &heard[2].prompt]);
 }

@@ -1,4 +1,4 @@
-//! What the operator asks for happens, whether or not anybody waits for the answer.
+//! The operator's actions take effect even if the operator no longer waits for the answer.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -11,14 +11,14 @@ use talaria_platform::UserId;
 
 use crate::support::gateway::{Setup, TestGateway};
 
-/// The operator asks for something and is gone before the store has done its part.
+/// The operator sends an action and is gone before the store has done its part.
 async fn asks_and_is_gone(gateway: &TestGateway, what: &'static str, question: Value) {
     let (release, held) = mpsc::channel::<()>();
     let store = gateway.store().clone();
     let busy = tokio::spawn(async move { store.write(move |_| Ok(held.recv().is_err())).await });
     let operator = gateway.operator();
     let asked = tokio::spawn(async move { operator.does(what, question).await });
-    // Enough for everything that has to happen before the store.
+    // Enough steps for everything that has to happen before the store is called.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! A room can have a list and an agent of its own, which hold there and nowhere else.
+//! A room can have a list and an agent of its own, which apply there and nowhere else.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ async fn a_rooms_own_list_replaces_the_others_but_not_the_admins() {
     assert!(!room.invites("@ann").await && room.invites("@bob").await && direct.invites("@ann").await);
 }
 
-/// Everybody may talk, and one room wants the model.
+/// Rules: everybody may talk, and one room uses the model.
 fn with_the_model_in(room: &str) -> AccountRules {
     let place = PlaceRules { agent: Some(AgentName::local()), ..PlaceRules::default() };
     let rules = Setup::default().rules;
@@ -61,7 +61,7 @@ async fn a_room_can_have_an_agent_of_its_own() {
     }
     assert_eq!(gateway.stand_in().heard().len(), 1);
     assert_eq!(gateway.agent_itself().heard().len(), 1);
-    // What can be done depends on who answers.
+    // The available commands depend on the room's agent.
     for (place, can) in [(&room, true), (&direct, false)] {
         place.says("@ann", "/undo").await;
         assert_eq!(!place.settled().await.contains("cannot"), can, "{}", place.now());

@@ -1,4 +1,4 @@
-//! A stranger asks in a direct chat to be let in, and the operator answers at the command line.
+//! A stranger asks for access in a direct chat, and the operator answers at the command line.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::room::{Fault, Room};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Only Ann is listed, and strangers may ask.
+/// Rules: only Ann is listed, and strangers may ask.
 fn open_to_strangers() -> AccountRules {
     let people = BTreeSet::from([UserId::from("@ann:test")]);
     AccountRules {
@@ -27,7 +27,7 @@ async fn gateway() -> TestGateway {
     TestGateway::with(Setup { rules: open_to_strangers(), ..Setup::default() }).await
 }
 
-/// The code that the last message of ours shows.
+/// The code in our last message.
 async fn code(room: &Room) -> String {
     room.settled().await;
     let shown = room.ours();
@@ -35,7 +35,7 @@ async fn code(room: &Room) -> String {
     line.and_then(|line| line.split_whitespace().last()).expect("a code").to_owned()
 }
 
-/// How many messages of ours a room shows when all is quiet.
+/// Number of our messages in a room when nothing changes any more.
 async fn answers(room: &Room) -> usize {
     room.settled().await;
     room.ours().len()
@@ -178,7 +178,7 @@ async fn three_may_wait_and_whoever_comes_later_finds_room_when_they_have_lapsed
     assert_eq!(gateway.operator().pairings().await, ["@late:test waits"]);
 }
 
-/// Whatever they do: three rows, and the operator can make room by refusing one of them.
+/// Whatever they do, there are three rows, and the operator can make room by refusing one of them.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_strangers_fills_nothing() {
     let gateway = gateway().await;
@@ -204,7 +204,7 @@ async fn five_wrong_codes_lock_everybody_out_for_an_hour_also_over_a_restart() {
     let right = code(&room).await;
     let wrong = if right.starts_with('2') { "33333333" } else { "22222222" };
 
-    // A slip that no code looks like is not a try.
+    // A text that does not have a code's form does not count as an attempt.
     for slip in ["", "hello", "ABCD-234O"] {
         assert_eq!(gateway.operator().approves(slip).await.unwrap_err(), "that is not a code");
     }
@@ -327,8 +327,8 @@ async fn where_pairing_was_switched_off_a_code_lets_nobody_in() {
     assert_eq!(answers(&room).await, 1, "only the code from before");
 }
 
-/// The code is only in memory, so one that did not arrive is worth nothing. It was a request all the same: a
-/// stranger whose chat takes nothing must not have us try again with each word.
+/// The code is only in memory, so one that did not arrive is worth nothing. It was a request all the same: a stranger
+/// whose chat accepts no message must not make us try again with each word.
 #[tokio::test(start_paused = true)]
 async fn a_code_that_did_not_arrive_is_void_and_the_next_comes_after_ten_minutes() {
     let gateway = gateway().await;
@@ -366,7 +366,7 @@ async fn a_request_that_the_operator_refused_is_not_made_again_at_once() {
     assert_eq!(answers(&room).await, 2);
 }
 
-/// Chats that take nothing cost no place among those who wait, but there is an end to them, too.
+/// Strangers whose chats accept no message take no place among those who wait, but their number is limited too.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_strangers_whose_chats_take_nothing_has_an_end() {
     let gateway = gateway().await;
@@ -384,7 +384,7 @@ async fn a_stranger_brings_us_into_one_room_and_strangers_into_three() {
     assert!(gateway.direct_room("!eve").invites("@eve").await);
     assert!(!gateway.direct_room("!eve2").invites("@eve").await, "one room each");
     assert!(gateway.direct_room("!eve").invites("@eve").await, "the same again");
-    // It is no request yet, so the first word is answered.
+    // An invitation is no request yet, so the first message is answered.
     gateway.direct_room("!eve").says("@eve", "hello").await;
     assert_eq!(answers(&gateway.direct_room("!eve")).await, 1);
     assert!(!gateway.direct_room("!eve2").invites("@eve").await);
@@ -397,12 +397,12 @@ async fn a_stranger_brings_us_into_one_room_and_strangers_into_three() {
     gateway.direct_room("!late").says("@late", "hello").await;
     assert_eq!(answers(&gateway.direct_room("!late")).await, 0);
 
-    // Whoever only invited has lost their place by then.
+    // By then, strangers who only invited have lost their place.
     tokio::time::sleep(10 * MINUTE).await;
     assert!(gateway.direct_room("!late").invites("@late").await);
 }
 
-/// The network delivers the same message once more: that is no second request.
+/// The network delivers a message a second time: that is no second request.
 #[tokio::test(start_paused = true)]
 async fn the_same_message_again_gives_no_other_code() {
     let mut gateway = gateway().await;

@@ -1,4 +1,5 @@
-//! What a person answers is given to the agent, as a quotation; and the same again when it is asked again.
+//! The agent gets the message that a person replies to, as a quotation; and gets it again when the question is
+//! repeated.
 
 use insta::assert_snapshot;
 use talaria_platform::{IncomingMessage, QuotedMessage, RoomEventKind};

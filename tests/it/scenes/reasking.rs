@@ -1,4 +1,4 @@
-//! Editing the last question asks it again, and the same message of ours shows the new answer.
+//! Editing the last question asks it again, and our existing message shows the new answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use talaria_platform::ShowMode;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Fault, Gate, What};
 
-/// What the agent was asked, in order.
+/// The prompts that the agent got, in order.
 fn asked_of(gateway: &TestGateway) -> Vec<String> {
     gateway.agent_itself().heard().into_iter().map(|turn| turn.prompt).collect()
 }

@@ -1,4 +1,4 @@
-//! What a review once found broken: a scene for each, so that it stays mended.
+//! Defects that a review once found: a scene for each, so that it stays mended.
 
 mod approvals;
 mod commands;

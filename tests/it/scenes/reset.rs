@@ -56,7 +56,7 @@ async fn after_a_long_pause_a_new_conversation_begins_and_the_old_one_is_kept() 
     let heard = gateway.agent_itself().heard();
     assert_eq!(heard[2].session, heard[0].session, "the pauses were short");
     assert!(heard[3].history.is_empty());
-    // What was taken up again is not over at once because it is old.
+    // A conversation that was resumed does not end at once because it is old.
     assert_eq!(heard[4].session, heard[0].session);
     assert_eq!(heard[4].history.len(), 6);
 }
@@ -64,7 +64,7 @@ async fn after_a_long_pause_a_new_conversation_begins_and_the_old_one_is_kept() 
 #[tokio::test(start_paused = true)]
 async fn a_conversation_ends_at_a_time_of_the_day() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    // An hour and a half from now, whenever that is.
+    // An hour and a half from now, whatever the time is.
     let at = Duration::from_secs((now + 5400) % (24 * 60 * 60));
     let gateway = gateway(SessionReset::Daily { at }).await;
     let room = gateway.room();

@@ -1,4 +1,4 @@
-//! The end of the process, and what the next one makes of it.
+//! The end of the process, and how the next one continues.
 
 use std::time::Duration;
 

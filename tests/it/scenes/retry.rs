@@ -1,4 +1,4 @@
-//! Whoever sends /retry asks for that run, whosever words are asked again.
+//! The person who sends /retry asks for that run, even if another person wrote the question.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::scripted::Script;
 /// Nothing ran, so it is tried again.
 const BUSY: AgentErrorKind = AgentErrorKind::NothingRan { after: Some(Duration::from_secs(60)) };
 
-/// Only these people, everywhere.
+/// Rules that allow only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
     AccountRules::listed(AccessLists { people, ..AccessLists::default() })

@@ -1,4 +1,4 @@
-//! The conversations of a place: which there are, going back to one, what they are called, and what was used.
+//! The conversations of a place: listing them, resuming one, their titles, and their token usage.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use talaria_platform::UserId;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 
-/// Everybody says something, one after the other, and each waits for what comes of it.
+/// People write one after the other; each waits until the room has settled.
 async fn talk(room: &Room, said: &[(&str, &str)]) {
     for (who, text) in said {
         room.says(who, text).await;
@@ -20,7 +20,7 @@ async fn talk(room: &Room, said: &[(&str, &str)]) {
     }
 }
 
-/// What the room shows, with `TIME` for every time of the day.
+/// The room's text, with `TIME` for every time of the day.
 fn timeless(shown: &str) -> String {
     let digits = |text: &str, form: &str| {
         text.len() == form.len()
@@ -46,7 +46,7 @@ fn timeless(shown: &str) -> String {
     text
 }
 
-/// The last message of ours.
+/// Our last message.
 fn last(room: &Room) -> String {
     timeless(&room.ours().pop().unwrap_or_default())
 }
@@ -112,7 +112,7 @@ async fn a_number_means_the_same_conversation_for_ever() {
     talk(&room, &[("@ann", "one"), ("@ann", "/new two"), ("@ann", "/new three"), ("@ann", "/sessions")])
         .await;
 
-    // Between the list and the choice somebody begins another one, and the gateway is started anew.
+    // Between the list and the choice a person begins another conversation, and the gateway restarts.
     talk(&room, &[("@ann", "/resume 1"), ("@ann", "/new four")]).await;
     gateway.restart().await;
     talk(&room, &[("@ann", "/resume 2")]).await;
@@ -325,7 +325,7 @@ async fn usage_counts_the_conversation_and_the_person() {
     You, in the last 30 days: questions: 3, tokens in: 700, tokens out: 70.
     ");
 
-    // What a hostile upstream claims breaks nothing.
+    // Absurd numbers of a hostile upstream break nothing.
     for _ in 0..2 {
         gateway.agent().says(["so"]).uses(u64::MAX, u64::MAX);
         talk(&room, &[("@bob", "more")]).await;

@@ -1,4 +1,4 @@
-//! The same answer on platforms that print, and on those that only show what is done.
+//! One answer on platforms that print, and on those that show only finished messages.
 
 use std::time::Duration;
 

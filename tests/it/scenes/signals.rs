@@ -1,4 +1,4 @@
-//! What is shown for a moment: that a message was read, and marks on it where the operator wants them.
+//! Read receipts, and reactions on a question where the operator wants them.
 
 use talaria::access::AccessLists;
 use talaria::agent::AgentErrorKind;

@@ -1,4 +1,4 @@
-//! `/stop` ends what runs and what waits, at once, and keeps what was said.
+//! `/stop` ends the running and the waiting turns at once, and keeps the text so far.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn an_agent_that_does_not_say_what_it_can_do_is_waited_for_once() {
     assert!(since.elapsed() < Duration::from_secs(4), "it took {:?}", since.elapsed());
 }
 
-/// Another room's question takes all the memory that there is for those of rooms.
+/// Another room's question takes all the memory for questions of rooms.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_memory_is_stopped_without_waiting() {
     let gateway = TestGateway::start().await;

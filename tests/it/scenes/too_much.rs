@@ -1,4 +1,4 @@
-//! How much one person may ask, and programs that would talk to each other for ever.
+//! Limits per person, and programs that would talk to each other for ever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,14 +21,14 @@ async fn gateway(limits: PersonLimits) -> TestGateway {
     TestGateway::with(Setup { rules, ..Setup::default() }).await
 }
 
-/// What is shown, whatever the seconds are at which a clock that runs on happened to be.
+/// The room's text without the seconds to wait, which depend on the real clock.
 fn without_wait(shown: &str) -> String {
     let Some((before, behind)) = shown.split_once("goes on in ") else { return shown.to_owned() };
     let rest = behind.trim_start_matches(|digit: char| digit.is_ascii_digit());
     format!("{before}goes on in …{rest}")
 }
 
-/// Asks and waits for the answer, which takes no time worth mentioning.
+/// Asks and waits for the answer, which takes hardly any time.
 async fn asks(room: &Room, who: &str, text: &str) {
     let before = room.ours().len();
     room.says(who, text).await;
@@ -44,7 +44,7 @@ async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
     asks(&room, "@ann", "two").await;
     room.says("@ann", "three").await;
     room.says("@ann", "/status").await;
-    // Others are not held back by it.
+    // Others are not limited by it.
     room.says("@bob", "me too").await;
     assert_snapshot!(without_wait(&room.settled().await), @"
     @ann  one
@@ -102,7 +102,7 @@ async fn thirty_in_a_minute_are_answered_by_default_and_the_next_is_told_when_it
     assert_eq!(gateway.agent_itself().heard().len(), 31, "{last}");
 }
 
-/// Whoever waited as they were told and then asks too much again has not been told yet.
+/// A person who waited as told and then asks too much again gets a new notice.
 #[tokio::test(start_paused = true)]
 async fn each_window_has_one_notice() {
     let gateway = gateway(limits(3, 1000)).await;
@@ -120,7 +120,7 @@ async fn each_window_has_one_notice() {
         assert_eq!(notices(), window);
         tokio::time::sleep(Duration::from_secs(31)).await;
     }
-    // Nobody is told for each message that leaves the window.
+    // There is no new notice for each message that leaves the window.
     for number in 0..120 {
         room.says("@ann", &format!("on and on {number}")).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -146,7 +146,7 @@ async fn stop_is_heard_beyond_every_limit() {
     ");
 }
 
-/// Whoever is told "no" is answered, too: somebody's echo must not keep us talking.
+/// A refusal is an answer too: a program that echoes it must not keep us talking.
 #[tokio::test(start_paused = true)]
 async fn that_only_admins_may_is_said_within_the_limits() {
     let admin_commands = BTreeSet::from([ChatCommand::Undo]);
@@ -158,7 +158,7 @@ async fn that_only_admins_may_is_said_within_the_limits() {
     for _ in 0..5 {
         room.says("@ann", "/undo").await;
     }
-    // What is never allowed is never heard with a word, however often.
+    // A command that is never allowed gets no answer, however often it comes.
     for _ in 0..5 {
         room.says("@ann", "/approve always").await;
     }
@@ -207,7 +207,7 @@ async fn programs_that_talk_to_each_other_are_noticed_and_left_alone() {
     }
     room.says("@rob", "beep 9").await;
     room.says("@rob", "beep 10").await;
-    // Another one that is as quick does not end it.
+    // Another program that is as quick does not end the silence.
     room.says("@roy", "boop").await;
     room.says("@rob", "beep 11").await;
     let shown = room.settled().await;
@@ -222,7 +222,7 @@ async fn programs_that_talk_to_each_other_are_noticed_and_left_alone() {
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 8);
 
-    // Somebody who took their time ends the silence.
+    // A person who took their time ends the silence.
     asks(&room, "@ann", "who is there?").await;
     asks(&room, "@rob", "me").await;
     assert_eq!(gateway.agent_itself().heard().len(), 10);

@@ -1,4 +1,4 @@
-//! Prompts that arrive during a turn wait in order, and are told the truth.
+//! Prompts that arrive during a turn wait in order, and the notice about them is true.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn sixteen_wait_and_the_next_is_refused_for_all_to_see() {
     assert_eq!(heard, expected);
 }
 
-/// "The last 2" would mean the one that was taken, which would then be asked twice, and the first never.
+/// "The last 2" would include the accepted one, which would then be asked twice, and the first never.
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_after_something_was_taken_has_a_notice_of_its_own() {
     let gateway = TestGateway::start().await;
@@ -114,7 +114,7 @@ async fn a_waiting_question_that_is_edited_to_nothing_is_asked_as_it_was() {
     assert_eq!(heard, ["one", "two"]);
 }
 
-/// Synapse takes ten messages at once and then one in five seconds.
+/// Synapse accepts ten messages at once and then one in five seconds.
 #[tokio::test(start_paused = true)]
 async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
     let slow = Some(RateLimit { per_second: 0.2, burst: 10.0 });
@@ -139,7 +139,7 @@ async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
     assert_eq!(gateway.agent_itself().heard().len(), 10);
     assert_eq!(room.ours().len(), 11, "ten answers and one notice");
 
-    // The next time that something waits is another matter.
+    // The next wait gets a notice of its own.
     let next = gateway.agent().then_hangs();
     room.says("@ann", "message 11").await;
     next.is_hanging().await;
@@ -162,7 +162,7 @@ async fn where_nothing_can_be_edited_one_notice_is_enough() {
     assert_eq!(room.ours(), ["Noted; one is before it. /stop ends all of them."]);
 }
 
-/// The text says what was so when the last message came, so it stays true whatever happens in between.
+/// The text describes the moment of the last message, so it stays true whatever happens in between.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_notice_that_waits_survives_a_restart() {
     let mut gateway = TestGateway::start().await;

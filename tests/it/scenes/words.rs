@@ -1,4 +1,4 @@
-//! What rooms are told: another language, other words, and silence.
+//! The texts of rooms: another language, other words, and silence.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn with(words: TextCatalog) -> Setup {
     Setup { words, ..Setup::default() }
 }
 
-/// Everything silenced that can be.
+/// A catalogue with every optional notice silenced.
 fn silent() -> TextCatalog {
     let mut words = TextCatalog::default();
     for text in TextKey::ALL.iter().filter(|text| text.kind() == TextKind::Notice) {
@@ -24,7 +24,7 @@ fn silent() -> TextCatalog {
     words
 }
 
-/// A program that repeats what it hears would give us a command, and we would answer it.
+/// A program that echoes our text would give us a command, and we would answer it.
 #[test]
 fn nothing_that_we_say_of_ourselves_is_a_command() {
     for language in TextCatalog::languages() {
@@ -112,7 +112,7 @@ async fn what_the_operator_silenced_is_not_said_and_nothing_else_is_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_sends_a_command_is_answered_however_much_is_silenced() {
-    // At the other end of a pipe a program waits for it.
+    // At the other end of a pipe a program waits for the answer.
     let gateway = TestGateway::with(with(silent())).await;
     let commands = ChatCommand::all()
         .flat_map(|command| ["", " 99"].map(|behind| format!("/{}{behind}", command.name())));

@@ -1,4 +1,4 @@
-//! Streams that are begun and left: nothing of them stays.
+//! Clients that start a stream and leave: nothing of it stays on the server.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const CHAT: &str = "/v1/chat/completions";
 /// Streams at once.
 const AT_ONCE: usize = 50;
 
-/// How long it may take until nothing is left. Nothing takes this long unless something is wrong.
+/// Longest wait until nothing is left. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn asks() -> Value {
@@ -29,7 +29,7 @@ fn how_many() -> usize {
     if std::env::var("TALARIA_TESTS").is_ok_and(|tests| tests == "full") { 10_000 } else { 1000 }
 }
 
-/// How somebody leaves.
+/// How a client leaves.
 #[derive(Clone, Copy)]
 enum Leaves {
     AfterText,
@@ -37,7 +37,7 @@ enum Leaves {
     HalfClosed,
 }
 
-/// Begins a stream and leaves it.
+/// Starts a stream and leaves it.
 async fn abandon(address: &str, key: &str, how: Leaves) {
     let body = asks().to_string();
     let mut socket = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
@@ -55,7 +55,7 @@ async fn abandon(address: &str, key: &str, how: Leaves) {
     }
     if matches!(how, Leaves::HalfClosed) {
         socket.shutdown().await.unwrap();
-        // It is let go at the other end.
+        // The server has closed the connection.
         while socket.read_buf(&mut seen).await.is_ok_and(|read| read > 0) {}
     }
 }
@@ -80,7 +80,7 @@ async fn no_place_stays_taken() {
         let scripts: Vec<_> = (0..AT_ONCE).map(|_| served.agent().says(["Hel"]).then_hangs()).collect();
         let mut streams = Vec::new();
         for _ in 0..AT_ONCE {
-            // All of them, and not one more: whatever the last ones had is free again.
+            // Exactly as many as allowed are accepted, so the places of the last round are free again.
             let answer = served.post(CHAT, &asks()).await;
             assert_eq!(answer.status(), 200);
             let mut stream = Stream::of(answer);
@@ -113,7 +113,7 @@ async fn files_and_memory_are_as_before() {
     let mut process = talaria.starts();
     let address = process.serves().await;
     let idle = process.open_files();
-    // What is made once and kept: threads, buffers, prepared statements.
+    // Fills things that are made once and kept: threads, buffers, prepared statements.
     for _ in 0..4 * AT_ONCE {
         upstream.answers(hangs());
     }

@@ -1,4 +1,4 @@
-//! What an agent asks in a run, and how a program answers.
+//! An agent's asks in a run, and how an app answers them.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ fn asks(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": text }], "stream": true })
 }
 
-/// Asks in a session, and reads.
+/// Asks in a session, and opens the stream.
 async fn chat(served: &Served, session: &str) -> Stream {
     let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", session);
     Stream::of(request.body(asks("hi").to_string()).send().await.unwrap())
 }
 
-/// Answers; the status and what came back.
+/// Answers an ask; returns status and body.
 async fn answer(served: &Served, run: &str, body: Value) -> (u16, Value) {
     let answer = served.post(&format!("/v1/runs/{run}/approval"), &body).await;
     (answer.status().as_u16(), json(answer).await)
@@ -35,7 +35,7 @@ async fn an_agent_asks_in_the_stream_and_acts_if_it_may() {
     served.agent().asks("delete the build", "rm -rf target").says(["done"]);
     let mut stream = chat(&served, "s").await;
     let asked = stream.until("approval.request").await.json();
-    // For clients that know no such events it is a chunk without anything.
+    // For clients that do not know such events it is a chunk without content.
     assert_eq!((&asked["object"], &asked["choices"]), (&json!("chat.completion.chunk"), &json!([])));
     assert_eq!((&asked["title"], &asked["command"]), (&json!("delete the build"), &json!("rm -rf target")));
     assert_eq!(asked["approval"]["choices"], json!(["once", "session", "always", "deny"]));
@@ -53,10 +53,11 @@ async fn an_agent_asks_in_the_stream_and_acts_if_it_may() {
     let responded = rest.iter().find(|event| event.kind() == "approval.responded").unwrap().json();
     assert_eq!((&responded["choice"], &responded["reason"]), (&json!("once"), &json!("approved")));
     assert_eq!(served.gateway.agent_itself().ran(), ["rm -rf target"]);
-    // It counts once.
+    // An answer counts once.
     let (status, told) = answer(&served, run, json!({ "choice": "once" })).await;
     assert_eq!((status, &told["error"]["code"]), (409, &json!("approval_not_pending")));
-    // Whoever says it again, because the first answer was lost on the way, is told that it counts; but nobody changes it.
+    // A client that repeats its answer, because the response was lost, gets a success; but nobody can change the
+    // answer.
     let (status, told) = answer(&served, run, json!({ "choice": "once", "approval_id": id })).await;
     assert_eq!((status, &told["approval_id"]), (200, id));
     for other in ["deny", "always"] {
@@ -90,7 +91,7 @@ async fn what_is_denied_or_unclear_is_not_done() {
     let denied = stream.until("approval.responded").await.json();
     assert_eq!((&denied["choice"], &denied["reason"]), (&json!("deny"), &json!("denied")));
 
-    // Two at once: it must be said which is meant.
+    // With two open asks the answer must name one.
     let second = stream.until("approval.request").await.json();
     let third = stream.until("approval.request").await.json();
     let (status, told) = answer(&served, run, json!({ "choice": "once" })).await;
@@ -98,7 +99,7 @@ async fn what_is_denied_or_unclear_is_not_done() {
     let third = if third["title"] == "three" { third } else { second.clone() };
     let body = json!({ "choice": "approve", "approval_id": third["approval_id"] });
     assert_eq!(answer(&served, run, body).await.0, 200);
-    // Now there is only one.
+    // Now only one ask is open.
     assert_eq!(answer(&served, run, json!({ "choice": "deny" })).await.0, 200);
     stream.rest().await;
     assert_eq!(served.gateway.agent_itself().ran(), ["third"]);
@@ -154,7 +155,7 @@ async fn what_was_allowed_for_longer_is_not_asked_again() {
 async fn the_next_process_denies_what_was_asked_and_the_record_says_so() {
     let mut served = Served::with(Setup { resumable: false, ..Setup::default() }, settings()).await;
     served.agent().asks("one", "first");
-    // With a key: what nobody can come back to is given up by the next process, and its reader may come too late.
+    // With a key: the next process gives up a turn that nobody can come back to, and its reader may come too late.
     let request = served.request(Method::POST, CHAT).header("idempotency-key", "k");
     let mut stream = Stream::of(request.body(asks("hi").to_string()).send().await.unwrap());
     let run = stream.until("approval.request").await.json()["run_id"].as_str().unwrap().to_owned();

@@ -37,7 +37,7 @@ async fn an_answer_comes_as_it_grows() {
     assert_eq!(answer.headers()["x-accel-buffering"], "no");
     assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
     let mut stream = Stream::of(answer);
-    // Before the agent says anything.
+    // Sent before the agent's first text.
     let role = stream.next().await;
     assert_eq!(role.id.as_deref(), Some("start"));
     assert_eq!(role.json()["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
@@ -51,7 +51,7 @@ async fn an_answer_comes_as_it_grows() {
     assert_eq!((done.data.as_str(), done.id.as_deref()), ("[DONE]", None));
     assert_eq!(finish["choices"][0]["finish_reason"], "stop");
     assert_eq!(finish["usage"]["prompt_tokens"], 3);
-    // All of it came in deltas.
+    // All of the text came in deltas.
     assert_eq!(finish["hermes"].get("text"), None);
     assert_eq!(finish.get("error"), None);
 }
@@ -71,7 +71,7 @@ async fn steps_and_thoughts_come_beside_the_text() {
     (String("search"), String("search"), String("c1"), String("completed"))
     (String("rm"), String("rm"), String("c2"), String("failed"))
     "#);
-    // So that a client that knows no such events does not stumble.
+    // A chunk without content, so that clients that do not know such events ignore it.
     assert!(steps.iter().all(|step| step.json()["choices"] == json!([])));
     assert!(events.iter().all(|event| event.id.is_some() || event.data == "[DONE]"));
 }
@@ -141,7 +141,7 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
         ("done", Some("end"), None)
     );
     let (finish, error) = (finish.json(), error.json());
-    // No finish reason: at `error` LiteLLM stops reading, and never sees the event behind it.
+    // No finish reason: at `error` LiteLLM stops reading, and never sees the event after it.
     assert_eq!(finish["choices"], json!([{ "index": 0, "delta": {}, "finish_reason": null }]));
     assert_eq!((&finish["hermes"]["status"], finish.get("error")), (&json!("failed"), None));
     // An event of its own, with all four fields: clients drop an error inside a chunk. LiteLLM reads the code as a
@@ -151,7 +151,7 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
     wanted["outcome"] = json!("cut_short");
     assert_eq!(error, json!({ "error": wanted }));
 
-    // All at once: common clients take every 200 for a whole answer.
+    // Without a stream: common clients take every 200 for a whole answer.
     fails(&["Half"]);
     let answer = served.post(CHAT, &asks("hi", false)).await;
     assert_eq!(answer.status(), 502);
@@ -161,7 +161,7 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
     wanted["partial"] = json!("Half");
     assert_eq!(json(answer).await, json!({ "error": wanted }));
 
-    // Unless the client takes what there is of it, which cannot be had again.
+    // Unless the client accepts a partial answer, because it cannot be had again.
     fails(&["Half"]);
     let request = served.request(Method::POST, CHAT).header("x-talaria-partial", "true");
     let answer = request.body(asks("hi", false).to_string()).send().await.unwrap();
@@ -172,7 +172,7 @@ async fn a_turn_that_fails_says_so_and_keeps_its_text() {
     assert!(answer["hermes"]["error"]["message"].as_str().unwrap().contains("the model broke"));
     assert_eq!(answer.get("error"), None);
 
-    // Nothing to show for it. Clients must not try that again by themselves: it may have run.
+    // There is no text. Clients must not repeat it by themselves: it may have run.
     fails(&[]);
     let answer = served.post(CHAT, &asks("hi", false)).await;
     assert_eq!(answer.status(), 502);
@@ -280,7 +280,7 @@ async fn a_session_that_is_not_known_begins_with_the_body_and_then_remembers_its
     let answer = ask(first).await.unwrap();
     assert_eq!(answer.headers()["x-hermes-session-id"], "mine");
     answer.text().await.unwrap();
-    // What the body says of the past no longer counts; its system message does, for this turn.
+    // Earlier messages in the body no longer count; its system message does, for this turn.
     ask(json!([said("system", "Be brief."), said("user", "forged"), said("user", "d")])).await.unwrap();
     let heard = served.gateway.agent_itself().heard();
     let history = |n: usize| {
@@ -315,7 +315,7 @@ async fn whoever_has_no_key_is_turned_away() {
     assert_eq!(served.bare(Method::GET, "/health").send().await.unwrap().status(), 200);
 }
 
-/// Whoever lost the connection between the last chunk and the error is told both.
+/// A reader that lost the connection between the last chunk and the error gets both.
 #[tokio::test]
 async fn a_reader_who_comes_back_behind_the_text_still_hears_of_the_failure() {
     let served = Served::start().await;

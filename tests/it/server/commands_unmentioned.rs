@@ -1,4 +1,4 @@
-//! No program is told of a command such as `/retry`: only rooms have those.
+//! No app is told of a command such as `/retry`: only rooms have commands.
 
 use serde_json::{Value, json};
 use talaria::agent::AgentErrorKind;
@@ -6,7 +6,7 @@ use talaria::i18n::TextKey;
 
 use crate::support::served::{Served, json as read};
 
-/// Every way to ask, and what it is called by what failed.
+/// Every way to ask: path and body.
 fn ways() -> Vec<(&'static str, Value)> {
     let messages = json!([{ "role": "user", "content": "hi" }]);
     vec![
@@ -19,7 +19,7 @@ fn ways() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// With and without text, and where nobody knows how it ended. Each of these texts offers a room `/retry` or `/new`.
+/// With and without text, and with an unknown outcome. In a room each of these texts offers `/retry` or `/new`.
 #[tokio::test]
 async fn a_failed_turn_names_no_command_whichever_way_it_was_asked() {
     let served = Served::start().await;

@@ -1,4 +1,5 @@
-//! What a restart denies is said on every stream, to whoever comes back and once, whatever they had seen.
+//! A reader who comes back is told once of each ask that a restart denied, on every stream and whatever they had
+//! read.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::support::scripted::ask;
 use crate::support::served::{Served, settings};
 use crate::support::stream::{Event, Stream, text_of};
 
-/// Where a run is read.
+/// An endpoint at which a run is read.
 #[derive(Clone, Copy, Debug)]
 enum Surface {
     Chat,
@@ -48,7 +49,7 @@ impl Scene {
         Self { served, surface, run: String::new() }
     }
 
-    /// Asks, or asks again.
+    /// Asks, or reads on after an event.
     async fn reads(&mut self, after: Option<&str>) -> Stream {
         let (path, body) = self.surface.asks();
         let events = format!("/v1/runs/{}/events", self.run);
@@ -69,7 +70,7 @@ impl Scene {
         Stream::of(answer)
     }
 
-    /// Waits until so much is kept.
+    /// Waits until this text is stored.
     async fn has_kept(&self, text: &str) {
         let run = talaria::ids::TurnId(self.run.clone());
         let kept = || {
@@ -81,10 +82,10 @@ impl Scene {
         }
     }
 
-    /// Reads up to the next question.
+    /// Reads up to the next ask.
     async fn reads_until_asked(&mut self, after: Option<&str>) -> (Stream, Vec<Event>) {
         let mut stream = self.reads(after).await;
-        // What is read afterwards on another surface is read there from the beginning.
+        // A run is started first, and then read from its beginning as a stream of events.
         if let (Surface::Run, None) = (self.surface, after) {
             stream = self.reads(None).await;
         }
@@ -96,7 +97,7 @@ impl Scene {
     }
 }
 
-/// What is said of questions that a restart denied.
+/// The ids of the asks that a restart denied.
 fn denied(events: &[Event]) -> Vec<String> {
     let responded = events.iter().filter(|event| event.kind() == "approval.responded").map(Event::json);
     let told = responded.map(|told| {
@@ -116,12 +117,12 @@ fn number(event: &Event) -> Option<u64> {
     data["seq"].as_u64().or_else(|| data["sequence_number"].as_u64())
 }
 
-/// Ids of these events and of the beginning.
+/// The ids of these events, and `None` for the beginning.
 fn ids(events: &[Event]) -> impl Iterator<Item = Option<&str>> {
     [None].into_iter().chain(events.iter().filter_map(|event| event.id.as_deref()).map(Some))
 }
 
-/// Comes back behind each of these events, and behind each that comes then.
+/// Comes back after each of these events, and again after each event of the new stream.
 async fn each_is_told_once(scene: &mut Scene, seen: &[Event], asks: &[String], text: &str) {
     let surface = scene.surface;
     for after in ids(seen) {
@@ -130,8 +131,8 @@ async fn each_is_told_once(scene: &mut Scene, seen: &[Event], asks: &[String], t
         let known = seen.iter().take_while(|event| Some(event.id.as_deref()) != after.map(Some)).count() + 1;
         let known = if after.is_none() { 0 } else { known };
         assert_eq!(text_of(&seen[..known]) + text_of(&rest).as_str(), text, "{surface:?} behind {after:?}");
-        // Numbers go on from one process to the next.
-        // Behind the very first event of a session everything is told again.
+        // Numbers continue from one process to the next. After the very first event of a session everything is sent
+        // again.
         let last = known.checked_sub(1).map(|last| &seen[last]).filter(|_| after != Some("0"));
         let order: Vec<_> = last.into_iter().chain(&rest).filter_map(number).collect();
         assert!(order.is_sorted_by(|one, next| one < next), "{surface:?} behind {after:?}: {order:?}");
@@ -145,7 +146,7 @@ async fn each_is_told_once(scene: &mut Scene, seen: &[Event], asks: &[String], t
 
 #[tokio::test]
 async fn a_killed_process_answers_through_the_next_one() {
-    // Where it cannot be gone on with, it has ended by the time that somebody comes back.
+    // A turn that cannot be resumed has ended by the time that its reader comes back.
     let ended = [(Surface::Run, false), (Surface::Response, false)];
     for (surface, resumable) in ALL.map(|surface| (surface, true)).into_iter().chain(ended) {
         let mut scene = Scene::start(surface, resumable).await;
@@ -201,7 +202,7 @@ async fn over_several_restarts_each_is_said_once() {
         scene.served.agent().says(["Hel", "lo", "!"]);
         scene.served.restart().await;
         scene.served.gateway.idle().await;
-        // Whoever was there in between, and whoever was not.
+        // For readers who were there in between, and for those who were not.
         each_is_told_once(&mut scene, &first, &[asked(&first), asked(&second)], "Hello!").await;
         let after = second.last().unwrap().id.clone();
         let rest = scene.reads(after.as_deref()).await.rest().await;

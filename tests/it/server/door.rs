@@ -1,4 +1,4 @@
-//! What a server is called, which pages may ask, and what every answer carries.
+//! Accepted host names, allowed browser origins, and the headers of every response.
 
 use reqwest::Method;
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn with(hosts: &[&str], origins: &[&str]) -> Served {
     Served::with(Setup::default(), ServerSettings { hosts, origins, ..settings() }).await
 }
 
-/// Asks for the models, with these lines in the head.
+/// Requests the models, with these header lines.
 async fn asks(served: &Served, first: &str, lines: &[&str]) -> Answer {
     let mut raw = Raw::to(served.address).await;
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
@@ -64,7 +64,7 @@ async fn a_name_that_the_server_does_not_have_is_refused() {
         let answer = asks(&served, MODELS, lines).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_host"), "{lines:?}");
     }
-    // Also for what needs no key: a page must not even learn that somebody is here.
+    // Also for endpoints without a key: a page must not even learn that a server is here.
     let answer = asks(&served, "GET /health HTTP/1.1", &["host: evil.example"]).await;
     assert_eq!(answer.status, 403);
 }
@@ -148,7 +148,7 @@ async fn a_browser_is_told_what_a_listed_page_may_do() {
     assert_eq!(other.status, 403);
     assert!(!other.headers.keys().any(|name| name.starts_with("access-control")), "{other:?}");
 
-    // Errors can be read by the page too, or it could not say what is wrong.
+    // The page can read errors too, otherwise it could not say what is wrong.
     let mut raw = Raw::to(served.address).await;
     raw.sends("GET /v1/models HTTP/1.1\r\nhost: localhost\r\norigin: https://chat.example\r\n\r\n").await;
     let answer = raw.answer().await.unwrap();
@@ -157,7 +157,7 @@ async fn a_browser_is_told_what_a_listed_page_may_do() {
         (401, Some("https://chat.example"))
     );
     assert!(answer.header("access-control-expose-headers").unwrap().contains("x-hermes-run-id"));
-    // Whoever is no page is told nothing of it, but whatever stands between may not mix the answers up.
+    // A client that is no page gets no CORS header, but caches in between must not mix the responses up.
     let answer = asks(&served, MODELS, &["host: localhost"]).await;
     assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), (None, Some("Origin")));
 }
@@ -228,7 +228,7 @@ async fn what_is_sent_as_something_else_than_json_is_not_read() {
     }
 }
 
-/// As wrong keys are: somebody tries to get in through a browser, or a setting is missing.
+/// Recorded like wrong keys: either an attack through a browser, or a missing setting.
 #[tokio::test]
 async fn a_wrong_name_and_a_page_that_is_not_listed_are_written_down_once_a_minute() {
     let served = with(&[], &["https://chat.example"]).await;
@@ -238,11 +238,11 @@ async fn a_wrong_name_and_a_page_that_is_not_listed_are_written_down_once_a_minu
         }
         let linked = asks(&served, MODELS, &["host: localhost", "sec-fetch-site: cross-site"]).await;
         assert_eq!(linked.status, 403);
-        // What is no proper request is not worth a row, and what may come in is none.
+        // A malformed request is not worth a row, and an accepted one gets none.
         assert_eq!(asks(&served, MODELS, &["host: a@localhost"]).await.status, 400);
         assert_eq!(asks(&served, MODELS, &["host: localhost"]).await.status, 200);
     }
-    // Something else that is written down comes behind all of that.
+    // Another refusal comes after all of these in the audit.
     assert_eq!(served.bare(Method::GET, "/v1/models").send().await.unwrap().status(), 401);
     let rows = served.turned_away(3).await;
     let mut rows: Vec<_> = rows.iter().map(|row| (row.rule.as_str(), row.actor.as_str())).collect();

@@ -1,4 +1,4 @@
-//! The end of the process, as programs see it.
+//! The end of the process, as apps see it.
 
 use reqwest::Method;
 use rustix::process::Signal;
@@ -34,7 +34,7 @@ async fn nothing_new_is_taken_at_the_end() {
     assert!(served.gateway.agent_itself().heard().is_empty());
 }
 
-/// What has begun is only found again by its name.
+/// A run that has begun can be found again only by its id.
 #[tokio::test]
 async fn whoever_waits_at_the_end_is_told_what_has_begun() {
     let mut served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
@@ -88,21 +88,21 @@ async fn whoever_waits_at_the_end_is_told_to_come_back() {
     let unkeyed = tokio::spawn(unkeyed.send());
     fourth.is_hanging().await;
     served.restart().await;
-    // Nobody asks for it again unasked: it may have run, and there is no key to find it by.
+    // The client must not repeat it by itself: it may have run, and there is no key to find it by.
     let unkeyed = unkeyed.await.unwrap().unwrap();
     assert_eq!(
         (unkeyed.status().as_u16(), &unkeyed.headers()["x-should-retry"]),
         (503, &"false".parse().unwrap())
     );
     assert!(unkeyed.headers().contains_key("x-hermes-run-id"));
-    // Neither is ended, and neither looks as if it were.
+    // Neither stream is ended, and neither looks as if it were.
     assert_eq!(text_of(&running.until_cut().await), "Half");
     assert_eq!(waiting.until_cut().await, []);
     let whole = whole.await.unwrap();
     assert_eq!(whole.status(), 503);
     assert_eq!(whole.headers().get("x-should-retry"), None);
     assert_eq!(json(whole).await["error"]["code"], "gateway_draining");
-    // Whoever comes back finds it.
+    // A client that comes back finds it.
     let again = |key: &str, text: &str| {
         let request = served.request(Method::POST, CHAT).header("x-hermes-session-id", "s");
         request.header("idempotency-key", key).body(asks(text, true).to_string()).send()
@@ -123,7 +123,8 @@ async fn without_a_key_nobody_could_come_back_so_it_is_not_gone_on_with() {
     served.agent().then_hangs();
     served.restart().await;
     stream.until_cut().await;
-    // Its session may have nothing to do before it has ended: what is stopped while it waits ends beside its line.
+    // Its session may be idle before the turn has ended: a turn that is stopped while it waits ends outside the
+    // queue.
     if let Some(log) = served.gateway.server().turns.log_of(&TurnId(run.clone())) {
         log.ended().await;
     }
@@ -163,7 +164,7 @@ async fn a_signal_leaves_a_run_with_a_key_to_the_next_process() {
     assert_eq!(process.ended().await.code, 0);
 }
 
-/// A connection is no request: whoever has sent a part of one at the end is not waited for.
+/// A connection is no request: at the end nobody waits for a client that has sent half of one.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_half_a_request() {
     const OWNER: &str = "a key of the owner, long enough";
@@ -191,7 +192,7 @@ async fn a_stop_does_not_wait_for_half_a_request() {
     assert!(head.is_closed().await);
 }
 
-/// An answer is not over when we have written all that there is room for.
+/// A response is not over when the socket's buffer is full.
 #[tokio::test]
 async fn a_stop_waits_for_whoever_takes_a_long_answer_slowly() {
     let mut served = Served::start().await;

@@ -9,12 +9,12 @@ use crate::support::served::{Served, json as read};
 
 const CANARY: &str = "a canary of the client's history";
 
-/// About 54 kB of history, then a question.
+/// A request with about 54 kB of history, then a question.
 fn with_history(question: &str) -> Value {
     with_messages_of(1345, question)
 }
 
-/// Four messages of so many repeated words, then a question.
+/// A request with four messages of so many repeated words, then a question.
 fn with_messages_of(words: usize, question: &str) -> Value {
     let said = format!("{CANARY} {}", "and so on ".repeat(words));
     let mut messages: Vec<Value> = ["user", "assistant", "user", "assistant"]
@@ -85,7 +85,7 @@ async fn without_a_key_an_answer_is_kept_for_an_hour_and_with_one_for_as_long_as
     assert!((week - 60..=week).contains(&lasts("id = (SELECT session FROM turns WHERE id = ?1)", &run)));
 }
 
-/// Such as a client that was told the id of its session in a header, and goes on with it.
+/// For example, a client that read the id of its session in a header, and continues with it.
 #[tokio::test]
 async fn whoever_goes_on_by_name_brings_the_history_along_and_is_kept() {
     let served = Served::start().await;
@@ -96,7 +96,7 @@ async fn whoever_goes_on_by_name_brings_the_history_along_and_is_kept() {
         assert_eq!(request.body(body.to_string()).send().await.unwrap().status(), 200);
         served.gateway.agent_itself().heard().last().unwrap().history.len()
     };
-    // A short one: the agent is handed a long one as bytes only.
+    // A short history: the agent gets a long one as bytes only.
     assert_eq!(goes_on(with_messages_of(10, "two")).await, 4, "as it was brought");
     assert_eq!(
         goes_on(json!({ "messages": [{ "role": "user", "content": "three" }] })).await,

@@ -1,5 +1,5 @@
-//! Input that nobody means well with: each is answered with an error in our form or with the end of the connection, and
-//! the next client is served as if nothing had been.
+//! Hostile input: each is answered with an error in our format or with the end of the connection, and the next client
+//! is served as usual.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::served::Served;
 
 const HEAD: &str = "host: localhost\r\nauthorization: Bearer a key of the owner, long enough\r\n";
 
-/// What is answered to these bytes.
+/// The response to these bytes.
 async fn answered(served: &Served, bytes: impl AsRef<[u8]>) -> Option<Answer> {
     let mut raw = Raw::to(served.address).await;
     raw.sends(bytes).await;
@@ -22,7 +22,7 @@ fn asking(body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Everybody else is served.
+/// Checks that another client is served.
 async fn goes_on(served: &Served) {
     let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
     let answer = answered(served, asking(body)).await.unwrap();
@@ -48,7 +48,7 @@ async fn what_is_no_http_is_answered_in_our_form() {
         assert_eq!((answer.status, answer.code().as_str()), (status, code), "{shown}");
         assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{shown}");
     }
-    // HTTP/2, which we do not speak.
+    // HTTP/2, which we do not support.
     assert_eq!(answered(&served, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, None);
     goes_on(&served).await;
 }
@@ -77,7 +77,7 @@ async fn requests_that_break_off_harm_nobody() {
     let served = Served::start().await;
     let whole = asking(r#"{"messages":[{"role":"user","content":"hi"}]}"#);
     for end in (0..whole.len()).step_by(7) {
-        // It stops, and the other side is gone.
+        // The client stops sending, and closes its side.
         let mut raw = Raw::to(served.address).await;
         raw.sends(&whole[..end]).await;
         raw.is_done().await;
@@ -122,13 +122,13 @@ async fn json_is_read_within_its_bounds() {
 async fn a_body_that_is_too_large_is_refused_while_it_is_still_sent() {
     let served = Served::start().await;
     let post = "POST /v1/chat/completions HTTP/1.1\r\n";
-    // Said before: nothing of it is waited for.
+    // The announced length is too large: the server waits for none of it.
     let mut raw = Raw::to(served.address).await;
     raw.sends(format!("{post}{HEAD}content-length: 10000001\r\n\r\n")).await;
     let answer = raw.answer().await.unwrap();
     assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"));
 
-    // Not said before, and the client goes on and on. It gets to read the answer all the same.
+    // No length is announced, and the client goes on and on. It can still read the response.
     let mut raw = Raw::to(served.address).await;
     raw.sends(format!("{post}{HEAD}transfer-encoding: chunked\r\n\r\n")).await;
     let piece = [b"100000\r\n".as_slice(), &vec![b' '; 0x100000], b"\r\n"].concat();
@@ -138,7 +138,7 @@ async fn a_body_that_is_too_large_is_refused_while_it_is_still_sent() {
     let answer = raw.answer().await.unwrap();
     assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"));
 
-    // Whoever has no key is not even read.
+    // A body without a key is not even read.
     let mut raw = Raw::to(served.address).await;
     raw.sends(format!("{post}host: localhost\r\ntransfer-encoding: chunked\r\n\r\n")).await;
     for _ in 0..5 {
@@ -146,7 +146,7 @@ async fn a_body_that_is_too_large_is_refused_while_it_is_still_sent() {
     }
     assert_eq!(raw.answer().await.unwrap().status, 401);
 
-    // As large as it may be.
+    // As large as allowed.
     let filled =
         format!(r#"{{"messages":[{{"role":"user","content":"hi"}}],"padding":"{}"}}"#, "x".repeat(9_999_900));
     assert!(filled.len() <= 10_000_000);
@@ -183,7 +183,7 @@ async fn lengths_that_contradict_each_other_smuggle_nothing() {
         }
         assert!(raw.is_closed().await, "{lines}{body}: something came of what was hidden behind {first:?}");
     }
-    // HTTP/1.0 knows no such thing.
+    // HTTP/1.0 has no chunked encoding.
     let answer = answered(
         &served,
         format!("POST /v1/chat/completions HTTP/1.0\r\n{HEAD}transfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
@@ -248,7 +248,7 @@ async fn odd_requests_are_refused_and_nothing_breaks() {
             answer.code();
         }
     }
-    // A page would have to ask first before it upgrades; there is nothing to upgrade to.
+    // A page would have to ask before it upgrades; there is nothing to upgrade to.
     let upgrade =
         "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13\r\n";
     let answer = answered(&served, format!("GET /v1/models HTTP/1.1\r\n{HEAD}{upgrade}\r\n")).await.unwrap();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::paused::Scene;
 
-/// Asks on a connection and takes the answer; `false` if the connection is closed.
+/// Makes a request on a connection and reads the response; `false` if the connection is closed.
 async fn is_answered(socket: &mut TcpStream) -> bool {
     let asked = socket.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let mut answer = [0; 4096];
@@ -17,7 +17,7 @@ async fn is_answered(socket: &mut TcpStream) -> bool {
     asked.is_ok() && answer[..read].starts_with(b"HTTP/1.1 200 ")
 }
 
-/// Waits until the server closes a connection, and says how many seconds that took.
+/// Waits until the server closes a connection; returns the seconds that took.
 async fn is_closed(socket: &mut TcpStream) -> u64 {
     let began = Instant::now();
     let read = timeout(Duration::from_secs(1000), socket.read(&mut [0; 64])).await;
@@ -40,7 +40,7 @@ async fn an_answered_connection_is_closed_when_it_stays_idle() {
     assert!((75..=81).contains(&seconds), "{seconds}");
 }
 
-/// The time begins anew with every answer.
+/// The time starts anew with every response.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_used_now_and_then_stays() {
     let (_scene, address) = serve().await;
@@ -53,7 +53,7 @@ async fn a_connection_that_is_used_now_and_then_stays() {
     assert!(is_closed(&mut socket).await >= 75);
 }
 
-/// One that never asked has less time, and half a request is no use of a connection.
+/// A connection without any request has less time, and half a request does not count as use.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_begins_its_next_request_must_end_it() {
     let (_scene, address) = serve().await;

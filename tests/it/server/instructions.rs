@@ -43,7 +43,7 @@ async fn an_app_may_instruct_the_agent_unless_its_token_says_otherwise() {
     }
     let heard = served.gateway.agent_itself().heard();
     assert!(heard.is_empty(), "it was asked all the same");
-    // What says nothing instructs nobody.
+    // A blank system message is no instruction.
     let blank =
         json!({ "messages": [{ "role": "system", "content": " " }, { "role": "user", "content": "hi" }] });
     assert_eq!(asks(&app, "/v1/chat/completions", &blank).await.status(), 200);
@@ -51,11 +51,11 @@ async fn an_app_may_instruct_the_agent_unless_its_token_says_otherwise() {
         for (path, body) in ways() {
             let taken = asks(key, path, &body).await;
             assert!(taken.status().is_success(), "{path} {body}: {}", taken.status());
-            // To its end: whoever leaves before stops it.
+            // Reads to the end: leaving earlier would stop the turn.
             taken.text().await.unwrap();
         }
     }
-    // Another token of the same app gains nothing by itself.
+    // Another token of the same app gains no right by itself.
     let app = served.app("forge").await;
     let (path, body) = &ways()[0];
     assert_eq!(asks(&app, path, body).await.status(), 403);

@@ -1,5 +1,5 @@
-//! The isolation matrix: every route × whoever may ask it. What is somebody else's answers byte for byte like what is
-//! not there at all.
+//! The isolation matrix: every route × every caller. Another caller's thing answers byte for byte like a thing that
+//! does not exist.
 //!
 //! It walks the table of routes itself: a route that has no line in [`ROUTES`] fails it.
 
@@ -11,26 +11,26 @@ use talaria::server::routes;
 
 use crate::support::served::{KEY, Served};
 
-/// What a route is about.
+/// The kind of thing that a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
-    /// Nobody's: anybody may ask.
+    /// Public: anybody may ask.
     Everybody,
-    /// Only whoever runs the server may ask.
+    /// Only the owner may ask.
     Owner,
-    /// Nothing that has a name, or something that is the caller's own however it is called.
+    /// Nothing with an id, or something that is always the caller's own.
     Oneself,
-    /// A session, whose id is filled in.
+    /// A session; its id is filled in.
     Session,
     /// A run.
     Run,
     /// A response.
     Response,
-    /// A model, which is the same for whoever has a key.
+    /// A model, which is the same for every caller.
     Model,
 }
 
-/// Every route by its name, what it is about, and what is sent along: one line each. `ID` is filled in there too.
+/// Every route by its name, its kind of thing, and its body: one line each. `ID` is filled in there too.
 const ROUTES: &[(&str, About, &str)] = &[
     ("health", About::Everybody, ""),
     ("health_v1", About::Everybody, ""),
@@ -63,7 +63,7 @@ const ROUTES: &[(&str, About, &str)] = &[
     ("session_chat_stream", About::Session, r#"{"message":"hi"}"#),
 ];
 
-/// An answer as far as it must be the same: all of it but the time of day.
+/// A response, as far as it must be equal: all of it but the time of day.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: u16,
@@ -83,13 +83,13 @@ impl Seen {
 /// Two apps, one whose token was revoked, and the owner.
 struct Scene {
     served: Served,
-    /// Whose things they are.
+    /// The app that owns the things.
     own: String,
     other: String,
     revoked: String,
 }
 
-/// One thing to ask.
+/// One request of the matrix.
 struct Question {
     name: &'static str,
     method: Method,
@@ -122,7 +122,7 @@ impl Scene {
         Seen::of(request.send().await.unwrap()).await
     }
 
-    /// Something of the app's own, anew for each question; and an id like it that nobody has.
+    /// Makes a thing of the app's own, anew for each request; returns its id and a similar id that does not exist.
     async fn thing(&self, about: About, number: usize) -> (String, String) {
         let ask = |path: &'static str, body: Value| {
             let request = self.served.bare(Method::POST, path).bearer_auth(&self.own);
@@ -156,7 +156,7 @@ impl Scene {
     }
 }
 
-/// An id of the same form that nobody has.
+/// An id of the same form that does not exist.
 fn other_digits(id: &str) -> String {
     let (prefix, digits) = id.split_once('_').unwrap();
     format!("{prefix}_{}", "0".repeat(digits.len()))
@@ -187,11 +187,11 @@ async fn without_a_key_that_holds_nobody_learns_anything() {
             continue;
         }
         assert_eq!(nobody.status, 401, "{name}: {nobody:?}");
-        // One of its own for each: the same wrong key too often is not looked at any more.
+        // A token of its own for each request: a wrong key that comes too often is not checked any more.
         let revoked = scene.served.app(&format!("gone-{number}")).await;
         scene.served.revoke(&format!("gone-{number}")).await;
         assert_eq!(scene.asks(None, &question, &absent).await, nobody, "{name}");
-        // A key that no longer holds is like one that never did.
+        // A revoked key looks like one that never existed.
         let wrong = scene.asks(Some(&format!("{number} is no key")), &question, &id).await;
         assert_eq!(wrong.status, 401, "{name}: {wrong:?}");
         for id in [&id, &absent] {
@@ -214,7 +214,7 @@ async fn what_is_somebody_elses_is_like_what_is_not_there() {
             continue;
         }
         let (id, absent) = scene.thing(about, number).await;
-        // An app, and the owner: what an app has is its own.
+        // As another app, and as the owner: an app's things are its own.
         for (who, key) in [("another app", scene.other.as_str()), ("the owner", KEY)] {
             let nothing = scene.asks(Some(key), &question, &absent).await;
             assert!((400..500).contains(&nothing.status), "{name} as {who}: {nothing:?}");
@@ -228,7 +228,7 @@ async fn what_is_somebody_elses_is_like_what_is_not_there() {
                 assert_eq!(foreign, nothing, "{name} as {who} with {id}");
             }
         }
-        // And it is there, untouched by all of that.
+        // The thing is still there and unchanged.
         let own = scene.asks(Some(&scene.own), &question, &id).await;
         assert!(own.status < 300 || own.status == 409, "{name} with its own {id}: {own:?}");
         assert!(!own.body.contains("mine now") || name == "session_update", "{name}: {own:?}");

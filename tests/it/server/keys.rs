@@ -1,4 +1,4 @@
-//! Who gets in: the owner's key, and what slows down whoever guesses it.
+//! Authentication: the owner's key, and the throttle for wrong keys.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::gateway::Setup;
 use crate::support::raw::Raw;
 use crate::support::served::{KEY, Served, json, settings};
 
-/// Asks for the models with this key; the status, and what is said about coming back.
+/// Requests the models with this key; returns the status and `Retry-After`.
 async fn knocks(served: &Served, key: &str) -> (u16, Option<u64>) {
     let answer = served.bare(Method::GET, "/v1/models").bearer_auth(key).send().await.unwrap();
     let after = answer.headers().get("retry-after").map(|after| after.to_str().unwrap().parse().unwrap());
@@ -23,12 +23,12 @@ async fn the_eleventh_wrong_key_is_not_even_looked_at() {
     let (status, after) = knocks(&served, "not the key at all").await;
     assert_eq!(status, 429);
     assert!((55..=60).contains(&after.unwrap()), "{after:?}");
-    // Whatever else is sent along.
+    // Other parts of the request do not matter.
     let more = served.bare(Method::GET, "/v1/models?key=x").header("cookie", "a=b").header("x-api-key", KEY);
     let more = more.bearer_auth("not the key either").send().await.unwrap();
     assert_eq!(more.status(), 429);
     assert_eq!(json(more).await["error"]["code"], "rate_limit_exceeded");
-    // Nobody else is held up: not the owner, not whoever has no key, not another wrong one.
+    // Nobody else is throttled: not the owner, not a client without a key, not another wrong key.
     assert_eq!(knocks(&served, KEY).await, (200, None));
     assert_eq!(served.bare(Method::GET, "/v1/models").send().await.unwrap().status(), 401);
     assert_eq!(served.bare(Method::GET, "/health").send().await.unwrap().status(), 200);
@@ -38,7 +38,7 @@ async fn the_eleventh_wrong_key_is_not_even_looked_at() {
 #[tokio::test]
 async fn the_same_wrong_key_again_and_again_is_held_up_by_itself() {
     let served = Served::start().await;
-    // It begins like the right one, as an old key may.
+    // This wrong key begins like the right one, as an old key may.
     let old = format!("{}, which is no longer right", &KEY[..12]);
     for _ in 0..10 {
         assert_eq!(knocks(&served, &old).await.0, 401);
@@ -68,7 +68,7 @@ async fn a_wrong_method_is_said_before_anybody_is_asked_for_a_key() {
     assert_eq!(knocks(&served, "not the key 99").await.0, 401, "nothing of it counted");
     for route in talaria::server::routes() {
         let path = route.path.replace(['{', '}'], "");
-        // No address takes this one.
+        // No path accepts this method.
         let answer = served.bare(Method::PUT, &path).send().await.unwrap();
         assert_eq!(answer.status(), 405, "{path}");
         assert!(answer.headers().contains_key("allow"), "{path}");
@@ -126,7 +126,7 @@ async fn a_key_has_one_place() {
             served.bare(Method::GET, "/v1/models").header("authorization", value).send().await.unwrap();
         assert_eq!(answer.status(), 200);
     }
-    // Two of them: who knows which one the others on the way have looked at.
+    // Two keys: it is unknown which of them a proxy on the way has checked.
     let mut raw = Raw::to(served.address).await;
     raw.sends(format!(
         "GET /v1/models HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\
@@ -227,7 +227,7 @@ async fn a_key_that_is_replaced_ends_what_is_read_with_it() {
     waited.is_hanging().await;
     beside.is_hanging().await;
 
-    // Somebody is too early.
+    // A client uses the new key too early.
     for _ in 0..10 {
         assert_eq!(knocks(&served, &other).await.0, 401);
     }
@@ -243,7 +243,7 @@ async fn a_key_that_is_replaced_ends_what_is_read_with_it() {
     assert_eq!(theirs.await.unwrap().unwrap().status(), 200, "an app has noticed nothing");
 }
 
-/// The operator can see who is turned away, and why; nobody can fill the disk with it.
+/// The operator can see which callers were refused, and why; nobody can fill the disk with it.
 #[tokio::test]
 async fn whoever_is_turned_away_is_written_down_once_a_minute() {
     let served = Served::start().await;
@@ -265,7 +265,7 @@ async fn whoever_is_turned_away_is_written_down_once_a_minute() {
     assert!(rows.iter().all(|(actor, _)| *actor == "127.0.0.1"), "{rows:?}");
 }
 
-/// Not only what runs a turn: an app that reads all day is no app that somebody tidies away.
+/// Not only a turn counts: an app that only reads all day must not look unused.
 #[tokio::test]
 async fn every_use_of_a_token_counts_as_one() {
     let served = Served::start().await;
@@ -276,7 +276,8 @@ async fn every_use_of_a_token_counts_as_one() {
     served.until(async || used().await.unwrap().is_some()).await;
 }
 
-/// No statistics: what is compared are digests of 32 bytes, in constant time and nowhere else.
+/// No measurement of time: this checks that keys are compared as digests of 32 bytes, in constant time and in one
+/// place.
 #[test]
 fn keys_are_compared_in_one_way_only() {
     let source = |path: &str| {

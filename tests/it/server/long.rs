@@ -1,4 +1,4 @@
-//! Long turns: whoever comes late gets them piece by piece.
+//! Long turns: a late reader gets them piece by piece.
 
 use axum::body::{Body, Bytes};
 use axum::http::Response;
@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 use super::events::{Event, events};
 use super::paused::Scene;
 
-/// What is handed to the connection at once, at most: what is enough, one more piece of the text, and some words.
+/// Bytes that are handed to the connection at once, at most: the target, one more piece of the text, and some
+/// overhead.
 const AT_ONCE: usize = 256 * 1024 + 2 * 64 * 1024;
 
-/// A text with borders of pieces in the middle of its characters.
+/// A text whose pieces end in the middle of characters.
 fn long() -> String {
     "x".to_owned() + "😀é".repeat(50_000).as_str()
 }
 
-/// The whole body, which comes in pieces of no more than is allowed.
+/// Reads the whole body and checks that no piece is larger than allowed.
 async fn read(answer: Response<Body>) -> Vec<Event> {
     assert_eq!(answer.status(), 200);
     let mut pieces: Vec<Bytes> = Vec::new();
@@ -39,7 +40,7 @@ fn text(events: &[Event]) -> String {
     events.iter().filter_map(delta).collect()
 }
 
-/// One way to read the run of this key and name.
+/// Reads the run of this key on one surface.
 async fn ask(scene: &Scene, path: &str, body: &Value, after: Option<&str>) -> Vec<Event> {
     let mut headers = vec![("idempotency-key", "k")];
     headers.extend(after.map(|id| ("last-event-id", id)));
@@ -49,14 +50,14 @@ async fn ask(scene: &Scene, path: &str, body: &Value, after: Option<&str>) -> Ve
     }
 }
 
-/// Reads a run by itself and from behind each of its events.
+/// Reads a run from its beginning and from after each of its events.
 async fn is_whole_from_everywhere(scene: &Scene, path: &str, body: &Value, ends: &[&str]) {
     let whole = ask(scene, path, body, None).await;
     let wanted = long();
     assert!(text(&whole) == wanted, "{path}");
     let is_end = |event: &&Event| ends.first().is_some_and(|end| event.data.pointer(end).is_some());
     let end = whole.iter().rev().find(is_end).unwrap_or(&whole[0]);
-    // Where the end does not repeat the text, nothing is as long as it.
+    // Where the end does not repeat the text, no event is as long as the text.
     let longest = whole.iter().map(|event| event.data.to_string().len()).max().unwrap();
     assert!(!ends.is_empty() || longest < wanted.len(), "{path}: {longest}");
     for pointer in ends {

@@ -1,4 +1,4 @@
-//! `GET /metrics` and `GET /health/detailed`: seen from outside.
+//! `GET /metrics` and `GET /health/detailed`, as a monitor sees them.
 
 use reqwest::Method;
 use serde_json::json as value;

@@ -1,4 +1,4 @@
-//! A stream says that the agent is away, where its clients understand that.
+//! A stream reports that the agent is away, if its clients understand that.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use talaria::agent::AgentErrorKind;
 use super::paused::Scene;
 use crate::support::stream::{Event, Stream, text_of};
 
-/// Nothing ran, so it is asked again in a minute.
+/// Nothing ran, so it is tried again in a minute.
 const AWAY: AgentErrorKind = AgentErrorKind::NothingRan { after: Some(Duration::from_secs(60)) };
 
-/// Everything that is read of a turn whose agent comes back.
+/// Reads all of a turn whose agent comes back.
 async fn read(scene: &Scene, path: &str, body: &Value) -> (Vec<Event>, Vec<String>) {
     scene.gateway.agent().then_fails(AWAY, "the agent\nevent: is away");
     scene.gateway.agent().says(["Hello"]);
@@ -36,7 +36,7 @@ async fn clients_of_common_protocols_are_told_in_a_comment() {
     }
 }
 
-/// The notices among these, without what is in every event.
+/// The texts of the notices among these events.
 fn notices(events: &[Event]) -> Vec<Value> {
     let notices = events.iter().filter(|event| event.kind() == "run.notice");
     notices.map(|event| event.json()["message"].clone()).collect()
@@ -59,7 +59,7 @@ async fn whoever_reads_a_run_or_a_session_is_told_in_an_event() {
     let mut stream = Stream::of(answer.into_body().into_data_stream());
     let rest = stream.rest().await;
     assert_eq!(notices(&rest), told);
-    // Whoever comes back is not told again.
+    // A reader who comes back gets no notice a second time.
     let seen = rest.iter().rfind(|event| event.kind() == "run.notice").unwrap();
     let answer = scene.get(&format!("/v1/runs/{run}/events?after={}", seen.id.as_ref().unwrap())).await;
     let rest = Stream::of(answer.into_body().into_data_stream()).rest().await;

@@ -1,11 +1,11 @@
-//! `GET /openapi.json`, and that it says neither less nor more than there is.
+//! `GET /openapi.json` documents exactly the routes that exist.
 
 use reqwest::Method;
 use serde_json::Value;
 
 use crate::support::served::{Served, json};
 
-/// What can be asked, as the document has it: method and path.
+/// The documented routes: method and path.
 async fn documented(served: &Served) -> Vec<(String, String)> {
     let document = json(served.get("/openapi.json").await).await;
     assert_eq!(document["openapi"], "3.1.0");
@@ -39,9 +39,9 @@ async fn the_document_and_the_router_know_the_same() {
     for (_, path) in &documented {
         for method in &methods {
             let known = documented.contains(&(method.to_string(), path.clone()));
-            // A path with a name in it that nobody has.
+            // A path with an id that does not exist.
             let path = path.replace(['{', '}'], "");
-            // Without a key: nothing must come of it.
+            // Without a key, so that the request has no effect.
             let answer = served.bare(method.clone(), &path).send().await.unwrap();
             assert_eq!(answer.status() != 405, known, "{method} {path} answers {}", answer.status());
             if known {

@@ -1,4 +1,4 @@
-//! What becomes of the parameters that clients send for a model: passed on, named as ignored, or refused.
+//! Model parameters of clients: passed on, reported as ignored, or refused.
 
 use std::fs::File;
 
@@ -15,7 +15,7 @@ const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
 const KEY: &str = "a-key-of-the-owner-that-is-long-enough";
 
-/// A question with these fields beside it.
+/// A question with these additional fields.
 fn asks(path: &str, fields: &Value) -> Value {
     let mut body = match path {
         CHAT => json!({ "messages": [{ "role": "user", "content": "hi" }] }),
@@ -138,7 +138,7 @@ async fn what_an_agent_ignores_is_named_and_what_says_nothing_is_not() {
     assert_eq!(capabilities["features"]["client_tools"], false);
 }
 
-/// Clients that keep the conversation themselves send back what they were told of the agent's own tools.
+/// Clients that keep the conversation themselves send the agent's own tool calls back.
 #[tokio::test]
 async fn what_was_told_of_the_agents_tools_may_come_back() {
     let served = Served::start().await;
@@ -188,7 +188,7 @@ impl Model {
         request.body(body.to_string())
     }
 
-    /// What the model was asked for last, without the messages.
+    /// The last request to the model, without the messages.
     fn asked(&self) -> Value {
         let mut asked = self.upstream.prompts().last().unwrap().json();
         for name in ["model", "messages", "stream", "stream_options"] {
@@ -231,7 +231,7 @@ async fn a_model_is_given_sampling_and_format_as_they_came() {
         answer.text().await.unwrap();
         assert_eq!(model.asked(), wanted, "{path}");
     }
-    // What not even a model is given is named.
+    // A parameter that is not passed on to a model is reported.
     model.upstream.answers(Answer::says(["{}"]));
     let fields = json!({ "temperature": 0, "logit_bias": { "7": 1 } });
     let answer = model.request(CHAT, &asks(CHAT, &fields)).send().await.unwrap();
@@ -252,7 +252,7 @@ async fn a_turn_that_waits_over_a_kill_asks_its_model_for_the_same() {
     };
     let _first = ask(&model, "one", 0.5).await.unwrap();
     gate.is_reached().await;
-    // It waits behind the first.
+    // This request waits behind the first.
     let second = ask(&model, "two", 1.5).await.unwrap();
     assert_eq!(second.status(), 200);
     model.process.signal(Signal::KILL);
@@ -263,6 +263,6 @@ async fn a_turn_that_waits_over_a_kill_asks_its_model_for_the_same() {
     let again = ask(&model, "two", 1.5).await.unwrap();
     assert_eq!(text_of(&Stream::of(again).rest().await), "Hello");
     assert_eq!(model.asked(), json!({ "temperature": 1.5 }));
-    // Another temperature is another question.
+    // Another temperature is another request.
     assert_eq!(ask(&model, "two", 1.0).await.unwrap().status(), 422);
 }

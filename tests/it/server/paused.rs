@@ -8,7 +8,7 @@ use tower::ServiceExt as _;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::served::{KEY, settings};
 
-/// A server that is asked in the test's own process.
+/// A server that is called in the test's own process.
 pub struct Scene {
     pub gateway: TestGateway,
 }
@@ -28,7 +28,7 @@ impl Scene {
         self.ask("GET", path, &[], &Value::Null).await
     }
 
-    /// The same with these headers.
+    /// Makes a GET request with these headers.
     pub async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
         self.ask("GET", path, headers, &Value::Null).await
     }
@@ -43,7 +43,7 @@ impl Scene {
         self.gateway.serve(settings()).await;
     }
 
-    /// Asks with these headers besides the owner's key.
+    /// Makes a POST request with these headers besides the owner's key.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response<Body> {
         self.ask("POST", path, headers, body).await
     }

@@ -1,4 +1,4 @@
-//! Who reads a run, and what it means that nobody does.
+//! Readers of a run, and what happens when nobody reads.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn a_stream_that_nobody_reads_any_more_ends_its_run_at_once() {
         read_until(&mut socket, "Hel").await;
         script.is_hanging().await;
         if half {
-            // Whoever only stops talking is gone too: nothing else is left to be said by them.
+            // A client that closes only its sending side counts as gone too: it can send nothing more.
             socket.shutdown().await.unwrap();
             turns.idle().await;
         } else {
@@ -102,11 +102,11 @@ async fn whoever_leaves_before_the_answer_begins_leaves_nothing_behind() {
     }
 }
 
-/// A reader that has seen the end before, and comes back to hear that it was the end. It takes nothing meanwhile.
+/// A reader that has seen the end before, and comes back to learn that it was the end. It reads nothing meanwhile.
 #[tokio::test]
 async fn a_reader_of_the_end_alone_does_not_hold_up_the_turn() {
     let (upstream, gate) = (Upstream::plain().await, Gate::new());
-    // More than any socket and any log holds for a reader that takes nothing.
+    // More than any socket and any log holds for a reader that reads nothing.
     let much = delta(&"word ".repeat(13_000));
     let answer = Answer::stream().sends(delta("Hello")).waits(&gate).repeats(&much, 20);
     upstream.answers(answer.sends(finish("stop") + DONE).ends());
@@ -135,7 +135,7 @@ async fn one_reader_is_enough() {
     second.until_text("Hel").await;
     script.is_hanging().await;
     drop(first);
-    // Looking at it makes nobody a reader, and ends nothing.
+    // Polling the run makes nobody a reader, and ends nothing.
     for _ in 0..3 {
         assert_eq!(json(served.get(&format!("/v1/runs/{run}")).await).await["status"], "running");
     }
@@ -181,7 +181,7 @@ async fn with_a_key_a_run_waits_two_minutes_for_its_reader() {
     for _ in 0..3 {
         drop(stream);
         sleep(Duration::from_secs(119)).await;
-        // Back in time.
+        // The reader is back in time.
         stream = ask().await;
         stream.until_text("Hel").await;
         sleep(Duration::from_secs(300)).await;
@@ -205,7 +205,7 @@ async fn whoever_comes_back_at_the_last_moment_keeps_the_run() {
     stream.until_text("Hel").await;
     drop(stream);
     sleep(Duration::from_secs(119)).await;
-    // The two minutes are over, and nothing is decided yet: that waits for the store.
+    // The two minutes are over, and nothing is decided yet: the decision waits for the store.
     let busy = scene.gateway.store_is_busy().await;
     tokio::time::advance(Duration::from_secs(2)).await;
     busy.holds_everybody_up().await;
@@ -223,7 +223,7 @@ async fn whoever_comes_back_at_the_last_moment_keeps_the_run() {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_a_moment_too_late_is_not_given_what_is_being_stopped() {
     let scene = Scene::start().await;
-    // Being asked to stop takes it four seconds.
+    // A stop takes this agent four seconds.
     let script = scene.gateway.agent().says(["Hel"]).then_ignores_everything();
     let body = asks(true);
     let ask = || scene.post(CHAT, &[("idempotency-key", "k")], &body);
@@ -243,7 +243,7 @@ async fn whoever_comes_a_moment_too_late_is_not_given_what_is_being_stopped() {
         let body = axum::body::to_bytes(refused.into_body(), 10_000).await.unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["error"]["code"], "run_stopping");
     }
-    // Looking at it is still possible, and in the end it is what it is.
+    // The run can still be polled, and finally has its real state.
     assert_eq!(scene.get(&format!("/v1/runs/{run}")).await.status(), 200);
     scene.gateway.server().turns.idle().await;
     let mut stream = Stream::of(ask().await.into_body().into_data_stream());

@@ -10,7 +10,7 @@ use talaria::agent::{AgentErrorKind, TurnEnd};
 
 use crate::support::served::{Served, json};
 
-/// What is asked, with more to it.
+/// A request with this input and additional fields.
 fn asks(text: &str, more: Value) -> Value {
     let mut body = json!({ "model": "m", "input": text });
     for (name, value) in more.as_object().unwrap() {
@@ -99,7 +99,7 @@ async fn a_response_says_how_it_came_out() {
     let error = json(failed).await["error"].clone();
     assert_eq!((&error["code"], error.get("partial")), (&json!("failed"), None));
     assert!(error["message"].as_str().unwrap().contains("The model is away."));
-    // Also what failed is kept.
+    // A failed response is stored too.
     let failed = json(served.get(&format!("/v1/responses/{id}")).await).await;
     assert_eq!((&failed["status"], &failed["output"]), (&json!("failed"), &json!([])));
     assert_eq!(failed["error"]["code"], "server_error");
@@ -135,11 +135,11 @@ async fn a_response_is_cancelled_and_stays_so() {
         assert_eq!(cancelled["output"][0]["content"][0]["text"], "Half");
     }
     assert!(script.was_told_to_stop());
-    // What is whole stays whole.
+    // A complete response stays complete.
     let whole = ask(&served, "hi", json!({})).await;
     let path = format!("/v1/responses/{}/cancel", whole["id"].as_str().unwrap());
     assert_eq!(json(served.post(&path, &json!({})).await).await, whole);
-    // Nobody cancels what is another's.
+    // Nobody can cancel another caller's response.
     let app = served.app("forge").await;
     let others = served.bare(Method::POST, &path).bearer_auth(app).send().await.unwrap();
     assert_eq!(others.status(), 404);
@@ -163,7 +163,7 @@ async fn a_response_says_what_it_was_asked() {
         assert_eq!(json(served.get(&next).await).await["data"], json!([]));
         assert_eq!(served.get(&format!("{path}?limit=0")).await.status(), 400);
     }
-    // While it runs, too.
+    // A running response has its input items too.
     let script = served.agent().then_hangs();
     let running = ask(&served, "Still there?", json!({ "background": true })).await;
     script.is_hanging().await;

@@ -1,4 +1,4 @@
-//! Asking again is not asking twice, and reading goes on where it was cut.
+//! A repeated request runs once, and an interrupted stream continues where it was cut.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ async fn the_same_is_run_once_however_often_it_is_asked() {
         all.push(Stream::of(answer).rest().await);
     }
     assert!(all.iter().all(|one| *one == all[0]));
-    // When it is over it is replayed, to the byte.
+    // After its end it is replayed, to the byte.
     assert_eq!(Stream::of(ask(&served, "k", &body).await).rest().await, all[0]);
     assert_eq!(served.gateway.agent_itself().heard().len(), 1);
 }
@@ -111,7 +111,7 @@ async fn what_was_refused_has_not_used_up_its_key() {
     let refused = ask(&served, "b", &asks("two", false)).await;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers().contains_key("retry-after"));
-    // The one that runs can be found all the same.
+    // The running one can be found all the same.
     assert_eq!(run_of(&ask(&served, "a", &asks("one", true)).await), run_of(&first));
     script.goes_on();
     Stream::of(first).rest().await;
@@ -135,7 +135,7 @@ async fn reading_goes_on_wherever_it_was_cut() {
         whole.push(stream.next().await);
     }
     script.is_hanging().await;
-    // While it runs: what was seen of it and what comes then is the whole.
+    // While it runs: the events before the cut and the new ones together are the whole.
     let mut live = Vec::new();
     for (seen, last) in whole.iter().enumerate() {
         let request = served.request(Method::POST, CHAT).header("idempotency-key", "k");
@@ -149,20 +149,21 @@ async fn reading_goes_on_wherever_it_was_cut() {
         let rest = stream.rest().await;
         together(&whole, *seen, &rest);
     }
-    // And when it is over.
+    // After its end.
     for seen in 0..whole.len() - 1 {
         let request = served.request(Method::POST, CHAT).header("idempotency-key", "k");
         let request = request.header("last-event-id", whole[seen].id.as_deref().unwrap());
         let answer = request.body(asks("hi", true).to_string()).send().await.unwrap();
         together(&whole, seen, &Stream::of(answer).rest().await);
-        // The same place is known to the other surface.
+        // The other surface knows the same position.
         let path = format!("/v1/runs/{run}/events?after={}", whole[seen].id.as_deref().unwrap());
         let rest = Stream::of(served.get(&path).await).rest().await;
         assert_eq!(text_of(&whole[..=seen]) + text_of(&rest).as_str(), text_of(&whole), "{seen}");
     }
 }
 
-/// What was seen and the rest are the whole: the same text, and each of the other events once.
+/// Checks that the events before the cut and the rest are the whole: the same text, and each of the other events
+/// once.
 fn together(whole: &[Event], seen: usize, rest: &[Event]) {
     assert_eq!(text_of(&whole[..=seen]) + text_of(rest).as_str(), text_of(whole), "cut after {seen}");
     let others = |events: &[Event]| -> Vec<Event> {
@@ -182,7 +183,7 @@ async fn an_id_that_is_none_of_ours_means_the_beginning() {
         let answer = request.header("last-event-id", id).body(asks("hi", true).to_string()).send();
         assert_eq!(Stream::of(answer.await.unwrap()).rest().await, whole, "{id}");
     }
-    // One that cannot be: it ends all the same, and says nothing wrong.
+    // An impossible position: the stream ends all the same, and says nothing wrong.
     for id in
         ["18446744073709551615.18446744073709551615.18446744073709551615.ffffffff", "0.2.0.0", "9.9.9.9"]
     {
@@ -203,7 +204,7 @@ async fn the_next_process_answers_what_the_last_one_was_asked() {
         seen.push(stream.next().await);
     }
     script.is_hanging().await;
-    // The agent is asked for the same run, and begins it anew.
+    // The agent gets the same run again, and starts it from the beginning.
     let again = served.agent().says(["He", "llo"]).then_hangs().says(["!"]);
     served.restart().await;
     assert!(!script.was_told_to_stop());

@@ -1,4 +1,4 @@
-//! A text that came out as another one than what was told: nothing of it is put behind that, also long after.
+//! A final text that differs from the streamed deltas is never appended to them, also long after.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -26,13 +26,13 @@ async fn read(served: &Served, path: &str, body: &Value, after: Option<&str>) ->
     Stream::of(answer).rest().await
 }
 
-/// What the end says the text is.
+/// The text that the last event reports.
 fn whole(events: &[Event], pointer: &str) -> String {
     let told = events.iter().rev().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok());
     told.filter_map(|data| data.pointer(pointer).cloned()).next().unwrap().as_str().unwrap().to_owned()
 }
 
-/// The places behind which text had come, with that text.
+/// The ids of events after which text had come, with that text.
 fn places(events: &[Event]) -> Vec<(String, String)> {
     let behind = |(at, event): (usize, &Event)| Some((event.id.clone()?, text_of(&events[..=at])));
     events
@@ -69,13 +69,13 @@ async fn nothing_is_put_behind_what_it_does_not_belong_to() {
                 );
             }
         }
-        // From now on only the store knows.
+        // From now on only the store has it.
         served.restart().await;
     }
     for (path, body, pointer) in surfaces() {
         let all = read(&served, path, &body, None).await;
         assert_eq!(text_of(&all), "It is forty-two, of course.");
-        // Where the text came in deltas, a chat completion does not repeat it.
+        // A chat completion does not repeat the text of its deltas.
         if path != "/v1/chat/completions" {
             assert_eq!(whole(&all, pointer), "It is forty-two, of course.");
         }

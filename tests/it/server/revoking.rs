@@ -1,4 +1,4 @@
-//! What an app may have at once; and that a revoked token is worth nothing, whatever was going on with it.
+//! Limits per app; and a revoked token stops working, whatever ran with it.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn what_is_read_and_what_waits_ends_with_the_token() {
     streamed.is_hanging().await;
     waited.is_hanging().await;
     beside.is_hanging().await;
-    // Behind the one that runs.
+    // Waits behind the running one.
     let behind =
         tokio::spawn(asks(&served, &token, "a", "never", false).header("idempotency-key", "k").send());
     served.has_turns("forge", 3).await;
@@ -55,7 +55,7 @@ async fn what_is_read_and_what_waits_ends_with_the_token() {
     assert!(!heard.iter().any(|heard| heard.prompt == "never"), "what waited must not run");
     assert_eq!(asks(&served, &token, "c", "again", false).send().await.unwrap().status(), 401);
 
-    // The other app has noticed nothing.
+    // The other app is not affected.
     beside.goes_on();
     let theirs = theirs.await.unwrap().unwrap();
     assert_eq!(json(theirs).await["choices"][0]["message"]["content"], "Hello");
@@ -83,7 +83,7 @@ async fn an_app_has_only_so_many_requests_open() {
     let served = Served::with(Default::default(), settings).await;
     let (token, other) = (served.app("forge").await, served.app("phone").await);
     let script = served.agent().says(["Hel"]).then_hangs().says(["lo"]);
-    // One turn, and as many readers of it as may be.
+    // One turn, and as many readers of it as allowed.
     let reads = |token: &str| asks(&served, token, "a", "hi", true).header("idempotency-key", "k");
     let mut readers = Vec::new();
     for _ in 0..4 {
@@ -122,7 +122,7 @@ async fn an_app_has_only_so_many_turns_at_once_and_all_together_too() {
     refused(&one).await;
     let beside = tokio::spawn(asks(&served, &two, "a", "second", false).send());
     second.is_hanging().await;
-    // The owner has no bound of his own, but there is one for all.
+    // The owner has no limit of their own, but there is one for all.
     refused(crate::support::served::KEY).await;
     first.goes_on();
     assert_eq!(running.await.unwrap().unwrap().status(), 200);

@@ -1,4 +1,4 @@
-//! `/v1/runs` and what is below it.
+//! `/v1/runs` and the routes below it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ async fn any_run_of_the_caller_can_be_read_whatever_started_it() {
     script.goes_on();
     assert_eq!(text_of(&other.rest().await), "lo");
     assert!(text_of(&Stream::of(answer).rest().await).ends_with("lo"));
-    // When it is long over.
+    // Long after its end.
     assert_eq!(text_of(&events(&served, &run).await.rest().await), "Hello");
 }
 
@@ -128,7 +128,7 @@ async fn the_owner_reads_what_happens_in_rooms() {
     let mut stream = events(&served, &run).await;
     stream.until_text("Hel").await;
     assert_eq!(show(&served, &run).await["status"], "running");
-    // A room's question is answered by its people.
+    // The people of a room answer its asks.
     let answer = served.post(&format!("/v1/runs/{run}/approval"), &json!({ "choice": "once" })).await;
     assert_eq!(answer.status(), 409);
     assert_eq!(json(answer).await["error"]["code"], "approval_in_room");
@@ -173,7 +173,7 @@ async fn a_run_is_stopped_once_and_stays_so() {
         let again = json(served.post(&stop, &json!({})).await).await;
         assert_eq!(again["status"], "cancelled");
     }
-    // One that is over stays as it is.
+    // A run that has ended stays as it is.
     let run = started(&served, json!({ "input": "hi" })).await;
     events(&served, &run).await.rest().await;
     let answer = json(served.post(&format!("/v1/runs/{run}/stop"), &json!({})).await).await;

@@ -1,4 +1,4 @@
-//! Keys, tokens, what scopes a memory and what is said: none of it is in the log, whatever becomes of a request.
+//! Keys, tokens, memory scopes and messages: none of them is in the log, whatever becomes of a request.
 
 use std::fs::File;
 
@@ -57,7 +57,7 @@ async fn nothing_that_is_anybodys_own_is_in_the_log() {
         scopes[2..].iter().all(|scope| scope.starts_with("phone_") && !scope.contains(MEMORY)),
         "an app names only what is its own"
     );
-    // Whoever is wrong, in every way; until nothing is looked at any more.
+    // Wrong keys of every kind, until none is checked any more.
     for number in 0..12 {
         assert!(matches!(
             asks(&format!("{WRONG}{number}"), "/v1/chat/completions", chat(false)).await.0,
@@ -81,7 +81,7 @@ async fn nothing_that_is_anybodys_own_is_in_the_log() {
         .send()
         .await
         .unwrap();
-    // What breaks off in the middle of all that.
+    // Requests that break off in the middle.
     for bytes in [
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {OWNER}\r\n\

@@ -1,4 +1,4 @@
-//! `/api/sessions`: what is kept, and who sees it.
+//! `/api/sessions`: which sessions are stored, and who sees them.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use talaria::store::NewSession;
 
 use crate::support::served::{KEY, Served, json};
 
-/// A session of the owner.
+/// Makes a session of the owner.
 pub async fn begin(served: &Served, id: &str, title: Option<&str>) {
     let new =
         NewSession { title: title.map(str::to_owned), ..NewSession::new(&SessionId(id.to_owned()), "") };
     served.gateway.store().write(move |tx| tx.create_session(&new)).await.unwrap();
 }
 
-/// The same in which something was said.
+/// Makes a session of the owner with these messages.
 pub async fn begin_with(served: &Served, id: &str, title: &str, said: &[(MessageRole, &str)]) {
     begin(served, id, Some(title).filter(|title| !title.is_empty())).await;
     say(served, id, said).await;
 }
 
-/// Something was said in a session, long ago.
+/// Adds messages to a session, as if sent long ago.
 pub async fn say(served: &Served, id: &str, said: &[(MessageRole, &str)]) {
     let id = SessionId(id.to_owned());
     let said: Vec<_> = said.iter().map(|(role, text)| (*role, (*text).to_owned())).collect();
@@ -73,7 +73,7 @@ async fn a_session_has_all_its_fields() {
     );
 }
 
-/// As `/sessions` and `talaria sessions` have it.
+/// The list is the same as in `/sessions` and `talaria sessions`.
 #[tokio::test]
 async fn a_session_without_a_title_is_known_by_its_first_question() {
     let served = Served::start().await;
@@ -213,7 +213,8 @@ async fn ten_thousand_sessions_are_listed_by_pages() {
     assert_eq!(default["data"].as_array().unwrap().len(), 50);
     let beyond = json(served.get("/api/sessions?offset=10000").await).await;
     assert_eq!((&beyond["data"], &beyond["has_more"]), (&json!([]), &json!(false)));
-    // What is left out is stepped over, so it has an end; behind the last session a list goes on without one.
+    // The offset is bounded, because skipped sessions are read too; a list continues after its last session without
+    // an offset.
     for offset in ["10001", "4000000000"] {
         let refused = served.get(&format!("/api/sessions?offset={offset}")).await;
         assert_eq!(refused.status(), 400);

@@ -1,4 +1,4 @@
-//! Sessions that are removed: by whoever they belong to, whatever runs in them, and those that nobody named.
+//! Deleted sessions: by their owner, while turns run in them, and sessions that nobody named.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -43,7 +43,7 @@ async fn whoever_waits_for_a_whole_answer_is_told_that_the_session_is_gone() {
     };
     let (chat, removed) = tokio::join!(chat, remove);
     assert_eq!(removed.status(), 200);
-    // Either it had read the end of its turn, or there was nothing left to read.
+    // Either the client had read the end of its turn, or there was nothing left to read.
     assert!([200, 404].contains(&chat.status().as_u16()), "{}", chat.status());
 }
 
@@ -62,13 +62,13 @@ async fn whoever_has_read_something_is_not_told_that_there_was_nothing() {
         let mut stream = Stream::of(answer.into_body().into_data_stream());
         stream.until_text("It begins").await;
         script.is_hanging().await;
-        // It looks again only when nothing is left.
+        // The stream looks at the store again only after the session is gone.
         assert_eq!(scene.delete("/api/sessions/s").await.status(), 200);
         let rest = stream.rest().await;
         let told: Vec<_> =
             rest.iter().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok()).collect();
         if pointer.is_empty() {
-            // It has the text, and the end does not repeat it.
+            // The reader has the text, and the end does not repeat it.
             let end = &told.last().unwrap()["hermes"];
             assert_eq!((&end["status"], end.get("text")), (&json!("cancelled"), None), "{rest:?}");
             continue;
@@ -91,7 +91,7 @@ async fn nothing_of_a_removed_session_is_left() {
     assert_eq!(served.request(Method::DELETE, "/api/sessions/s").send().await.unwrap().status(), 404);
     let left = served.gateway.store().read(move |tx| Ok(tx.turn(&talaria::ids::TurnId(run))?.is_some()));
     assert!(!left.await.unwrap());
-    // Its key may be used again, and finds no session.
+    // The key may be used again, and finds no session.
     let request = served.request(Method::POST, "/api/sessions/s/chat").header("Idempotency-Key", "k1");
     let again = request.body(json!({ "message": secret }).to_string()).send().await.unwrap();
     assert_eq!(again.status(), 404);
@@ -140,13 +140,13 @@ async fn removing_and_talking_at_the_same_time_never_breaks_anything() {
         let removed = removals.iter().filter(|(status, _)| *status == 200).count();
         assert_eq!(removed, 1, "{removals:?}");
         for (status, body) in before.into_iter().chain(removals).chain(after) {
-            // What waited and was stopped before its turn came says so.
+            // A turn that was stopped while it waited reports that.
             let stopped = status == 502 && body.contains(r#""code":"cancelled""#);
             assert!(stopped || [200, 404].contains(&status), "{status}: {body}");
         }
         assert_eq!(served.get(&path).await.status(), 404);
     }
-    // Nothing is left behind that would hold up the next one.
+    // Nothing is left that would delay the next session.
     begin(&served, "last", None).await;
     assert_eq!(served.post("/api/sessions/last/chat", &json!({ "message": "hi" })).await.status(), 200);
 }

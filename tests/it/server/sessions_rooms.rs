@@ -1,11 +1,11 @@
-//! The owner talks over HTTP in the session of a room: one line, one history, and the room sees nothing of it.
+//! The owner talks over HTTP in the session of a room: one queue, one history, and the room shows nothing of it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::served::{Served, json};
 
-/// The id of the only session there is.
+/// The id of the only session.
 async fn only_session(served: &Served) -> String {
     let listed = json(served.get("/api/sessions").await).await;
     assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");

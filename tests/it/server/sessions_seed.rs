@@ -1,5 +1,5 @@
-//! The 10 cases of the reference implementation (`seeds/000…`, its tests of the session endpoints), each with its
-//! equivalent against the real server on a real socket.
+//! The 10 cases of the session endpoints in the reference implementation (hermes-agent), each with its equivalent
+//! against the real server on a real socket.
 //!
 //! | case there | equivalent here |
 //! |---|---|

@@ -138,9 +138,9 @@ async fn a_stream_goes_on_from_every_event() {
         match seen.name.as_str() {
             // Nothing has happened yet.
             "run.started" => assert_eq!(rest, whole),
-            // It is told again: what counts comes after it.
+            // The last event is sent again: only the events after it count.
             "assistant.completed" => assert_eq!(rest, whole[index..]),
-            // All that is left to say is that it is over.
+            // Only the end is left to report.
             "run.completed" | "done" => {
                 assert_eq!(names(&rest), ["done"]);
                 assert!(rest[0].data["seq"].as_u64() > seen.data["seq"].as_u64());

@@ -1,5 +1,5 @@
-//! The agent is away or busy: a client that reads the answer in one piece and cannot ask for it again is told at once,
-//! every other waits.
+//! The agent is away or busy: a client that reads the answer in one piece and cannot ask for it again gets an error
+//! at once; any other client waits.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
 const SESSION: &str = "/api/sessions/s/chat";
 
-/// Nothing listens where the agent should be.
+/// No server listens at the agent's address.
 const AWAY: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 
 fn busy(seconds: u64, rate_limited: bool) -> AgentErrorKind {
@@ -60,7 +60,7 @@ async fn whoever_waits_for_the_whole_answer_is_told_at_once() {
             assert_eq!(answer.status(), status, "{path} {kind:?}");
             assert_eq!(scene.gateway.agent_itself().heard().len(), runs + 1, "{path}: it was tried once");
             assert_eq!(header(&answer, "retry-after"), Some(after), "{path}");
-            // Nothing ran, so a client that asks again by itself does no harm.
+            // Nothing ran, so a client that repeats the request by itself does no harm.
             assert_eq!(header(&answer, "x-should-retry"), None, "{path}");
             let error = read(answer).await["error"].take();
             assert_eq!((&error["code"], &error["param"]), (&json!(code), &Value::Null), "{path}");
@@ -78,7 +78,7 @@ async fn nothing_is_left_of_what_was_not_run() {
     assert_eq!(messages["data"], json!([]));
     let session = read(scene.get("/api/sessions/s").await).await["session"].take();
     assert_eq!((&session["message_count"], &session["api_call_count"]), (&json!(0), &json!(0)));
-    // Its place in the line is free, and the next turn sees nothing of it.
+    // Its place in the queue is free, and the next turn does not see it.
     scene.gateway.agent().says(["Hello"]);
     let answer = read(scene.post(SESSION, &[], &json!({ "message": "again" })).await).await;
     assert_eq!(answer["message"]["content"], "Hello");
@@ -88,7 +88,7 @@ async fn nothing_is_left_of_what_was_not_run() {
     assert_eq!(scene.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap().len(), 0);
 }
 
-/// The next response goes on from the same one as if the failed one had never been asked.
+/// The next response continues from the same one as if the failed one had never been asked.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_was_not_run_is_not_gone_on_from() {
     let scene = scene().await;
@@ -122,7 +122,7 @@ async fn whoever_reads_a_stream_or_has_a_key_waits() {
         let events = Stream::of(answer.into_body().into_data_stream()).rest().await;
         assert_eq!(text_of(&events), "Hello", "{path}");
     }
-    // Background: whoever asked is not there.
+    // In the background: the client does not wait.
     scene.gateway.agent().then_fails(AWAY, "away");
     scene.gateway.agent().says(["Hello"]);
     let answer = scene.post(RESPONSES, &[], &json!({ "input": "hi", "background": true })).await;

@@ -1,8 +1,8 @@
-//! An agent server in the test process, which outlives any gateway and counts what it was made to do.
+//! An agent server in the test process, which outlives any gateway and counts its runs.
 //!
-//! The idempotent kind announces itself and answers a repeated key by replaying the same run from its
-//! start; a run goes on whether or not anybody reads it. The plain kind does not know the question
-//! what it can do and takes every request for a new one.
+//! The idempotent kind announces itself and answers a repeated key by replaying the same run from its start; a run
+//! continues even if nobody reads it. The plain kind does not know `GET /v1/capabilities` and takes every request for
+//! a new one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,16 +16,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-/// What the server can do.
+/// The server's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The same key never runs twice.
+    /// A key never runs twice.
     Idempotent,
     /// Every request runs.
     Plain,
 }
 
-/// An agent server. It ends when this is dropped.
+/// An agent server. Dropping this ends it.
 pub struct AgentServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -34,14 +34,14 @@ pub struct AgentServer {
 
 struct Shared {
     kind: Kind,
-    /// Between two pieces of an answer, so that there is a middle of it.
+    /// Pause between two pieces of an answer, so that there is a middle of it.
     pause: Duration,
-    /// What it answers to a prompt: the pieces it streams.
+    /// Answers a prompt with the pieces to stream.
     answer: fn(&str) -> Vec<String>,
     state: Mutex<State>,
-    /// Told when every stream is to break off.
+    /// Notified when every stream is to break off.
     broken: Notify,
-    /// Told with each prompt that is run.
+    /// Notified of each prompt that is run.
     asked: Notify,
 }
 
@@ -49,14 +49,14 @@ struct Shared {
 struct State {
     /// How often each prompt was run.
     executions: HashMap<String, usize>,
-    /// By key; only the idempotent kind keeps them.
+    /// Runs by key; only the idempotent kind keeps them.
     runs: HashMap<String, Run>,
 }
 
 #[derive(Clone)]
 struct Run {
     request: Vec<u8>,
-    /// How many pieces have been made so far.
+    /// Number of pieces made so far.
     made: watch::Receiver<usize>,
 }
 
@@ -66,7 +66,7 @@ impl AgentServer {
         Self::on(TcpListener::bind("127.0.0.1:0").await.expect("a free port"), kind, pause, answer)
     }
 
-    /// Listens where a listener is already.
+    /// Uses an existing listener.
     pub fn on(listener: TcpListener, kind: Kind, pause: Duration, answer: fn(&str) -> Vec<String>) -> Self {
         let address = listener.local_addr().expect("the port that was just bound");
         let shared = Arc::new(Shared {
@@ -81,7 +81,7 @@ impl AgentServer {
         let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = serving.clone();
-                // A reader that goes away in the middle is what the tests are about.
+                // The tests are about readers that go away in the middle.
                 tokio::spawn(async move {
                     tokio::select! {
                         _ = serve(&shared, stream) => {}
@@ -93,17 +93,17 @@ impl AgentServer {
         Self { address, shared, listening }
     }
 
-    /// What `GATEWAY_PROXY_URL` is set to.
+    /// Value for `GATEWAY_PROXY_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every stream breaks off at this moment. What comes later is answered.
+    /// Breaks every stream off now. Later requests are answered.
     pub fn breaks_off(&self) {
         self.shared.broken.notify_waiters();
     }
 
-    /// Waits until it works on something.
+    /// Waits until a prompt runs.
     pub async fn works(&self) {
         loop {
             let asked = self.shared.asked.notified();
@@ -133,8 +133,8 @@ impl Shared {
         self.state.lock()
     }
 
-    /// The run a request is for; `None` if its key was used for another request. Looking and beginning
-    /// are one step, because a repeated request may come while the first is still on its way.
+    /// The run for a request; `None` if its key was used for another request. Lookup and start are one step, because
+    /// a repeated request may come while the first is still on its way.
     fn run(&self, key: Option<&str>, prompt: &str, request: Vec<u8>) -> Option<Run> {
         let mut state = self.state();
         let key = key.filter(|_| self.kind == Kind::Idempotent);
@@ -163,14 +163,14 @@ impl Shared {
     }
 }
 
-/// A request, as far as this server cares.
+/// A request, as far as this server needs it.
 struct Request {
     line: String,
     key: Option<String>,
     body: Vec<u8>,
 }
 
-/// One request per connection.
+/// Serves one request per connection.
 async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let request = read(&mut stream).await?;
@@ -210,14 +210,14 @@ async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Request> {
     Ok(request)
 }
 
-/// What the last message of a request says.
+/// The text of the last message of a request.
 fn prompt(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let last = body["messages"].as_array().and_then(|messages| messages.last());
     last.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Streams a run from its start, as far as it is and then as it goes on.
+/// Streams a run from its start: the pieces so far, and then the new ones.
 async fn replay(
     shared: &Shared,
     stream: &mut BufReader<TcpStream>,

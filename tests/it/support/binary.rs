@@ -1,6 +1,6 @@
 //! The real `talaria`, run as people run it: a process with its own state folder and a clean environment.
 //!
-//! Everything that waits gives up after a minute, and a process that is no longer looked at is killed.
+//! Every wait gives up after a minute, and dropping a process kills it.
 
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -15,62 +15,62 @@ use tokio::sync::watch;
 
 use super::upstream::Upstream;
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A way to run talaria. The state folder is the same for every run of it.
+/// A way to run talaria. All its runs share one state folder.
 pub struct Talaria {
     home: TempDir,
     args: Vec<String>,
     vars: Vec<(String, String)>,
-    /// How many files it may have open, if not as many as we.
+    /// Limit of open files, if not the test's own.
     open_files: Option<usize>,
 }
 
 impl Talaria {
-    /// Without any configuration.
+    /// A talaria without any configuration.
     pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        // As it is when talaria makes it. One that is open to others would be closed, or refused.
+        // Private, as talaria makes it. It would close an open folder, or refuse it.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
         Self { home, args: Vec::new(), vars: Vec::new(), open_files: None }
     }
 
-    /// As a relay to this server.
+    /// A relay to this server.
     pub fn to(upstream: &Upstream) -> Self {
         Self::new().var("GATEWAY_PROXY_URL", &upstream.url())
     }
 
-    /// With arguments.
+    /// Adds arguments.
     pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
         self.args = args.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// With an environment variable.
+    /// Adds an environment variable.
     pub fn var(mut self, name: &str, value: &str) -> Self {
         self.vars.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With at most so many open files, sockets too.
+    /// Limits open files, which include sockets.
     pub fn open_files(self, limit: usize) -> Self {
         Self { open_files: Some(limit), ..self }
     }
 
-    /// From the next start on a variable has this value, or is not there.
+    /// Sets a variable from the next start on, or removes it.
     pub fn sets(&mut self, name: &str, value: Option<&str>) {
         self.vars.retain(|(known, _)| known != name);
         self.vars.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
 
-    /// With a configuration file in the state folder that nobody else can read.
+    /// Writes a private configuration file into the state folder.
     pub fn config(self, yaml: &str) -> Self {
         self.rewrites_config(yaml);
         self
     }
 
-    /// Somebody changes the configuration file.
+    /// Changes the configuration file.
     pub fn rewrites_config(&self, yaml: impl AsRef<[u8]>) {
         let path = self.home.path().join("talaria.yaml");
         fs::write(&path, yaml).unwrap();
@@ -82,22 +82,22 @@ impl Talaria {
         self.home.path()
     }
 
-    /// What is stored. Only for after the process has ended.
+    /// The database. Only for after the process has ended.
     pub fn stored(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.home.path().join("talaria.db")).unwrap()
     }
 
-    /// Starts it with a pipe for its input.
+    /// Starts it with a pipe as its input.
     pub fn starts(&self) -> Process {
         self.spawn(&self.args, Stdio::piped())
     }
 
-    /// Starts it with this as its input.
+    /// Starts it with this input.
     pub fn starts_with(&self, input: File) -> Process {
         self.spawn(&self.args, Stdio::from(input))
     }
 
-    /// Runs a command to its end, as somebody at a shell does beside what runs already.
+    /// Runs a command to its end, as an operator does at a shell while the gateway runs.
     pub async fn does<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
         let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
         self.spawn(&args, Stdio::null()).ended().await
@@ -111,7 +111,7 @@ impl Talaria {
         process.ended().await
     }
 
-    /// Starts it with a pipe for its input and this for its standard output.
+    /// Starts it with a pipe as its input and this standard output.
     pub fn starts_writing_to(&self, output: impl Into<Stdio>) -> Process {
         Process::watch(self.command(&self.args, Stdio::piped()).stdout(output).spawn().unwrap())
     }
@@ -144,7 +144,7 @@ impl Talaria {
     }
 }
 
-/// A talaria that runs.
+/// A running talaria.
 pub struct Process {
     pid: Pid,
     input: Option<ChildStdin>,
@@ -162,7 +162,7 @@ pub struct Ended {
 }
 
 impl Process {
-    /// Follows a process whose streams are pipes.
+    /// Watches a process whose streams are pipes.
     pub fn watch(mut child: Child) -> Self {
         let pid = Pid::from_child(&child);
         let input = child.stdin.take();
@@ -176,7 +176,7 @@ impl Process {
         Self { pid, input, out, err, code }
     }
 
-    /// Writes to its standard input. A process that refuses to start may be gone before.
+    /// Writes to its standard input. A process that refuses to start may be gone already.
     pub fn types(&mut self, lines: &str) {
         let _ = self.input.as_mut().unwrap().write_all(lines.as_bytes());
     }
@@ -186,12 +186,12 @@ impl Process {
         self.input = None;
     }
 
-    /// Waits until standard output has this.
+    /// Waits until standard output contains this.
     pub async fn shows(&mut self, text: &str) {
         self.has("standard output", text).await;
     }
 
-    /// Waits until standard error has this.
+    /// Waits until standard error contains this.
     pub async fn logs(&mut self, text: &str) {
         self.has("standard error", text).await;
     }
@@ -203,12 +203,12 @@ impl Process {
         assert!(came, "{text:?} should have come on {what}\n{}", self.so_far());
     }
 
-    /// The most memory it has ever had, in bytes.
+    /// Peak memory in bytes.
     pub fn peak_memory(&self) -> usize {
         self.bytes_of("VmHWM:")
     }
 
-    /// The memory it has now, in bytes.
+    /// Current memory in bytes.
     pub fn memory(&self) -> usize {
         self.bytes_of("VmRSS:")
     }
@@ -219,15 +219,15 @@ impl Process {
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
-    /// How many files it has open, sockets too.
+    /// Number of open files, which include sockets.
     pub fn open_files(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.pid.as_raw_nonzero());
-        // It keeps others of the same user from looking into it, but newer kernels tell how many there are.
+        // The process hides its folder from others of the same user, but newer kernels report the count.
         let counted = || fs::metadata(&folder).map_or(0, |folder| folder.len() as usize);
         fs::read_dir(&folder).map_or_else(|_| counted(), Iterator::count)
     }
 
-    /// Waits until it serves HTTP, and returns where.
+    /// Waits until it serves HTTP, and returns the address.
     pub async fn serves(&mut self) -> String {
         self.logs(" serving ").await;
         let log = text(&self.err);
@@ -241,23 +241,23 @@ impl Process {
         kill_process(self.pid, signal).unwrap();
     }
 
-    /// Waits until it is no longer there.
+    /// Waits until the process has ended.
     pub async fn dies(&mut self) {
         let died = self.code.wait_for(Option::is_some);
         assert!(tokio::time::timeout(PATIENCE, died).await.is_ok(), "it should have died\n{}", self.so_far());
     }
 
-    /// Waits for its end. Whatever the test is about, it must not have panicked.
+    /// Waits for its end. In no test may it have panicked.
     pub async fn ended(self) -> Ended {
         self.ended_within(PATIENCE).await
     }
 
-    /// The same for what takes its time.
+    /// Waits for its end for as long as `patience`.
     pub async fn ended_within(mut self, patience: Duration) -> Ended {
         let end = tokio::time::timeout(patience, self.code.wait_for(Option::is_some)).await;
         let code = end.ok().and_then(|code| code.ok().and_then(|code| *code));
         let Some(code) = code else { panic!("it should have ended\n{}", self.so_far()) };
-        // The streams end with the process; what is still in the pipes must be read.
+        // The streams end with the process; the pipes must be read to their end.
         for stream in [&mut self.out, &mut self.err] {
             while stream.changed().await.is_ok() {}
         }
@@ -266,7 +266,7 @@ impl Process {
         ended
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub fn so_far(&self) -> String {
         format!("standard output:\n{}\nstandard error:\n{}", text(&self.out), text(&self.err))
     }
@@ -281,21 +281,21 @@ impl Drop for Process {
 }
 
 impl Ended {
-    /// It ended well and showed nothing but this.
+    /// Checks that it succeeded and printed exactly this.
     #[track_caller]
     pub fn showed(&self, out: &str) -> &Self {
         assert_eq!((self.code, self.out.as_str()), (0, out), "{}", self.err);
         self
     }
 
-    /// Something was not answered; it showed nothing but this.
+    /// Checks that a prompt was not answered and that it printed exactly this.
     #[track_caller]
     pub fn failed_with(&self, out: &str) -> &Self {
         assert_eq!((self.code, self.out.as_str()), (1, out), "{}", self.err);
         self
     }
 
-    /// It said this on standard error.
+    /// Checks that standard error contains this.
     #[track_caller]
     pub fn said(&self, text: &str) -> &Self {
         assert!(self.err.contains(text), "{text:?} should be in\n{}", self.err);

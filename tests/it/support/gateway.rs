@@ -1,5 +1,5 @@
-//! A whole gateway in the test's process: the real store and the real core, between a room in memory
-//! and a scripted agent. Made for `#[tokio::test(start_paused = true)]`.
+//! A whole gateway in the test's process: the real store and the real core, between a room in memory and a scripted
+//! agent. Made for `#[tokio::test(start_paused = true)]`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,48 +26,48 @@ use super::operator::Operator;
 use super::room::{Chat, Room};
 use super::scripted::{Script, Scripted};
 
-/// How long a model takes for its first word: what the room is told of it comes before.
+/// How long the fallback takes for its first word: the room's notice about it comes before.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
-/// What a scene may want to be different.
+/// Settings that a scene can change.
 #[derive(Clone)]
 pub struct Setup {
     pub show: ShowMode,
     pub max_text: usize,
-    /// What the platform believes of its limit.
+    /// The rate that the platform announces.
     pub rate: Option<RateLimit>,
-    /// The limit that the network really has.
+    /// The network's real limit.
     pub limit: Option<RateLimit>,
-    /// Whether messages of ours can be taken back.
+    /// Whether our messages can be deleted.
     pub delete: bool,
     /// Whether files can be sent and fetched.
     pub media: bool,
-    /// Whether questions are marked.
+    /// Whether questions get reactions.
     pub reactions: bool,
-    /// Whether the agent takes files that are neither text nor pictures.
+    /// Whether the agent accepts files that are neither text nor pictures.
     pub files: bool,
-    /// The edits of one growing answer.
+    /// Edits of one growing answer, at most.
     pub edits: u32,
     pub retry_for: Duration,
-    /// The most that one turn may take, in bytes.
+    /// Bytes of one turn, at most.
     pub turn_bytes: usize,
-    /// Whether the agent can change what it remembers.
+    /// Whether the agent can change its memory.
     pub rewind: RewindSupport,
     /// Whether the agent's turns can be repeated without running twice.
     pub resumable: bool,
-    /// What the operator tells the agent.
+    /// The operator's instructions to the agent.
     pub context: String,
-    /// Whether the agent is told where it is and with whom.
+    /// Whether the agent gets the names of the room and the person.
     pub names: bool,
-    /// Whether another agent stands in while the agent is away.
+    /// Whether a fallback answers while the agent is away.
     pub fallback: bool,
-    /// Whether the turns of that one can be repeated without running twice.
+    /// Whether the fallback's turns can be repeated without running twice.
     pub stand_in_resumable: bool,
     /// A real agent in place of the scripted one.
     pub agent: Option<SharedAgent>,
-    /// Who may do what, and how places behave. Everybody may talk, without limits, unless a scene is about that.
+    /// Who may do what, and how places behave. By default everybody may talk, without limits.
     pub rules: AccountRules,
-    /// What rooms are told.
+    /// Texts of rooms.
     pub words: TextCatalog,
 }
 
@@ -101,21 +101,21 @@ impl Default for Setup {
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct TestGateway {
     folder: TempDir,
     setup: Setup,
     chat: Chat,
     agent: Scripted,
-    /// Who answers while the agent is away, in scenes with a fallback.
+    /// The fallback, in scenes with one.
     stand_in: Scripted,
-    /// Who may do what, as of now.
+    /// The rules in force.
     live: Arc<LiveRules>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
 
-/// A store that does nothing but wait.
+/// A store whose writer only waits.
 pub struct BusyStore {
     let_go: std::sync::mpsc::Sender<()>,
     job: tokio::task::JoinHandle<()>,
@@ -129,7 +129,7 @@ impl BusyStore {
         }
     }
 
-    /// It goes on.
+    /// Releases the store.
     pub async fn goes_on(self) {
         self.let_go.send(()).unwrap();
         self.job.await.unwrap();
@@ -194,27 +194,27 @@ impl TestGateway {
         self.agent.script()
     }
 
-    /// The agent itself: what it heard.
+    /// The agent itself, with the turns that it got.
     pub fn agent_itself(&self) -> &Scripted {
         &self.agent
     }
 
-    /// Who stands in for the agent.
+    /// The fallback.
     pub fn stand_in(&self) -> &Scripted {
         &self.stand_in
     }
 
-    /// What is different from the next start on.
+    /// Changes for the next start.
     pub fn setup(&mut self) -> &mut Setup {
         &mut self.setup
     }
 
-    /// Other rules hold from now on, as after a reload.
+    /// Replaces the rules, as a reload does.
     pub fn reload(&self, account: AccountRules) {
         self.live.replace(rules(account, self.setup.words.clone()));
     }
 
-    /// The same for every account.
+    /// Replaces the rules of every account.
     pub fn reload_all(&self, rules: Rules) {
         self.live.replace(rules);
     }
@@ -234,18 +234,18 @@ impl TestGateway {
         })))
     }
 
-    /// Every byte of the database, as somebody would find it who stole the disk.
+    /// Every byte of the database, as a thief of the disk would find it.
     pub fn disk(&self) -> Vec<u8> {
         let file = |name: &str| std::fs::read(self.folder.path().join(name)).unwrap();
         [file("talaria.db"), file("talaria.db-wal")].concat()
     }
 
-    /// What is on record, for what no room shows. Not to be kept: it must be let go before the end.
+    /// The store, for facts that no room shows. Not to be kept: it must be dropped before the end.
     pub fn store(&self) -> &Store {
         &self.running.as_ref().unwrap().store
     }
 
-    /// Keeps the store busy: whatever wants to write waits in line until it is let go.
+    /// Keeps the store busy: every write waits until it is released.
     pub async fn store_is_busy(&self) -> BusyStore {
         let (let_go, held) = std::sync::mpsc::channel::<()>();
         let (store, (begun, has_begun)) = (self.store().clone(), tokio::sync::oneshot::channel());
@@ -261,18 +261,18 @@ impl TestGateway {
         BusyStore { let_go, job }
     }
 
-    /// Where the store is, for a look from outside when nothing runs.
+    /// Path of the database, for reading it while nothing runs.
     pub fn database(&self) -> PathBuf {
         self.folder.path().join("talaria.db")
     }
 
-    /// Ends as after SIGTERM, and lets go of the store.
+    /// Ends as after SIGTERM, and closes the store.
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
         drop(running.store);
-        // Also proves that nothing holds on to the store for ever. Not a blocking task of the runtime, which
-        // would hold the clock: what was cut off in the middle of a request still waits for its timeout.
+        // Also proves that nothing holds on to the store for ever. Not a blocking task of the runtime, which would
+        // hold the clock: a request that was cut off still waits for its timeout.
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             running.threads.join();
@@ -287,8 +287,8 @@ impl TestGateway {
         self.begin().await;
     }
 
-    /// Ends as after a power cut: what is on disk at this moment is all that is left, and what is still under way
-    /// comes to nothing. [`restart`](Self::restart) begins the next life. Returns the moment, as it was counted.
+    /// Ends as after a power cut: only the current state of the disk is left, and requests under way have no effect.
+    /// [`restart`](Self::restart) begins the next life. Returns the moment, as it was counted.
     pub async fn kill(&mut self) -> u64 {
         let left = tempfile::tempdir().unwrap();
         let (from, to) = (self.folder.path().to_owned(), left.path().to_owned());
@@ -307,20 +307,20 @@ impl TestGateway {
         moment
     }
 
-    /// Serves HTTP too. For scenes on the real clock: sockets know no other.
+    /// Also serves HTTP. For scenes on the real clock: sockets do not see the paused one.
     pub async fn serve(&mut self, settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
         let gateway = &mut self.running.as_mut().unwrap().gateway;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         gateway.serve(settings, listener).unwrap().address
     }
 
-    /// Waits until no session has anything to do. For scenes with a server.
+    /// Waits until every session is idle. For scenes with a server.
     pub async fn idle(&self) {
         let gateway = &self.running.as_ref().unwrap().gateway;
         gateway.serving().unwrap().server().turns.idle().await;
     }
 
-    /// The agent server, if it serves: for a look at what it holds, and for scenes on a paused clock.
+    /// The agent server, if it serves: to inspect its state, and for scenes on a paused clock.
     pub fn server(&self) -> Arc<talaria::server::Server> {
         self.running.as_ref().unwrap().gateway.serving().unwrap().server().clone()
     }
@@ -340,7 +340,7 @@ impl TestGateway {
         };
         let parts = GatewayParts {
             store: store.clone(),
-            // Nobody asks the second one but rooms that want it, and the first while it is away.
+            // Only rooms that choose the second agent use it, and the first while it is away.
             agents: AgentRegistry::new(
                 AgentTable::new(AgentName::proxy(), agent)
                     .with(AgentName::local(), Arc::new(self.stand_in.clone())),

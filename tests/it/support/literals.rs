@@ -1,7 +1,7 @@
 //! Finds the string literals of Rust source that could reach a person.
 //!
-//! A small lexer rather than a parser: it knows comments, the kinds of literals and brackets, and that is enough to
-//! leave out what nobody in a room reads: attributes, test modules, and what goes to the log or to a developer.
+//! A small lexer rather than a parser: it knows comments, the kinds of literals and brackets. That is enough to leave
+//! out literals that nobody in a room reads: attributes, test modules, and texts for the log or a developer.
 
 /// A string literal, with the line it begins on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Literal {
     pub text: String,
 }
 
-/// What a source file holds.
+/// Contents of a source file.
 #[derive(Debug, Default)]
 pub struct Source {
     pub literals: Vec<Literal>,
@@ -18,7 +18,7 @@ pub struct Source {
     pub test_modules: Vec<String>,
 }
 
-/// Macros whose words are for the log or for whoever reads a panic.
+/// Macros whose texts are for the log or for the reader of a panic.
 const QUIET: [&str; 9] = [
     "assert",
     "assert_eq",
@@ -58,7 +58,7 @@ pub fn read(source: &str) -> Source {
                 }
             }
             Token::Word(word) if word == "tracing" && next(1) == Some(&Token::Mark(':')) => {
-                // `tracing :: info ! ( … )`; anything else of that crate has no words.
+                // `tracing :: info ! ( … )`; nothing else of that crate has texts.
                 at = if next(4) == Some(&Token::Mark('!')) { closing(&tokens, at + 5) } else { at + 1 };
             }
             Token::Word(word) if QUIET.contains(&word.as_str()) && next(1) == Some(&Token::Mark('!')) => {
@@ -99,7 +99,7 @@ pub fn is_prose(text: &str) -> bool {
     words >= 2 || sentence
 }
 
-/// Whether an attribute, from its bracket on, says that what follows is for tests.
+/// Whether an attribute, from its bracket on, marks an item for tests.
 fn is_test(attribute: &[(Token, usize)]) -> bool {
     let words: Vec<&str> = attribute
         .iter()
@@ -111,7 +111,7 @@ fn is_test(attribute: &[(Token, usize)]) -> bool {
     matches!(words.as_slice(), ["cfg", "test"] | ["test"] | ["tokio", "test", ..])
 }
 
-/// Behind the item that begins here, and its name if it is a module in a file of its own.
+/// The position after the item that begins here, and its name if it is a module in a file of its own.
 fn item(tokens: &[(Token, usize)], start: usize) -> (usize, Option<String>) {
     let mut at = start;
     while let Some((token, _)) = tokens.get(at) {
@@ -132,7 +132,7 @@ fn item(tokens: &[(Token, usize)], start: usize) -> (usize, Option<String>) {
     (at, None)
 }
 
-/// Behind the bracket that closes the one at `open`.
+/// The position after the bracket that closes the one at `open`.
 fn closing(tokens: &[(Token, usize)], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, (token, _)) in tokens.iter().enumerate().skip(open) {
@@ -173,7 +173,7 @@ fn tokens(source: &str) -> Vec<(Token, usize)> {
                 let (text, end) = raw(&chars, at);
                 (token, at) = (Some(Token::Text(text)), end);
             }
-            // What goes over the wire byte by byte is no text for people.
+            // A byte string is no text for people.
             'b' if starts(at, "b\"") => at = quoted(&chars, at + 1).1,
             'b' if starts(at, "br\"") || starts(at, "br#\"") => at = raw(&chars, at + 1).1,
             '\'' => at = character(&chars, at),
@@ -211,7 +211,7 @@ fn comment(chars: &[char], start: usize) -> usize {
     at
 }
 
-/// The text between quotation marks, its escapes replaced by spaces where they are white space.
+/// The text between quotation marks; an escape for white space becomes a space.
 fn quoted(chars: &[char], start: usize) -> (String, usize) {
     let (mut text, mut at) = (String::new(), start + 1);
     while at < chars.len() && chars[at] != '"' {
@@ -250,7 +250,7 @@ fn raw(chars: &[char], start: usize) -> (String, usize) {
     (chars[begin..end].iter().collect(), end + 1 + hashes)
 }
 
-/// Behind a character, or behind the mark of a lifetime.
+/// The position after a character literal, or after the mark of a lifetime.
 fn character(chars: &[char], start: usize) -> usize {
     match (chars.get(start + 1), chars.get(start + 2)) {
         (Some('\\'), _) => {

@@ -1,4 +1,4 @@
-//! What the operator reads: the log of one scene.
+//! Captures the log of one scene, as the operator reads it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The log of this thread, for as long as it is held.
+/// The log of this thread, while this lives.
 pub struct Logged {
     lines: Lines,
     _guard: DefaultGuard,
@@ -17,14 +17,14 @@ pub struct Logged {
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Logged {
-    /// Listens from now on.
+    /// Starts capturing.
     pub fn listen() -> Self {
         let lines = Lines::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
         Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// Every line so far that has these words.
+    /// Every line so far that contains these words.
     pub fn with(&self, words: &str) -> Vec<String> {
         let text = String::from_utf8(self.lines.0.lock().clone()).unwrap();
         text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()

@@ -1,9 +1,9 @@
 //! The other end of the test platform: a chat server in the test process, which outlives any gateway.
 //!
-//! It behaves as a real network does. Reading begins where the reader's cursor says, and the event
-//! before the cursor comes once more, because networks do that and a gateway must not mind. A send
-//! key that was used before names the message that is already there and changes nothing. Everything
-//! a message ever showed is kept, so that a test can say what people saw and when.
+//! It behaves as a real network does. Reading begins at the reader's cursor, and the event before the cursor comes
+//! once more, because networks do that and a gateway must cope. A send key that was used before names the existing
+//! message and changes nothing. Every text that a message ever showed is kept, so that a test can say what people saw
+//! and when.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,29 +21,29 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A chat server. It ends when this is dropped.
+/// A chat server. Dropping this ends it.
 pub struct Network {
     socket: PathBuf,
     shared: Arc<Shared>,
     listening: JoinHandle<()>,
 }
 
-/// A message of the gateway's, with everything it ever showed.
+/// A message of the gateway, with every text that it ever showed.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Where it is.
+    /// The place where it is.
     pub place: Place,
-    /// What it has shown, oldest first; never empty.
+    /// Its texts, oldest first; never empty.
     pub bodies: Vec<MessageBody>,
 }
 
 impl Shown {
-    /// What it shows now.
+    /// Its current text.
     pub fn body(&self) -> &MessageBody {
         &self.bodies[self.bodies.len() - 1]
     }
 
-    /// Whether it is about this event.
+    /// Whether it answers this event.
     pub fn replies_to(&self, event: &EventId) -> bool {
         self.body().reply_to.as_ref() == Some(event)
     }
@@ -51,23 +51,23 @@ impl Shown {
 
 struct Shared {
     state: Mutex<State>,
-    /// Counts changes; whoever waits for something looks again at each.
+    /// Counts changes; waiting tests look again at each.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What people did, in order. A cursor is the number of events before it.
+    /// The people's events, in order. A cursor is the number of events before it.
     events: Vec<RoomEvent>,
     /// In the order in which they were first posted; a message's id is its index.
     messages: Vec<Shown>,
     sent: HashMap<String, usize>,
     edited: HashSet<String>,
-    /// Keys of finished messages that were turned away once; `None` if none are.
+    /// Keys of finished messages that were refused once; `None` if none are refused.
     turned_away: Option<HashSet<String>>,
-    /// Sends and edits are never answered.
+    /// Whether sends and edits are never answered.
     silent: bool,
-    /// How many have ever begun to read.
+    /// Number of readers so far.
     readers: usize,
 }
 
@@ -88,17 +88,17 @@ impl Network {
         Self { socket, shared, listening }
     }
 
-    /// Where it listens, for the gateway's configuration.
+    /// The socket's path, for the gateway's configuration.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Ann writes in a direct chat. Readers get it as soon as they have taken what was before.
+    /// Ann writes in a direct chat. Readers get it as soon as they have accepted the events before it.
     pub fn says(&self, room: &str, text: &str) -> EventId {
         self.says_as("@ann", room, true, text)
     }
 
-    /// Somebody writes in a direct chat or in a room of several people.
+    /// A person writes in a direct chat or in a room of several people.
     pub fn says_as(&self, who: &str, room: &str, direct: bool, text: &str) -> EventId {
         let mut state = self.shared.state();
         let id = EventId::new(format!("${}", state.events.len()));
@@ -121,7 +121,7 @@ impl Network {
         id
     }
 
-    /// From now on the first try to send a finished message fails, as on a network with much to do.
+    /// From now on the first attempt to send a finished message fails, as on a busy network.
     pub fn takes_finished_messages_at_the_second_try(&self) {
         self.shared.state().turned_away = Some(HashSet::new());
     }
@@ -131,24 +131,24 @@ impl Network {
         self.shared.state().silent = true;
     }
 
-    /// How many have begun to read so far.
+    /// Number of readers so far.
     pub fn readers(&self) -> usize {
         self.shared.state().readers
     }
 
-    /// Waits until so many have begun to read. `false` if `patience` runs out first.
+    /// Waits until there were so many readers. `false` if `patience` runs out first.
     pub async fn is_read(&self, patience: Duration, readers: usize) -> bool {
         let mut changes = self.shared.changes.subscribe();
         let read = changes.wait_for(|_| self.shared.state().readers >= readers);
         tokio::time::timeout(patience, read).await.is_ok()
     }
 
-    /// Every message of the gateway's, in the order in which they were first posted.
+    /// Every message of the gateway, in the order in which they were first posted.
     pub fn messages(&self) -> Vec<Shown> {
         self.shared.state().messages.clone()
     }
 
-    /// Waits until what the rooms show is as wanted. `false` if `patience` runs out first.
+    /// Waits until the rooms show `wanted`. `false` if `patience` runs out first.
     pub async fn shows(&self, patience: Duration, wanted: impl Fn(&[Shown]) -> bool) -> bool {
         let mut changes = self.shared.changes.subscribe();
         let seen = changes.wait_for(|_| wanted(&self.shared.state().messages));
@@ -172,7 +172,7 @@ impl Shared {
     }
 }
 
-/// One connection: a reader for as long as it lives, or one request with one answer.
+/// Serves one connection: a reader while it lives, or one request with one response.
 async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -193,7 +193,7 @@ async fn serve(shared: &Shared, stream: UnixStream) -> std::io::Result<()> {
     write_line(&mut stream, &answer).await
 }
 
-/// Hands out events one by one, each when the one before it was acknowledged.
+/// Sends events one by one, each when the one before it was acknowledged.
 async fn hand_out(
     shared: &Shared,
     mut stream: BufReader<UnixStream>,
@@ -202,9 +202,9 @@ async fn hand_out(
     let cursor: usize = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
     let mut changes = shared.changes.subscribe();
     for at in cursor.saturating_sub(1).. {
-        // The first is the one the reader has had, unless it has had none.
+        // The first event is one that the reader has had, unless it has had none.
         let arrived = changes.wait_for(|_| shared.state().events.len() > at);
-        // The end of a reader shows itself here as well, or each dead one would stay for ever.
+        // Also notices the end of the reader, otherwise each dead one would stay for ever.
         tokio::select! {
             arrived = arrived => if arrived.is_err() { return Ok(()) },
             _ = stream.fill_buf() => return Ok(()),

@@ -1,4 +1,4 @@
-//! The operator at the command line, acting on a gateway of the test's process as its control socket would.
+//! The operator at the command line, acting on a gateway of the test's process as through its control socket.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -10,17 +10,17 @@ use tower::ServiceExt as _;
 pub struct Operator(pub Router);
 
 impl Operator {
-    /// Types a code; what the command line would say if it is not taken.
+    /// Enters a pairing code; the error is the text of the command line.
     pub async fn approves(&self, code: &str) -> Result<Value, String> {
         self.does("/pairings/approve", json!({ "code": code })).await
     }
 
-    /// Takes somebody's leave away.
+    /// Revokes a person's pairing.
     pub async fn revokes(&self, person: &str) -> Result<Value, String> {
         self.does("/pairings/revoke", json!({ "person": person, "account": null })).await
     }
 
-    /// Who waits, and who was let in, as `id state`.
+    /// Pairings that wait or were approved, as `id state`.
     pub async fn pairings(&self) -> Vec<String> {
         let list = self.asks("GET", "/pairings", Value::Null).await.unwrap();
         let state = |pending: &Value| if pending.as_bool().unwrap() { "waits" } else { "may talk" };
@@ -30,12 +30,12 @@ impl Operator {
         list["pairings"].as_array().unwrap().iter().map(one).collect()
     }
 
-    /// What `talaria status` shows.
+    /// The content of `talaria status`.
     pub async fn status(&self) -> Value {
         self.asks("GET", "/status", Value::Null).await.unwrap()
     }
 
-    /// Has something done.
+    /// Carries out an action.
     pub async fn does(&self, what: &str, question: Value) -> Result<Value, String> {
         self.asks("POST", what, question).await
     }

@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
-/// A port at which nobody listens. Below those that the system gives away by itself, or another test's client could
-/// take it while its process is dead.
+/// A port at which nobody listens. Below the ports that the system assigns by itself, otherwise another test's client
+/// could take it while its process is dead.
 pub fn free_port() -> u16 {
     let mut random = [0; 2];
     loop {

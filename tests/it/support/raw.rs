@@ -1,4 +1,4 @@
-//! HTTP as it goes over the wire, for what no well-behaved client would send.
+//! HTTP as bytes on the wire, for requests that no well-behaved client would send.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,20 +8,20 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection.
+/// A bare connection to the server.
 pub struct Raw {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
-/// An answer as it came.
+/// A response as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// In lower case; several of one name in one line.
+    /// Names in lower case; several values of one name are in one line.
     pub headers: BTreeMap<String, String>,
     pub body: String,
 }
@@ -31,29 +31,29 @@ impl Raw {
         Self { stream: TcpStream::connect(address).await.unwrap(), read: Vec::new() }
     }
 
-    /// Sends something. A server that has had enough may be gone.
+    /// Sends bytes; `false` if the server has closed the connection already.
     pub async fn sends(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Says that nothing more will come.
+    /// Closes the sending side.
     pub async fn is_done(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Waits until something of the next answer is there; the rest is left where it is.
+    /// Waits until a part of the next response is there; leaves the rest unread.
     pub async fn is_answered(&mut self) {
         let came = tokio::time::timeout(PATIENCE, self.more()).await;
         assert_eq!(came, Ok(Some(())), "no answer came");
     }
 
-    /// The next answer; `None` if the connection ends before there is one.
+    /// The next response; `None` if the connection ends before there is one.
     pub async fn answer(&mut self) -> Option<Answer> {
         let answer = tokio::time::timeout(PATIENCE, self.next_answer()).await;
         answer.unwrap_or_else(|_| panic!("no answer came, only {:?}", String::from_utf8_lossy(&self.read)))
     }
 
-    /// Whether the connection ends without another word.
+    /// Whether the connection ends without another response.
     pub async fn is_closed(&mut self) -> bool {
         self.answer().await.is_none()
     }
@@ -95,7 +95,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The code of the error, which has all that an error has.
+    /// The code of the error; checks that the error has all its fields.
     #[track_caller]
     pub fn code(&self) -> String {
         let error = &self.json()["error"];
@@ -109,7 +109,7 @@ impl Answer {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The same whenever it came.
+    /// The response without its `Date`.
     pub fn undated(mut self) -> Self {
         self.headers.remove("date");
         self

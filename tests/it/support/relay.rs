@@ -1,6 +1,6 @@
 //! A gateway in the test's process that relays to an agent server: the real proxy agent between a room and a socket.
 //!
-//! For `#[tokio::test]` on the real clock: sockets know no other.
+//! For `#[tokio::test]` on the real clock: sockets do not see the paused one.
 
 use std::sync::Arc;
 
@@ -44,12 +44,12 @@ pub fn model(url: &str) -> SharedAgent {
     }
 }
 
-/// A gateway that relays there.
+/// A gateway that relays to `url`.
 pub async fn relay(url: &str, key: Option<&str>) -> TestGateway {
     relay_as(url, key, "").await
 }
 
-/// The same with more of a configuration.
+/// A gateway that relays to `url`, with this configuration file.
 pub async fn relay_as(url: &str, key: Option<&str>, yaml: &str) -> TestGateway {
     TestGateway::with(Setup { agent: Some(proxy(url, key, yaml)), ..Setup::default() }).await
 }

@@ -1,9 +1,8 @@
 //! A chat network in memory that a test controls, and the rooms on it.
 //!
-//! It keeps the contract (send keys, reading from a cursor, deletion), takes a moment for every request,
-//! and can be told to fail in every way a network fails. Whatever the core does that it must not do
-//! (two requests for one message at a time, a text that is too long, a terminal's text that shrinks)
-//! is noted, and [`Room::settled`] fails with it.
+//! It keeps the contract (send keys, reading from a cursor, deletion), takes a moment for every request, and can fail
+//! in every way a network fails. It notes every violation of the contract by the core (two requests for one message
+//! at a time, a text that is too long, a terminal's text that shrinks), and [`Room::settled`] fails with it.
 
 mod network;
 mod platform;
@@ -20,8 +19,8 @@ use talaria_platform::{
 pub use network::{Chat, Shown};
 pub use requests::{Fault, Gate, Request, What};
 
-/// When nothing has changed for this long, nothing will: longer than a request, a retry's longest pause
-/// and the wait before a final is repeated. Costs nothing, because the clock is paused.
+/// If nothing has changed for this long, nothing will: longer than a request, a retry's longest pause and the wait
+/// before a final is repeated. Costs nothing, because the clock is paused.
 const QUIET: Duration = Duration::from_secs(120);
 
 /// One room as the people in it see it.
@@ -29,13 +28,13 @@ const QUIET: Duration = Duration::from_secs(120);
 pub struct Room {
     pub chat: Chat,
     pub name: String,
-    /// A chat between one person and us.
+    /// Whether it is a chat between one person and us.
     pub direct: bool,
-    /// The thread that is spoken in.
+    /// The thread that people write in.
     pub thread: Option<String>,
 }
 
-/// A message that asks something.
+/// A message of ours with an ask.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub message: MessageId,
@@ -50,12 +49,12 @@ enum Line {
         who: String,
         text: String,
     },
-    /// The message of ours with this number.
+    /// Our message with this number.
     Ours(usize),
 }
 
 impl Room {
-    /// Where it is.
+    /// The place of this room or thread.
     pub fn place(&self) -> Place {
         Place { thread: self.thread.clone().map(ThreadId::new), ..Place::room(self.name.clone()) }
     }
@@ -65,26 +64,26 @@ impl Room {
         Self { thread: Some(name.to_owned()), ..self.clone() }
     }
 
-    /// A person writes something; returns when the gateway has it on disk.
+    /// A person writes a message; returns when the gateway has it on disk.
     pub async fn says(&self, who: &str, text: &str) -> EventId {
         self.brings(who, text, Vec::new()).await
     }
 
-    /// A person writes something and attaches files.
+    /// A person writes a message with attached files; returns when the gateway has it on disk.
     pub async fn brings(&self, who: &str, text: &str, media: Vec<MediaInfo>) -> EventId {
         let event = self.posts(who, text, media);
         self.chat.is_read().await;
         event
     }
 
-    /// A person writes something, whether anybody reads it or not.
+    /// A person writes a message; does not wait for the gateway.
     pub fn posts(&self, who: &str, text: &str, media: Vec<MediaInfo>) -> EventId {
         self.chat.show_person(self, who, text);
         let message = IncomingMessage { media, ..IncomingMessage::text(text) };
         self.chat.happens(self.event(who, RoomEventKind::Message(message)))
     }
 
-    /// A person writes something on one of their devices, encrypted.
+    /// A person writes an encrypted message on one of their devices.
     pub async fn says_on(&self, who: &str, device: &str, trust: AuthorTrust, text: &str) -> EventId {
         self.chat.show_person(self, who, text);
         let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
@@ -92,7 +91,7 @@ impl Room {
         self.does(event).await
     }
 
-    /// Somebody writes under a name that the keys contradict.
+    /// A forger writes under a name that the keys contradict.
     pub async fn a_forger_says(&self, who: &str, text: &str) {
         self.chat.show_person(self, who, text);
         let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
@@ -101,7 +100,7 @@ impl Room {
         self.chat.is_read().await;
     }
 
-    /// A program writes something, and the network says that it is one.
+    /// A program writes a message, and the network marks it as a program's.
     pub async fn a_bot_says(&self, who: &str, text: &str) -> EventId {
         self.chat.show_person(self, who, text);
         let mut event = self.event(who, RoomEventKind::Message(IncomingMessage::text(text)));
@@ -109,12 +108,12 @@ impl Room {
         self.does(event).await
     }
 
-    /// A person puts a mark on a message of ours, whether anybody reads it or not.
+    /// A person reacts to a message of ours; does not wait for the gateway.
     pub fn marks(&self, who: &str, to: &MessageId, mark: &str) {
         self.chat.happens(self.event(who, RoomEventKind::Reacted { to: to.clone(), mark: mark.to_owned() }));
     }
 
-    /// A person puts a mark on a message of ours.
+    /// A person reacts to a message of ours; returns when the gateway has it on disk.
     pub async fn reacts(&self, who: &str, to: &MessageId, mark: &str) {
         self.does(self.event(who, RoomEventKind::Reacted { to: to.clone(), mark: mark.to_owned() })).await;
     }
@@ -129,42 +128,42 @@ impl Room {
         self.does(self.event(who, RoomEventKind::Joined)).await;
     }
 
-    /// A person invites us here; whether we come.
+    /// A person invites us here; returns whether we join.
     pub async fn invites(&self, who: &str) -> bool {
         self.invites_as(self.event(who, RoomEventKind::Joined)).await
     }
 
-    /// The author of this event invites us here.
+    /// The author of this event invites us here; returns whether we join.
     pub async fn invites_as(&self, event: RoomEvent) -> bool {
         let RoomEvent { author, room: about, .. } = event;
         let invite = RoomInvite { id: EventId::new(""), room: self.place().room, about, author };
         self.chat.inbox().await.may_join(invite).await.unwrap()
     }
 
-    /// Something happens here; returns when the gateway has it on disk.
+    /// An event happens here; returns when the gateway has it on disk.
     pub async fn does(&self, event: RoomEvent) -> EventId {
         let id = self.chat.happens(event);
         self.chat.is_read().await;
         id
     }
 
-    /// A person changes an earlier message.
+    /// A person edits an earlier message; returns when the gateway has it on disk.
     pub async fn edits(&self, who: &str, of: &EventId, text: &str) {
         self.chat.happens(self.event(who, RoomEventKind::Edited { of: of.clone(), text: text.to_owned() }));
         self.chat.is_read().await;
     }
 
-    /// A person changes an earlier message, whether anybody reads it or not.
+    /// A person edits an earlier message; does not wait for the gateway.
     pub fn changes(&self, who: &str, of: &EventId, text: &str) {
         self.chat.happens(self.event(who, RoomEventKind::Edited { of: of.clone(), text: text.to_owned() }));
     }
 
-    /// A person takes an earlier message back, whether anybody reads it or not.
+    /// A person deletes an earlier message; does not wait for the gateway.
     pub fn takes_back(&self, who: &str, of: &EventId) {
         self.chat.happens(self.event(who, RoomEventKind::Deleted { of: of.clone() }));
     }
 
-    /// A person takes an earlier message back.
+    /// A person deletes an earlier message; returns when the gateway has it on disk.
     pub async fn deletes(&self, who: &str, of: &EventId) {
         self.chat.happens(self.event(who, RoomEventKind::Deleted { of: of.clone() }));
         self.chat.is_read().await;
@@ -198,13 +197,13 @@ impl Room {
         text
     }
 
-    /// Waits until the room looks like this to a person who searches it for some words.
+    /// Waits until the rendered room contains these words.
     pub async fn shows(&self, words: &str) {
         let found = || self.now().contains(words).then_some(());
         self.chat.until(&format!("the room shows {words:?}"), found).await;
     }
 
-    /// What the agent has asked here, oldest first.
+    /// The agent's asks here, oldest first.
     pub fn asked(&self) -> Vec<Asked> {
         let code =
             |text: &str| text.split_once("`/approve ").and_then(|(_, rest)| rest.get(..4)).map(str::to_owned);
@@ -212,28 +211,28 @@ impl Room {
         asked.map(|(message, text)| Asked { code: code(&text).unwrap(), message, text }).collect()
     }
 
-    /// Waits until the agent asks something with these words, and returns the latest of that.
+    /// Waits until the agent asks with these words, and returns the latest such ask.
     pub async fn is_asked(&self, words: &str) -> Asked {
         let found = || self.asked().into_iter().rfind(|asked| asked.text.contains(words));
         self.chat.until(&format!("the agent asks {words:?}"), found).await
     }
 
-    /// Our messages that are there now, oldest first, each with its whole text.
+    /// Our current messages, oldest first, each with its whole text.
     pub fn ours(&self) -> Vec<String> {
         self.chat.ours(&self.name)
     }
 
-    /// Everything that the first message of ours has ever shown, in order.
+    /// All texts of our first message so far, in order.
     pub fn history_of_first(&self) -> Vec<String> {
         self.chat.revisions(&self.name)
     }
 
-    /// A moderator removes the first message of ours.
+    /// A moderator removes our first message.
     pub fn loses_our_first_message(&self) {
         self.chat.lose_first(&self.name);
     }
 
-    /// Something that a person of this network does here.
+    /// An event of a person of this network in this room.
     pub fn event(&self, who: &str, kind: RoomEventKind) -> RoomEvent {
         RoomEvent {
             id: EventId::new(""),

@@ -1,4 +1,4 @@
-//! An agent that does what a test wrote down, and remembers what it was asked.
+//! An agent that follows a test's script, and remembers the turns that it got.
 //!
 //! ```ignore
 //! let agent = gateway.agent().says(["Let me ", "think"]).then_hangs();
@@ -28,9 +28,9 @@ use super::room::Gate;
 #[derive(Clone)]
 pub struct Scripted {
     info: AgentInfo,
-    /// Whether a repeat with the same bytes does not run a turn twice.
+    /// Whether a repeated request does not run a turn twice.
     resumable: bool,
-    /// Before the first word of each answer.
+    /// Pause before the first word of each answer.
     pause: Duration,
     state: Arc<Mutex<State>>,
 }
@@ -40,14 +40,14 @@ struct State {
     scripts: Vec<Script>,
     heard: Vec<Heard>,
     prepared: usize,
-    /// What was attached to each turn when its request was made.
+    /// Attachments of each turn at the time of its request.
     attached: HashMap<String, (Vec<PromptImage>, Vec<Attachment>)>,
-    /// Whoever is asked to make a request ready waits at the first of these.
+    /// The next requests to prepare wait at these gates, one each.
     slow: Vec<Gate>,
     refusals: Vec<AgentError>,
-    /// It does not even answer whether it is there.
+    /// Whether it does not even answer reachability checks.
     away: bool,
-    /// How often it was asked that.
+    /// Number of reachability checks.
     questions: usize,
     /// The answer to that comes once this is open.
     hesitates: Option<Gate>,
@@ -60,7 +60,7 @@ struct State {
     ran: Vec<String>,
 }
 
-/// What the agent asked, and when, on the clock and among everything that was [`count`]ed.
+/// An ask of the agent, with its time on the clock and its place in the [`count`]ed order.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub ask: Ask,
@@ -68,7 +68,7 @@ pub struct Asked {
     pub order: u64,
 }
 
-/// What the agent was told when it asked.
+/// The answer to an ask of the agent.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub asked: Asked,
@@ -77,21 +77,21 @@ pub struct Answer {
     pub order: u64,
 }
 
-/// Counts what happens, so that two things at the same moment of a paused clock have an order.
+/// Counts events, so that two at the same moment of a paused clock have an order.
 pub fn count() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     COUNT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// What the agent was asked to run.
+/// A turn that the agent was asked to run.
 #[derive(Clone, Debug)]
 pub struct Heard {
     /// The system message; empty for none.
     pub context: String,
     pub prompt: String,
-    /// The prompt in parts, if a program brought pictures with it.
+    /// The prompt in parts, if an app sent pictures with it.
     pub parts: Vec<PromptPart>,
-    /// What scopes the memory, if a program named it.
+    /// The scope of the memory, if an app named one.
     pub memory: Option<String>,
     pub history: Vec<SessionMessage>,
     pub session: String,
@@ -100,11 +100,11 @@ pub struct Heard {
     pub files: Vec<Attachment>,
     pub origin: TurnOrigin,
     pub resumed: bool,
-    /// The stored bytes: they say how many requests were made before this one.
+    /// The stored bytes: they contain the number of requests made before this one.
     pub request: String,
 }
 
-/// What the agent does in one run.
+/// The agent's actions in one run.
 #[derive(Clone)]
 pub struct Script(Arc<Inner>);
 
@@ -127,7 +127,7 @@ enum Does {
     Whole(String),
     Waits(Duration),
     Hangs,
-    /// Hangs, and when it is asked to stop says that nothing ran.
+    /// Hangs, and when it is asked to stop reports that nothing ran.
     HangsUnsent(AgentError),
     IgnoresStop,
     Fails(AgentError),
@@ -145,12 +145,12 @@ impl Scripted {
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 
-    /// The same, but it takes its time before the first word of each answer.
+    /// Makes the agent pause before the first word of each answer.
     pub fn slowly(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 
-    /// A script for the next run.
+    /// Adds a script for the next run.
     pub fn script(&self) -> Script {
         let script = Script(Arc::new(Inner {
             lines: Mutex::default(),
@@ -163,24 +163,24 @@ impl Scripted {
         script
     }
 
-    /// The next request cannot even be made ready.
+    /// Makes the next request fail while it is prepared.
     pub fn cannot_prepare(&self, kind: AgentErrorKind, words: &str) {
         self.state().refusals.push(AgentError::new(kind, words));
     }
 
-    /// The next request takes until the gate is opened to be made ready.
+    /// Makes the preparation of the next request wait for the gate.
     pub fn prepares_slowly(&self) -> Gate {
         let gate = Gate::default();
         self.state().slow.push(gate.clone());
         gate
     }
 
-    /// From now on nothing can be made ready and no question is answered, as with a server that is down.
+    /// From now on no request can be prepared and no check is answered, as with a server that is down.
     pub fn goes_away(&self) {
         self.state().away = true;
     }
 
-    /// It answers again.
+    /// The agent answers again.
     pub fn comes_back(&self) {
         self.state().away = false;
     }
@@ -200,7 +200,7 @@ impl Scripted {
         self.state().questions
     }
 
-    /// Everything it asked, in order.
+    /// All its asks, in order.
     pub fn asked(&self) -> Vec<Asked> {
         self.state().asked.clone()
     }
@@ -210,7 +210,7 @@ impl Scripted {
         self.state().answers.clone()
     }
 
-    /// What it did because it was allowed to, in order.
+    /// The actions that it ran because they were allowed, in order.
     pub fn ran(&self) -> Vec<String> {
         self.state().ran.clone()
     }
@@ -234,14 +234,14 @@ impl Scripted {
         state.answers.push(Answer { asked, choice, at: Instant::now(), order: count() });
     }
 
-    /// Whatever runs dies with its gateway at this moment, which is counted.
+    /// Ends every running turn together with its gateway; returns the counted moment.
     pub fn dies(&self) -> u64 {
         let mut state = self.state();
         state.life += 1;
         count()
     }
 
-    /// Everything it was asked to run.
+    /// Every turn that it was asked to run.
     pub fn heard(&self) -> Vec<Heard> {
         self.state().heard.clone()
     }
@@ -259,18 +259,18 @@ impl Scripted {
 }
 
 impl Script {
-    /// Only for a turn whose prompt contains these words.
+    /// Uses the script only for a turn whose prompt contains these words.
     pub fn when(self, words: &str) -> Self {
         *lock(&self.0.when) = Some(words.to_owned());
         self
     }
 
-    /// Pieces of text, at once.
+    /// Emits pieces of text, at once.
     pub fn says<'a>(self, pieces: impl IntoIterator<Item = &'a str>) -> Self {
         pieces.into_iter().fold(self, |script, piece| script.does(Does::Says(piece.to_owned())))
     }
 
-    /// Pieces of text with a pause after each.
+    /// Emits pieces of text with a pause after each.
     pub fn says_slowly<'a>(self, pause: Duration, pieces: impl IntoIterator<Item = &'a str>) -> Self {
         pieces.into_iter().fold(self, |script, piece| script.says([piece]).waits(pause))
     }
@@ -287,17 +287,17 @@ impl Script {
         self.does(Does::Notes(words.map(ToOwned::to_owned)))
     }
 
-    /// Says what the whole text is, whatever was said.
+    /// Reports the final text, whatever was streamed.
     pub fn whole(self, text: &str) -> Self {
         self.does(Does::Whole(text.to_owned()))
     }
 
-    /// Says what the turn cost.
+    /// Reports the token usage of the turn.
     pub fn uses(self, input: u64, output: u64) -> Self {
         self.does(Does::Uses(TokenUsage { input, output }))
     }
 
-    /// Tells messages of its transcript.
+    /// Reports messages of its transcript.
     pub fn records(self, records: impl IntoIterator<Item = TranscriptRecord>) -> Self {
         records.into_iter().fold(self, |script, record| script.does(Does::Records(record)))
     }
@@ -333,7 +333,7 @@ impl Script {
         self.does(Does::Panics)
     }
 
-    /// Asks whether it may do this, and does it only if it may.
+    /// Asks whether it may do this, and does it only if allowed.
     pub fn asks(self, title: &str, detail: &str) -> Self {
         self.asks_all([ask(title, detail)])
     }
@@ -343,22 +343,22 @@ impl Script {
         self.does(Does::Asks(asks.into_iter().collect()))
     }
 
-    /// Asks, and thinks better of it after a while.
+    /// Asks, and withdraws the ask after a while.
     pub fn asks_briefly(self, patience: Duration, title: &str, detail: &str) -> Self {
         self.does(Does::AsksBriefly(ask(title, detail), patience))
     }
 
-    /// Waits until the script has come to a [`then_hangs`](Self::then_hangs).
+    /// Waits until the script has reached a [`then_hangs`](Self::then_hangs).
     pub async fn is_hanging(&self) {
         let _ = self.0.hanging.subscribe().wait_for(|hanging| *hanging).await;
     }
 
-    /// Whether it was asked to stop while it hung; being dropped is not being asked.
+    /// Whether it was asked to stop while it hung; being dropped does not count.
     pub fn was_told_to_stop(&self) -> bool {
         *self.0.told_to_stop.borrow()
     }
 
-    /// Waits until it was asked that.
+    /// Waits until it was asked to stop.
     pub async fn is_told_to_stop(&self) {
         let _ = self.0.told_to_stop.subscribe().wait_for(|told| *told).await;
     }
@@ -449,7 +449,7 @@ impl Agent for Scripted {
                 return Err(state.refusals.remove(0));
             }
             state.prepared += 1;
-            // Of a large question the turn itself has nothing any more when it runs.
+            // When a turn with a large question runs, it no longer holds the attachments itself.
             state.attached.insert(turn.id.0.clone(), (turn.images.clone(), turn.files.clone()));
             let (name, number) = (&self.info.name, state.prepared);
             let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
@@ -498,7 +498,7 @@ impl Agent for Scripted {
         })
     }
 
-    /// One that has not said it never says it, and leaves whoever asks waiting.
+    /// An agent with unknown capabilities never reports them, so that this waits for ever.
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {
         match self.info.rewind {
             RewindSupport::Unknown => Box::pin(std::future::pending()),
@@ -527,7 +527,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// A question without a folder.
+/// An ask without a folder.
 pub fn ask(title: &str, detail: &str) -> Ask {
     Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None }
 }

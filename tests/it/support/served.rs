@@ -1,6 +1,6 @@
 //! The agent server on a real socket, with a scripted agent behind it and a room beside it.
 //!
-//! For `#[tokio::test]` on the real clock: sockets know no other. Wait for events, never for time.
+//! For `#[tokio::test]` on the real clock: sockets do not see the paused one. Wait for events, never for time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use talaria::store::{AuditFilter, AuditRow};
 use super::gateway::{Setup, TestGateway};
 use super::scripted::Script;
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The owner's key.
 pub const KEY: &str = "a key of the owner, long enough";
 
-/// A server that runs.
+/// A running server.
 pub struct Served {
     pub gateway: TestGateway,
     pub address: SocketAddr,
@@ -27,7 +27,7 @@ pub struct Served {
     client: Client,
 }
 
-/// What a server is told if a scene is not about that.
+/// Default settings of a server.
 pub fn settings() -> ServerSettings {
     ServerSettings {
         key: Some(KEY.to_owned().into()),
@@ -55,26 +55,26 @@ impl Served {
         self.address = self.gateway.serve(self.settings.clone()).await;
     }
 
-    /// Gives an app its token, in place of one that it had.
+    /// Makes a token for an app, in place of its earlier one.
     pub async fn app(&self, name: &str) -> String {
         let asked = json!({ "app": name, "again": true });
         let added = self.gateway.operator().does("/tokens/add", asked).await.unwrap();
         added["token"].as_str().unwrap().to_owned()
     }
 
-    /// Gives an app a token with which it may not instruct the agent.
+    /// Makes a token with which an app may not instruct the agent.
     pub async fn app_without_instructions(&self, name: &str) -> String {
         let asked = json!({ "app": name, "again": true, "instructions": false });
         let added = self.gateway.operator().does("/tokens/add", asked).await.unwrap();
         added["token"].as_str().unwrap().to_owned()
     }
 
-    /// Takes an app's token away.
+    /// Revokes an app's token.
     pub async fn revoke(&self, app: &str) {
         self.gateway.operator().does("/tokens/revoke", json!({ "app": app })).await.unwrap();
     }
 
-    /// Waits until an app has so many turns that run or wait.
+    /// Waits until an app has so many running or waiting turns.
     pub async fn has_turns(&self, app: &str, count: usize) {
         self.until(async || {
             let open = self.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap();
@@ -83,7 +83,7 @@ impl Served {
         .await;
     }
 
-    /// Waits until so many requests were written down as turned away.
+    /// Waits until the audit has so many refused requests; returns them.
     pub async fn turned_away(&self, count: usize) -> Vec<AuditRow> {
         let rows = async || {
             let filter = AuditFilter { allowed: Some(false), ..AuditFilter::default() };
@@ -93,7 +93,7 @@ impl Served {
         rows().await
     }
 
-    /// Waits until something holds that only the store knows; each look at it waits for the store's thread.
+    /// Waits for a condition that only the store knows; each check waits for the store's thread.
     pub async fn until(&self, holds: impl AsyncFn() -> bool) {
         let waiting = async {
             while !holds().await {
@@ -131,7 +131,7 @@ impl Served {
     }
 }
 
-/// The JSON of an answer.
+/// The JSON of a response.
 pub async fn json(response: Response) -> Value {
     serde_json::from_str(&response.text().await.unwrap()).unwrap()
 }

@@ -15,14 +15,14 @@ impl Event {
         serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error}: {}", self.data))
     }
 
-    /// More of the answer, on the surfaces that have it.
+    /// The text of a delta, on the surfaces that have deltas.
     pub fn text(&self) -> Option<String> {
         let data: Value = serde_json::from_str(&self.data).ok()?;
         let text = data.pointer("/choices/0/delta/content").or_else(|| data.get("delta"))?;
         text.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// What kind of event it is, wherever its surface says so.
+    /// The kind of an event, wherever its surface puts it.
     pub fn kind(&self) -> String {
         let inside = || self.json()["event"].as_str().map(str::to_owned);
         match (&self.name, self.data.as_str()) {
@@ -32,7 +32,7 @@ impl Event {
         }
     }
 
-    /// The same without when it was written, which is another time for every reader.
+    /// The event without its timestamp, which differs for every reader.
     pub fn timeless(&self) -> Self {
         let Ok(Value::Object(mut data)) = serde_json::from_str(&self.data) else { return self.clone() };
         data.remove("timestamp");
@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// Where bytes come from.
+/// A source of bytes.
 pub trait Source {
     /// The next bytes; `None` at a proper end. `Err` if it breaks off.
     fn chunk(&mut self) -> impl Future<Output = Result<Option<Vec<u8>>, String>> + Send;
@@ -60,11 +60,11 @@ impl Source for axum::body::BodyDataStream {
     }
 }
 
-/// A stream that is read.
+/// A stream that is being read.
 pub struct Stream<S = reqwest::Response> {
     source: S,
     buffer: Vec<u8>,
-    /// What was said that is no event.
+    /// Comments so far.
     pub comments: Vec<String>,
 }
 
@@ -91,8 +91,8 @@ impl<S: Source> Stream<S> {
         }
     }
 
-    /// Takes the comments off the front of the buffer. A comment is one line: behind a blank line, decoders that keep the
-    /// last id (OpenAI's for Python) hand on an empty event.
+    /// Takes the comments off the front of the buffer. A comment is one line: after a blank line, decoders that keep
+    /// the last id (OpenAI's for Python) pass on an empty event.
     fn take_comments(&mut self) {
         while self.buffer.starts_with(b":") {
             let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else { return };
@@ -122,7 +122,7 @@ impl<S: Source> Stream<S> {
         }
     }
 
-    /// Waits for text with this in it, and returns all that came until then.
+    /// Waits for text that contains this, and returns all text until then.
     pub async fn until_text(&mut self, wanted: &str) -> String {
         let mut text = String::new();
         while !text.contains(wanted) {
@@ -173,7 +173,7 @@ pub fn text_of(events: &[Event]) -> String {
     events.iter().filter_map(Event::text).collect()
 }
 
-/// What kinds of events these are.
+/// The kinds of these events.
 pub fn kinds(events: &[Event]) -> Vec<String> {
     events.iter().map(Event::kind).collect()
 }

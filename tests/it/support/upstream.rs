@@ -1,8 +1,7 @@
-//! A scripted agent server on a bare socket: it says exactly the bytes a test wants, and remembers
-//! everything it was asked.
+//! A scripted agent server on a bare socket: it sends exactly the bytes a test wants, and remembers every request.
 //!
-//! Answers to `POST …/chat/completions` are taken from a script in order; when it is empty the answer
-//! is `ok`. Each request is recorded before it is answered, so whoever sees an answer sees its request.
+//! Answers to `POST …/chat/completions` are taken from a script in order; when it is empty the answer is `ok`. Each
+//! request is recorded before it is answered, so a test that sees an answer sees its request.
 
 mod answer;
 pub mod http;
@@ -21,10 +20,10 @@ use tokio::task::JoinSet;
 pub use self::answer::{Answer, DONE, Gate, delta, event, finish};
 pub use self::http::Request;
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The server. Ends, with all of its connections, when it is dropped.
+/// The server. Dropping it ends it with all of its connections.
 pub struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -33,14 +32,14 @@ pub struct Upstream {
 
 struct Shared {
     script: Mutex<VecDeque<Answer>>,
-    /// What `GET /v1/capabilities` is answered with.
+    /// Answer to `GET /v1/capabilities`.
     capabilities: Mutex<Answer>,
-    /// What comes to paths with these ends is answered with, in order; the last of each stays.
+    /// Answers to other paths by their endings, in order; the last of each stays.
     others: Mutex<Vec<(String, VecDeque<Answer>)>>,
     seen: watch::Sender<Seen>,
 }
 
-/// What has come so far.
+/// Everything received so far.
 #[derive(Default)]
 struct Seen {
     requests: Vec<Request>,
@@ -48,30 +47,30 @@ struct Seen {
 }
 
 impl Upstream {
-    /// A server that knows nothing but chat completions.
+    /// A server that has only chat completions.
     pub async fn plain() -> Self {
         Self::with_capabilities(Answer::unknown()).await
     }
 
-    /// A server that promises never to run the same key twice.
+    /// A server that promises never to run a key twice.
     pub async fn idempotent() -> Self {
         let features =
             r#"{"features":{"idempotency":true,"session_continuity_header":"X-Hermes-Session-Id"}}"#;
         Self::with_capabilities(Answer::status(200, features)).await
     }
 
-    /// A server with its own answer to what it can do.
+    /// A server with this answer to `GET /v1/capabilities`.
     pub async fn with_capabilities(capabilities: Answer) -> Self {
         Self::listening(TcpListener::bind("127.0.0.1:0").await.unwrap(), capabilities)
     }
 
-    /// A server at this address, with its own answer to what it can do.
+    /// A server at this address, with this answer to `GET /v1/capabilities`.
     pub async fn at(address: SocketAddr, capabilities: Answer) -> Self {
         Self::listening(TcpListener::bind(address).await.unwrap(), capabilities)
     }
 
-    /// Ends with all of its connections, as a killed process does. Connections to the address, which is given back, are
-    /// refused from now on.
+    /// Ends with all of its connections, as a killed process does. Returns the address; connections to it are refused
+    /// from now on.
     pub async fn dies(mut self) -> SocketAddr {
         self.listening.shutdown().await;
         self.address
@@ -90,52 +89,52 @@ impl Upstream {
         Self { address, shared, listening }
     }
 
-    /// Where it listens, without a path.
+    /// The base URL, without a path.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The next prompt that no other answer is meant for is answered like this.
+    /// Answers the next prompt that no other answer is meant for.
     pub fn answers(&self, answer: Answer) -> &Self {
         self.shared.script.lock().push_back(answer);
         self
     }
 
-    /// What comes to a path with this end is answered like this, one after the other; the last answer stays.
+    /// Answers requests to a path with this ending, in order; the last answer stays.
     pub fn answers_at(&self, path: &str, answers: impl IntoIterator<Item = Answer>) -> &Self {
         let answers = (path.to_owned(), answers.into_iter().collect());
         self.shared.others.lock().insert(0, answers);
         self
     }
 
-    /// From now on it says something else of itself.
+    /// Changes the answer to `GET /v1/capabilities`.
     pub fn now_says_of_itself(&self, capabilities: Answer) {
         *self.shared.capabilities.lock() = capabilities;
     }
 
-    /// Every prompt that came.
+    /// Every prompt so far.
     pub fn prompts(&self) -> Vec<Request> {
         self.requests_to("/chat/completions")
     }
 
-    /// The only prompt that came.
+    /// The only prompt so far.
     pub fn prompt(&self) -> Request {
         let mut prompts = self.prompts();
         assert_eq!(prompts.len(), 1, "one prompt was expected");
         prompts.remove(0)
     }
 
-    /// The messages of every prompt that came, as (role, content).
+    /// The messages of every prompt so far, as (role, content).
     pub fn messages(&self) -> Vec<Vec<(String, String)>> {
         self.prompts().iter().map(Request::messages).collect()
     }
 
-    /// How often it was asked what it can do.
+    /// How often its capabilities were requested.
     pub fn questions(&self) -> usize {
         self.requests_to("/v1/capabilities").len()
     }
 
-    /// Every request to a path with this end.
+    /// Every request to a path with this ending.
     pub fn requests_to(&self, path: &str) -> Vec<Request> {
         self.shared
             .seen
@@ -147,7 +146,7 @@ impl Upstream {
             .collect()
     }
 
-    /// How many connections were ever made.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.seen.borrow().connections
     }
@@ -157,7 +156,7 @@ impl Upstream {
         self.has_requests("/chat/completions", count).await;
     }
 
-    /// Waits until this many requests have come to a path with this end.
+    /// Waits until this many requests have come to a path with this ending.
     pub async fn has_requests(&self, path: &str, count: usize) {
         let mut seen = self.shared.seen.subscribe();
         let came = seen.wait_for(|seen| {
@@ -179,30 +178,30 @@ impl Nobody {
         Self(socket)
     }
 
-    /// Where nobody listens.
+    /// The URL at which nobody listens.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.local_addr().unwrap())
     }
 
-    /// Now somebody does.
+    /// Starts to listen there.
     pub fn becomes_a_listener(self) -> TcpListener {
         self.0.listen(16).unwrap()
     }
 
-    /// Now somebody does: a server that knows nothing but chat completions.
+    /// Starts a server there that has only chat completions.
     pub fn becomes_an_upstream(self) -> Upstream {
         Upstream::listening(self.becomes_a_listener(), Answer::unknown())
     }
 }
 
-/// An address at which connections are neither accepted nor refused, as behind a firewall that is silent.
+/// An address at which connections are neither accepted nor refused, as behind a silent firewall.
 pub struct BlackHole {
     listener: TcpListener,
     _fillers: Vec<TcpStream>,
 }
 
 impl BlackHole {
-    /// Fills a listener's queue; the system ignores whoever comes after that.
+    /// Fills a listener's queue; the system ignores connections after that.
     pub async fn new() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -217,7 +216,7 @@ impl BlackHole {
         Self { listener, _fillers: fillers }
     }
 
-    /// Where nothing happens.
+    /// The URL at which nothing happens.
     pub fn url(&self) -> String {
         format!("http://{}", self.listener.local_addr().unwrap())
     }
@@ -252,7 +251,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// The answer to what comes to any other path.
+    /// The answer for any other path.
     fn other(&self, path: &str) -> Answer {
         let mut others = self.others.lock();
         match others.iter_mut().find(|(end, _)| path.ends_with(end.as_str())) {

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-// The SDK talks a lot, and our standard output belongs to the protocol.
+// The SDK logs a lot, and our standard output belongs to the protocol.
 for (const level of ["log", "info", "debug", "trace", "warn"]) console[level] = () => {};
 
 const require = createRequire(`${process.env.TALARIA_JS}/index.js`);
@@ -17,13 +17,13 @@ let account;
 let verifier;
 let compared;
 let own;
-/** Events of a room are told in its order, although some take a while to decrypt. */
+/** Reports the events of a room in order, although some take a while to decrypt. */
 let telling = Promise.resolve();
 
 async function told(event) {
     if (event.isBeingDecrypted()) await event.getDecryptionPromise();
     if (event.isDecryptionFailure()) {
-        // A key that comes in the same moment is waited for.
+        // Waits for a key that may come in the same moment.
         await Promise.race([
             new Promise((resolve) => event.once("Event.decrypted", resolve)),
             new Promise((resolve) => setTimeout(resolve, 5000)),
@@ -95,8 +95,8 @@ const commands = {
     },
 
     /**
-     * Asks somebody to compare emoji, in a room or else on their only device, and waits until both have them. What is
-     * said in a room is `sealed` if that is wanted.
+     * Asks a user to compare emoji, in a room or else on their only device, and waits until both have them. With
+     * `sealed`, our part in a room is encrypted.
      */
     async verify({ user, room, sealed }) {
         if (sealed) seal();
@@ -108,7 +108,7 @@ const commands = {
         verifier = request.verifier ?? (await request.startVerification("m.sas.v1"));
         const shown = new Promise((resolve) => verifier.once("show_sas", resolve));
         verifier.finished = verifier.verify();
-        // Whoever waits for it is told; that nobody does yet must not end us.
+        // `confirm` reports a failure; until then an unhandled rejection must not end the process.
         verifier.finished.catch(() => {});
         compared = verifier.getShowSasCallbacks() ?? (await Promise.race([shown, verifier.finished]));
         return { emoji: compared.sas.emoji };
@@ -120,14 +120,14 @@ const commands = {
         return {};
     },
 
-    /** The emoji are not the same. */
+    /** Reports that the emoji are not the same. */
     async mismatch() {
         compared.mismatch();
         await verifier.finished.catch(() => {});
         return {};
     },
 
-    /** Waits until the other side has broken it off: with what code. */
+    /** Waits until the other side has cancelled; returns the code. */
     async is_broken_off() {
         await verifier.finished.catch(() => {});
         return { cancelled: verifier.hasBeenCancelled };
@@ -139,24 +139,24 @@ const commands = {
         return {};
     },
 
-    /** How far that is: 2 is asked, 3 is accepted. */
+    /** Phase of that request: 2 is requested, 3 is accepted. */
     async own_phase() {
         return { phase: own.phase };
     },
 
-    /** Whether we have compared emoji with somebody. */
+    /** Whether we have verified a user by emoji. */
     async verified({ user }) {
         const status = await client.getCrypto().getUserVerificationStatus(user);
         return { verified: status.isCrossSigningVerified() };
     },
 };
 
-/** Has our part of verifications in rooms encrypted, as other clients do; this SDK says it in the clear. */
+/** Encrypts our part of verifications in rooms, as other clients do; this SDK sends it in plaintext. */
 function seal() {
     const plain = client.http.authedRequest.bind(client.http);
     client.http.authedRequest = async (method, path, query, body, options) => {
         const [, room, type, transaction] = /\/rooms\/([^/]+)\/send\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
-        // Only these come as text.
+        // Only verification events have a body of text.
         if (!room || typeof body !== "string") return plain(method, path, query, body, options);
         const [where, what, key] = [room, type, transaction].map(decodeURIComponent);
         const answer = await client.sendEvent(where, what, JSON.parse(body), key);

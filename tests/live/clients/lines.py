@@ -1,8 +1,8 @@
 """The protocol that every client speaks with the tests: one JSON object a line.
 
-In come commands, {"id": 7, "do": "send", ...}; each is answered with {"id": 7, "ok": ...} or
-{"id": 7, "error": "..."}. Out of turn go {"event": {...}}: everything the client has seen in its rooms, as it
-reads it, in the order of the room. When the input ends, so does the client.
+The client reads commands, {"id": 7, "do": "send", ...}, and answers each with {"id": 7, "ok": ...} or
+{"id": 7, "error": "..."}. At any time it writes {"event": {...}}: every event of its rooms, as it reads it, in the
+order of the room. When the input ends, so does the client.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ def tell(what):
 
 
 def event(room, source, *, encrypted, readable=True):
-    """One event of a room. `source` is the event in clear, or as it came if it cannot be read."""
+    """Reports one event of a room. `source` is the decrypted event, or the encrypted one if it cannot be read."""
     tell({
         "event": {
             "room": room,
@@ -34,7 +34,7 @@ def event(room, source, *, encrypted, readable=True):
 
 
 async def serve(client):
-    """Does what it is told, one after the other: `do` names a method of the client."""
+    """Runs commands one after the other: `do` names a method of the client."""
     reader = asyncio.StreamReader(limit=64 * 1024 * 1024)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -54,7 +54,7 @@ def run(client):
 
 async def until_the_end(client):
     await serve(client)
-    # Whatever still runs has nobody to tell it to.
+    # Ends at once: nobody reads the results of commands that still run.
     sys.stdout.flush()
     import os
     os._exit(0)

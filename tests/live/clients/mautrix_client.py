@@ -30,7 +30,7 @@ class StateStore(MemoryStateStore, CryptoStateStore):
 class Client:
     def __init__(self):
         self.client = None
-        # What came and was not read yet, in the order of the rooms.
+        # Events that came and were not read yet, in the order of the rooms.
         self.seen = asyncio.Queue()
         # Messages with keys while they are held back.
         self.held = None
@@ -47,7 +47,7 @@ class Client:
         await client.crypto.load()
         # Our keys are on the server before anybody can write to us.
         await client.crypto.share_keys(0)
-        # Decrypting is ours: the dispatcher would tell of the events twice and in another order.
+        # We decrypt ourselves: the dispatcher would report the events twice and in another order.
         client.remove_dispatcher(DecryptionDispatcher)
         client.add_event_handler(EventType.ALL, self.saw, wait_sync=True)
         self.reading = asyncio.create_task(self.reads())
@@ -61,7 +61,7 @@ class Client:
             self.seen.put_nowait(event)
 
     async def reads(self):
-        """One after the other: handlers would overtake each other."""
+        """Reads events one after the other: handlers would overtake each other."""
         while True:
             await self.read(await self.seen.get())
 
@@ -70,7 +70,7 @@ class Client:
             lines.event(event.room_id, event.serialize(), encrypted=False)
             return
         try:
-            # The key may be in the same sync and still on its way through the machine.
+            # The key may be in the same sync and not yet processed.
             session = event.content.session_id
             if not await self.client.crypto.crypto_store.has_group_session(event.room_id, session):
                 await self.client.crypto.wait_for_session(event.room_id, session, timeout=5)
@@ -92,7 +92,7 @@ class Client:
             await self.sends(kind, messages)
 
     async def hold_keys(self):
-        """From now on nobody gets the keys of what we write."""
+        """From now on nobody gets the keys of our messages."""
         self.held = []
         return {}
 

@@ -45,7 +45,7 @@ class Client:
         return {"id": answer.event_id}
 
     async def knows(self, room):
-        """The room has come with a sync, and everybody's devices are known."""
+        """Waits until the room has come with a sync, and everybody's devices are known."""
         while room not in self.client.rooms:
             await self.client.synced.wait()
         while self.client.should_query_keys:

@@ -1,5 +1,5 @@
-//! Breaks in the middle of an answer. Afterwards the room shows the whole answer, or says that it is cut: never a part
-//! as the whole. Where it is cut, `/retry` brings the whole answer.
+//! Breaks in the middle of an answer. Afterwards the room shows the whole answer, or marks it as cut: never a part as
+//! the whole. If it is cut, `/retry` brings the whole answer.
 //!
 //! Eight breaks; forty with `TALARIA_TESTS=full`.
 
@@ -11,10 +11,10 @@ use rustix::process::Signal;
 use crate::scene::{Scene, Way};
 use crate::scripted_model::answer;
 
-/// Within this time of hermes-agent being back, a room must know how things are.
+/// Within this time after hermes-agent is back, a room must show the outcome.
 const CLEAR: Duration = Duration::from_secs(10);
 
-/// The end of what is shown of an answer that is not whole.
+/// The mark at the end of an answer that is not whole.
 const MARKS: [&str; 2] = [
     "\n\n(interrupted — /retry runs it again)",
     "\n\n(cut short: the connection was lost — /retry runs it again)",
@@ -28,11 +28,12 @@ enum Break {
     WireCut,
 }
 
-/// How far the answer has come when it breaks.
+/// Pieces of the answer before the break.
 const MOMENTS: [usize; 5] = [4, 1, 25, 0, 50];
 
-/// The same once hermes-agent has stored the question, which it does before its first words. Where nothing refuses a
-/// connection, only that tells a restart from an agent that is slow; without it the room waits for up to two minutes.
+/// Pieces of the answer before the break, when hermes-agent has stored the question, which it does before its first
+/// words. Where no connection is refused, only that tells a restart from a slow agent; without it the room waits for
+/// up to two minutes.
 const STORED_MOMENTS: [usize; 4] = [4, 1, 25, 50];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,7 +51,7 @@ async fn when_hermes_dies_no_part_is_shown_as_the_whole_and_the_room_is_free_wit
     breaks(Way::Direct, &[Break::HermesKilled], &MOMENTS, 1, 5).await;
 }
 
-/// The wire accepts connections also while hermes-agent is away, so nothing is ever refused.
+/// The wire accepts connections even while hermes-agent is away, so no connection is ever refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_hermes_dies_behind_a_relay_the_room_is_free_within_seconds_too() {
     breaks(Way::Wire, &[Break::HermesKilled], &STORED_MOMENTS, 1, 5).await;
@@ -84,7 +85,7 @@ async fn breaks(way: Way, kinds: &[Break], moments: &[usize], few: usize, many: 
         let without_tool = |shown: &str| shown.trim_start_matches("Let me look.").trim_start().to_owned();
         match part {
             _ if without_tool(&shown) == text => whole += 1,
-            // What the interrupted hermes-agent itself says in its place.
+            // hermes-agent itself stores this text when it is interrupted.
             Some(part)
                 if text.starts_with(&without_tool(part)) || part.starts_with("Operation interrupted") =>
             {
@@ -101,7 +102,7 @@ async fn breaks(way: Way, kinds: &[Break], moments: &[usize], few: usize, many: 
         }
     }
     let seconds = began.elapsed().as_secs();
-    // Not by `println!`, which the test harness would keep to itself.
+    // Not with `println!`, whose output the test harness would capture.
     writeln!(
         std::io::stdout(),
         "breaks {kinds:?} ({way:?}): {breaks}, {whole} whole, {cut} cut, {seconds} s"
@@ -110,7 +111,8 @@ async fn breaks(way: Way, kinds: &[Break], moments: &[usize], few: usize, many: 
 }
 
 impl Break {
-    /// Breaks it, and mends it. The model goes on before or after that. Since when hermes-agent is back, if it was away.
+    /// Breaks the chain, and mends it. The model continues before or after that. Returns since when hermes-agent is
+    /// back, if it was away.
     async fn happens(self, scene: &mut Scene, late: bool) -> Option<Instant> {
         if self == Self::HermesKilled {
             scene.hermes.dies().await;

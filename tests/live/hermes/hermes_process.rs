@@ -1,4 +1,4 @@
-//! A hermes-agent process with a home of its own. It ends when it is dropped.
+//! A hermes-agent process with a home of its own. Dropping it ends the process.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,7 +16,8 @@ use crate::scripted_model::ScriptedModel;
 /// The key of its API server. hermes-agent refuses short ones.
 pub const KEY: &str = "the-key-of-the-hermes-under-test";
 
-/// A start takes three seconds on an idle machine. Only a machine that does far too much at once needs this long.
+/// Longest wait for a start, which takes three seconds on an idle machine. Only an overloaded machine needs this
+/// long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct HermesProcess {
@@ -27,7 +28,7 @@ pub struct HermesProcess {
 }
 
 impl HermesProcess {
-    /// An API server that asks this model. It does not run yet.
+    /// An API server that uses this model. Not started yet.
     pub fn with_api_server(model: &ScriptedModel) -> Self {
         let port = ports::free_port();
         let vars = vec![
@@ -48,7 +49,7 @@ impl HermesProcess {
         hermes
     }
 
-    /// A gateway between an IRC server and this agent server. It does not run yet.
+    /// A gateway between an IRC server and this agent server. Not started yet.
     pub fn in_proxy_mode(irc: u16, url: &str, key: &str) -> Self {
         let vars = vec![
             ("GATEWAY_PROXY_URL", url.to_owned()),
@@ -66,12 +67,12 @@ impl HermesProcess {
         Self { home, port: 0, vars, process: None }
     }
 
-    /// Where its API server listens.
+    /// Address of its API server.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What `GATEWAY_PROXY_URL` is set to.
+    /// Value for `GATEWAY_PROXY_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -116,14 +117,14 @@ impl HermesProcess {
         Ok(answer.starts_with("HTTP/1.1 200"))
     }
 
-    /// Dies as by `kill -9`.
+    /// Kills it, as `kill -9` does.
     pub async fn dies(&mut self) {
         let mut process = self.process.take().expect("it runs");
         process.signal(Signal::KILL);
         process.dies().await;
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub fn so_far(&self) -> String {
         self.process.as_ref().map(Process::so_far).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! As much of an IRC server as one client needs: the chat network that hermes-agent's gateway needs no package for.
+//! A minimal IRC server for one client: hermes-agent's gateway needs no package for this chat network.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Only a failure takes this long; hermes-agent has to start first.
+/// Longest wait. Only a failure takes this long; hermes-agent has to start first.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct IrcServer {
     port: u16,
-    /// What the client has said to Ann, in order.
+    /// The client's messages to Ann, in order.
     said: watch::Receiver<Vec<String>>,
     joined: watch::Receiver<bool>,
     to_client: mpsc::UnboundedSender<String>,
@@ -51,7 +51,7 @@ impl IrcServer {
         self.to_client.send(format!(":ann!ann@test PRIVMSG hermes :{text}\r\n")).unwrap();
     }
 
-    /// Waits until the client has said something with this in it, and returns all that it has said.
+    /// Waits until a message of the client contains this, and returns all its messages.
     pub async fn reads(&self, text: &str) -> Vec<String> {
         let mut said = self.said.clone();
         let came = said.wait_for(|said| said.iter().any(|line| line.contains(text)));

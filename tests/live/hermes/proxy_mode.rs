@@ -39,7 +39,7 @@ async fn its_gateway_has_two_turns_stops_one_and_shows_an_error() {
     model.goes_on();
     model.was_left(1).await;
 
-    // It reads nothing of a stream but text, so an error that comes in one is this to it.
+    // hermes-agent reads only the text of a stream, so an error in a stream becomes this.
     irc.ann_says("please fail");
     irc.reads("(No response from remote agent)").await;
 

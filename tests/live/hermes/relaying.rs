@@ -1,4 +1,4 @@
-//! The API server of hermes-agent behind our gateway, on an ordinary day.
+//! hermes-agent's API server behind our gateway, when nothing fails.
 
 use crate::scene::Scene;
 use crate::scripted_model::answer;

@@ -11,7 +11,7 @@ use crate::it::network::{Network, Shown};
 use crate::scripted_model::{ScriptedModel, answer};
 use crate::wire::CuttableWire;
 
-/// How long a scene waits for what must happen. The first turn of a hermes-agent takes seven seconds on an idle machine.
+/// Longest wait of a scene. The first turn of a hermes-agent takes seven seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct Scene {
@@ -27,26 +27,26 @@ pub struct Scene {
 /// How the gateway reaches hermes-agent.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// By its own address: nothing listens there while it does not run.
+    /// Directly at its own address: connections are refused while it does not run.
     Direct,
-    /// By the wire that can be cut.
+    /// Through the wire that can be cut.
     Wire,
 }
 
 impl Scene {
-    /// Everything but hermes-agent runs.
+    /// Starts everything but hermes-agent.
     pub async fn without_hermes() -> Self {
         let mut scene = Self::make().await;
         scene.gateway_starts();
         scene
     }
 
-    /// Everything runs.
+    /// Starts everything.
     pub async fn start() -> Self {
         Self::start_by(Way::Direct).await
     }
 
-    /// Everything runs, and the gateway reaches hermes-agent this way.
+    /// Starts everything; the gateway reaches hermes-agent in this way.
     pub async fn start_by(way: Way) -> Self {
         let mut scene = Self { way, ..Self::make().await };
         scene.hermes.starts().is_healthy().await;
@@ -69,7 +69,7 @@ impl Scene {
         Self { model, hermes, wire, network, talaria, way: Way::Direct, gateway: None }
     }
 
-    /// The gateway has another key from its next start on.
+    /// Gives the gateway another key from its next start on.
     pub fn has_key(&mut self, key: &str) {
         self.talaria.sets("GATEWAY_PROXY_KEY", Some(key));
     }
@@ -96,7 +96,7 @@ impl Scene {
         self.network.says(room, text)
     }
 
-    /// Waits until the answer to a question shows this, whether or not it still grows.
+    /// Waits until the answer to a question contains this, whether or not it still grows.
     pub async fn shows(&self, question: &EventId, text: &str) {
         let shows = |shown: &[Shown]| {
             shown.iter().any(|shown| shown.replies_to(question) && shown.body().markdown.contains(text))
@@ -104,7 +104,7 @@ impl Scene {
         assert!(self.network.shows(PATIENCE, shows).await, "{text:?} should be shown\n{self}");
     }
 
-    /// How the answer to a question reads when it no longer changes.
+    /// The final text of the answer to a question.
     pub async fn ends(&self, question: &EventId) -> String {
         let ended = |shown: &Shown| shown.replies_to(question) && shown.body().done;
         let came = self.network.shows(PATIENCE, |shown| shown.iter().any(ended)).await;
@@ -115,7 +115,7 @@ impl Scene {
         texts[0].body().markdown.clone()
     }
 
-    /// A question is answered with all that the model says to it.
+    /// Asks a question and checks that the answer is the model's whole text.
     pub async fn is_answered(&self, room: &str, prompt: &str) {
         let question = self.asks(room, prompt);
         assert_eq!(self.ends(&question).await, answer(prompt), "{self}");
@@ -123,7 +123,7 @@ impl Scene {
 }
 
 impl std::fmt::Display for Scene {
-    /// Everything a person needs to understand a failure.
+    /// Prints everything that a person needs to understand a failure.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for shown in self.network.messages() {
             let about = shown.body().reply_to.as_ref().map_or("nothing", EventId::as_str);

@@ -1,8 +1,9 @@
-//! A model server whose answers are known: what it says follows from the prompt alone.
+//! A model server with known answers: the prompt alone decides the answer.
 //!
 //! - `count 60` makes the answer as many pieces long; otherwise it has eight.
-//! - `hold after 5` has the answer wait after so many pieces until the test lets it go on, the first time it is asked.
-//! - `use a tool` has the model call the tool `terminal` before it answers.
+//! - `hold after 5` makes the answer wait after so many pieces until the test releases it, the first time it is
+//!   asked.
+//! - `use a tool` makes the model call the tool `terminal` before it answers.
 //! - `fail` is answered with an error.
 
 use std::collections::HashSet;
@@ -19,10 +20,10 @@ use tokio::task::JoinSet;
 
 use crate::it::upstream::http;
 
-/// Between two pieces of an answer that waits somewhere, so that there is a middle of it afterwards as well.
+/// Pause between two pieces of an answer that waits somewhere, so that there is a middle of it afterwards as well.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Nothing here takes this long unless something is wrong.
+/// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct ScriptedModel {
@@ -32,13 +33,13 @@ pub struct ScriptedModel {
 }
 
 struct Shared {
-    /// The messages of every request that is streamed: those of a turn.
+    /// The messages of every streamed request, which are those of turns.
     asked: watch::Sender<Vec<Vec<Value>>>,
     /// Prompts whose answers wait, or have waited.
     held: watch::Sender<HashSet<String>>,
-    /// Answers that wait may go on.
+    /// Whether waiting answers may go on.
     open: watch::Sender<bool>,
-    /// How many streams were left by their reader before their end.
+    /// Number of streams that their reader left before the end.
     left: watch::Sender<usize>,
     tools_called: Mutex<usize>,
 }
@@ -82,19 +83,19 @@ impl ScriptedModel {
         said.filter_map(|message| message["content"].as_str()).map(str::to_owned).collect()
     }
 
-    /// Answers that are to wait do so from now on.
+    /// From now on answers wait where their prompt says so.
     pub fn holds(&self) {
         self.shared.open.send_replace(false);
     }
 
-    /// Waits until the answer to this prompt has come to where it waits.
+    /// Waits until the answer to this prompt waits.
     pub async fn is_held(&self, prompt: &str) {
         let mut held = self.shared.held.subscribe();
         let came = held.wait_for(|held| held.iter().any(|held| held.contains(prompt)));
         assert!(tokio::time::timeout(PATIENCE, came).await.is_ok(), "{prompt:?} should have been asked");
     }
 
-    /// Answers that wait go on.
+    /// Releases waiting answers.
     pub fn goes_on(&self) {
         self.shared.open.send_replace(true);
     }
@@ -107,7 +108,7 @@ impl ScriptedModel {
     }
 }
 
-/// All that the model says to a prompt.
+/// The model's whole answer to a prompt.
 pub fn answer(prompt: &str) -> String {
     pieces(prompt).concat()
 }
@@ -123,7 +124,7 @@ fn number_behind(word: &str, prompt: &str) -> Option<usize> {
     behind.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// One request per connection.
+/// Serves one request per connection.
 async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let Some(request) = http::read(&mut stream).await else { return Ok(()) };
@@ -136,9 +137,9 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let said = |message: &&Value| message["role"] == "user";
     let prompt = messages.iter().rev().find(said).and_then(|message| message["content"].as_str());
-    // hermes-agent joins questions that stand behind each other, such as one that was never answered and its repetition.
+    // hermes-agent joins consecutive questions, such as one that was never answered and its repetition.
     let prompt = prompt.and_then(|prompt| prompt.split("\n\n").last()).unwrap_or_default().to_owned();
-    // hermes-agent asks for a title of the session like this.
+    // hermes-agent asks for the title of a session without a stream.
     if body["stream"] != true {
         let message = json!({ "role": "assistant", "content": "A title" });
         let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
@@ -175,7 +176,7 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-/// Waits until the test lets it go on; not again when the same is asked again.
+/// Waits until the test releases the answer; does not wait when the prompt is repeated.
 async fn wait(shared: &Shared, prompt: &str) {
     let mut open = shared.open.subscribe();
     if shared.held.send_if_modified(|held| held.insert(prompt.to_owned())) {

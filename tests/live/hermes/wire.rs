@@ -1,4 +1,4 @@
-//! A wire between the gateway and hermes-agent that a test can cut: a TCP relay that both ends see as the other one.
+//! A TCP relay between the gateway and hermes-agent that a test can cut.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl CuttableWire {
         Self { address: own, cut, _listening: listening }
     }
 
-    /// What `GATEWAY_PROXY_URL` is set to.
+    /// Value for `GATEWAY_PROXY_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

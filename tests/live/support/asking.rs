@@ -1,4 +1,4 @@
-//! A gateway in the test's process whose agent asks for permission: no agent that does is reached by the binary yet.
+//! A gateway in the test's process whose agent asks for permission: the binary has no such agent yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use tempfile::TempDir;
 
 use super::homeserver::{Account, Homeserver};
 
-/// What the agent wants to do, exactly.
+/// The exact action that the agent asks for.
 pub const ACTION: &str = "rm -r build";
 
-/// The gateway. It ends when this is dropped.
+/// The gateway. Dropping it ends it.
 pub struct Asking {
     _gateway: Gateway,
     _store: Store,
@@ -73,7 +73,7 @@ impl Asking {
         Self { _gateway: gateway, _store: store, _folder: folder, agent }
     }
 
-    /// What the agent was told.
+    /// The answers that the agent got.
     pub fn told(&self) -> Vec<AskChoice> {
         self.agent.told.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! Somebody and the operator compare pictures.
+//! A person and the operator compare emoji.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use super::scene::Scene;
 use crate::it::binary::Ended;
 use crate::it::upstream::Answer;
 
-/// Ann and the operator see pictures.
+/// A verification in which Ann and the operator see emoji.
 pub struct Comparing {
     pub scene: Scene,
     pub room: String,
-    /// What the operator calls it.
+    /// Its id in the operator's commands.
     pub id: String,
 }
 
@@ -22,7 +22,7 @@ impl Comparing {
         Self::begins(scene, room, request).await
     }
 
-    /// The same with a client that encrypts its part.
+    /// Ann asks in a room, with a client that encrypts its part.
     pub async fn sealed_in_room(scene: Scene, room: String) -> Self {
         let request = json!({ "user": scene.bot.id, "room": room, "sealed": true });
         Self::begins(scene, room, request).await
@@ -51,7 +51,7 @@ impl Comparing {
         Self { scene, room, id }
     }
 
-    /// Both say that the pictures are the same.
+    /// Both confirm that the emoji are the same.
     pub async fn matches(&self) {
         let confirmed = self.scene.ann.begins("confirm", json!({}));
         operator(&self.scene, &["confirm", &self.id]).await;
@@ -63,7 +63,7 @@ impl Comparing {
         .await;
     }
 
-    /// Whether Ann's client is sure of the bot.
+    /// Whether Ann's client has verified the bot.
     pub async fn is_sure(&self) -> bool {
         self.scene.ann.does("verified", json!({ "user": self.scene.bot.id })).await["verified"] == true
     }
@@ -76,7 +76,7 @@ impl Comparing {
     }
 }
 
-/// Asks again until the operator is told what a test waits for.
+/// Repeats the operator's command until its output is as awaited.
 pub async fn until(scene: &Scene, step: &[&str], happened: impl Fn(&Value) -> bool) -> Value {
     let asking = async {
         loop {
@@ -91,7 +91,7 @@ pub async fn until(scene: &Scene, step: &[&str], happened: impl Fn(&Value) -> bo
     tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{step:?}"))
 }
 
-/// The operator does something about verifications.
+/// Runs an operator's command about verifications.
 pub async fn operator(scene: &Scene, step: &[&str]) -> Ended {
     let command = ["matrix", "verify", "--json"].iter().chain(step).copied();
     scene.gateway.talaria.does(command).await

@@ -1,4 +1,4 @@
-//! Something before a homeserver that stumbles over what a test chooses, as one does that has lost a row.
+//! A proxy before a homeserver that fails for chosen requests, like a homeserver that has lost a row.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::PATIENCE;
 use super::homeserver::Homeserver;
 use crate::it::upstream::http::{self, Request};
 
-/// The front. It ends, with all of its connections, when it is dropped.
+/// The proxy. Dropping it ends it with all of its connections.
 pub struct Front {
     /// Its own address.
     pub url: String,
@@ -24,25 +24,25 @@ pub struct Front {
 struct Shared {
     homeserver: String,
     http: reqwest::Client,
-    /// How requests fail whose path has all of these in it.
+    /// How requests fail whose path contains all of these.
     stumbles: Mutex<Option<(Stumble, Vec<String>)>>,
-    /// The paths that were one too many.
+    /// The paths that were refused by the rate limit.
     refused: Mutex<HashSet<String>>,
 }
 
 /// How a request fails.
 #[derive(Clone, Copy, Debug)]
 pub enum Stumble {
-    /// It is answered with 500.
+    /// With status 500.
     Error,
-    /// It is never answered.
+    /// Without any response.
     Silence,
-    /// It is one too many, the first time that it is asked.
+    /// With a rate limit, the first time.
     TooMany,
 }
 
 impl Front {
-    /// One that hands everything on.
+    /// A proxy that passes everything on.
     pub async fn of(homeserver: &Homeserver) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -57,18 +57,18 @@ impl Front {
         Self { url, shared, _listening: listening }
     }
 
-    /// From now on it cannot answer requests whose path has all of these in it.
+    /// From now on requests fail whose path contains all of these.
     pub fn stumbles_over(&self, parts: &[&str], how: Stumble) {
         let parts = parts.iter().map(|part| (*part).to_owned()).collect();
         *self.shared.stumbles.lock() = Some((how, parts));
     }
 
-    /// How many requests were one too many.
+    /// Number of requests that the rate limit refused.
     pub fn refused(&self) -> usize {
         self.shared.refused.lock().len()
     }
 
-    /// From now on it can.
+    /// From now on no request fails.
     pub fn recovers(&self) {
         *self.shared.stumbles.lock() = None;
     }
@@ -95,7 +95,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// The status, the type and the bytes of the answer.
+    /// The status, the type and the bytes of the response.
     async fn answer(&self, request: Request) -> (u16, String, Vec<u8>) {
         let error = |status, error: String| {
             let body = serde_json::json!({ "errcode": "M_UNKNOWN", "error": error });

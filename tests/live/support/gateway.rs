@@ -1,11 +1,11 @@
-//! The real binary with a Matrix account, as people run it in a container: by environment variables alone.
+//! The real binary with a Matrix account, as people run it in a container: configured by environment variables alone.
 
 use rustix::process::Signal;
 
 use super::homeserver::{Account, Homeserver};
 use crate::it::binary::{Ended, Process, Talaria};
 
-/// Everything is quick and plentiful, so that tests of other things do not wait for it.
+/// Quick edits and high limits, so that tests of other things do not wait.
 const QUICK: &str = "
 platforms:
   matrix:
@@ -18,12 +18,12 @@ platforms:
 pub struct Gateway {
     /// How it is run.
     pub talaria: Talaria,
-    /// While it runs.
+    /// The process, while it runs.
     running: Option<Process>,
 }
 
 impl Gateway {
-    /// One that is not started yet.
+    /// A gateway that is not started yet.
     pub fn new(homeserver: &Homeserver, bot: &Account, upstream: &str, allowed: &[&str]) -> Self {
         let talaria = Talaria::new()
             .var("GATEWAY_PROXY_URL", upstream)
@@ -36,22 +36,22 @@ impl Gateway {
         Self { talaria, running: None }
     }
 
-    /// From the next start on the file says this.
+    /// Sets the configuration file from the next start on.
     pub fn configures(&mut self, yaml: &str) {
         self.talaria.rewrites_config(yaml);
     }
 
-    /// From the next start on a variable has this value.
+    /// Sets a variable from the next start on.
     pub fn sets(&mut self, name: &str, value: &str) {
         self.talaria.sets(name, Some(value));
     }
 
-    /// The next life ends by itself, when it gets to a failpoint for the nth time.
+    /// Makes the next life end by itself, when it reaches a failpoint for the nth time.
     pub fn dies_at(&mut self, point: &str, time: u32) {
         self.sets("TALARIA_FAILPOINT", &format!("{point}:{time}"));
     }
 
-    /// No life after this one ends by itself.
+    /// From now on no life ends by itself.
     pub fn lives_on(&mut self) {
         self.talaria.sets("TALARIA_FAILPOINT", None);
     }
@@ -62,7 +62,7 @@ impl Gateway {
         self.running = Some(self.talaria.starts());
     }
 
-    /// The process that runs.
+    /// The running process.
     pub fn process(&mut self) -> &mut Process {
         self.running.as_mut().expect("it runs")
     }
@@ -74,7 +74,7 @@ impl Gateway {
         process.ended().await
     }
 
-    /// Is killed in the middle of whatever it does.
+    /// Is killed in the middle of its work.
     pub async fn is_killed(&mut self) -> Ended {
         let process = self.running.take().expect("it runs");
         process.signal(Signal::KILL);
@@ -86,7 +86,7 @@ impl Gateway {
         self.running.take().expect("it runs").ended().await
     }
 
-    /// What a query about something counts in its database. It may be running.
+    /// The result of a counting query on its database, with `about` as its parameter. It may be running.
     pub fn count(&self, query: &str, about: &str) -> usize {
         let path = self.talaria.home().join("talaria.db");
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
@@ -94,7 +94,7 @@ impl Gateway {
         database.query_row(query, [about], |row| row.get(0)).unwrap()
     }
 
-    /// What it has logged in this life.
+    /// Its log in this life.
     pub fn log(&self) -> String {
         self.running.as_ref().map(Process::so_far).unwrap_or_default()
     }

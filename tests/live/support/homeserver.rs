@@ -1,4 +1,4 @@
-//! A Synapse, and what can be asked of it without any encryption.
+//! A Synapse, and requests to it that need no encryption.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,42 +11,42 @@ use super::lines::Lines;
 use super::{PATIENCE, fresh};
 use crate::parts;
 
-/// Where `tests/run` says which Synapse all tests share.
+/// Variable in which `tests/run` names the Synapse that all tests share.
 const SHARED: &str = "TALARIA_LIVE_SYNAPSE";
 
 /// A homeserver.
 pub struct Homeserver {
     pub url: String,
-    /// The token of an application service that may say when an event was made.
+    /// The token of an application service that may set the time of an event.
     pub service: String,
-    /// Where its database is.
+    /// Folder of its database.
     folder: String,
     http: reqwest::Client,
-    /// The process, if it is ours, and the folder it goes with.
+    /// The process and its folder, if this test started it.
     own: Option<(Lines, tempfile::TempDir)>,
 }
 
-/// Somebody's account.
+/// An account on the homeserver.
 #[derive(Clone)]
 pub struct Account {
-    /// The full id.
+    /// The full user id.
     pub id: String,
     pub password: String,
 }
 
-/// How much a homeserver allows.
+/// Limits of a homeserver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Limits {
-    /// Everything.
+    /// None that a test could reach.
     Wide,
-    /// As many messages as Synapse does where nobody has changed it.
+    /// Synapse's default limit of messages.
     Default,
-    /// Everything, for three seconds: then a token has to be renewed, if its owner can do that.
+    /// None, but tokens expire after three seconds: a client that can has to refresh them.
     ShortTokens,
 }
 
 impl Homeserver {
-    /// The one that tests share. Without `tests/run` it is one for this process.
+    /// The homeserver that tests share. Without `tests/run` it is one for this process.
     pub async fn shared() -> Arc<Self> {
         static OURS: Mutex<Weak<Homeserver>> = Mutex::const_new(Weak::new());
         if let Ok(address) = std::env::var(SHARED) {
@@ -61,7 +61,7 @@ impl Homeserver {
         started
     }
 
-    /// One that only this test uses.
+    /// A homeserver that only this test uses.
     pub async fn own(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = parts::synapse();
@@ -82,12 +82,12 @@ impl Homeserver {
         Self { url: text("url"), service: text("service"), folder: text("folder"), http, own }
     }
 
-    /// Crashes.
+    /// Kills it, as a crash does.
     pub async fn dies(&self) {
         self.does("kill").await;
     }
 
-    /// Comes back.
+    /// Starts it again.
     pub async fn starts(&self) {
         self.does("start").await;
     }
@@ -99,13 +99,13 @@ impl Homeserver {
         process.until(command, |lines| lines.get(before).cloned()).await;
     }
 
-    /// What it has stored. It may be running.
+    /// Its database. It may be running.
     pub fn stored(&self) -> rusqlite::Connection {
         let path = format!("{}/homeserver.db", self.folder);
         rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
     }
 
-    /// Makes an event as old as this, where it is stored. It must not be running.
+    /// Makes a stored event older by this. It must not be running.
     pub fn ages(&self, event: &str, by: Duration) {
         let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - by;
         let older =
@@ -115,14 +115,14 @@ impl Homeserver {
         assert_eq!(stored.execute(older, rusqlite::params![event, taken]).unwrap(), 1, "{event}");
     }
 
-    /// Every request of somebody's that was one too many, as it is in the log of a homeserver with limits.
+    /// Every request of this user that was refused by a rate limit, from the log of a homeserver with limits.
     pub fn refused(&self, who: &str) -> Vec<String> {
         let log = std::fs::read_to_string(format!("{}/synapse.log", self.folder)).unwrap();
         let is_one = |line: &&str| line.contains(who) && line.contains(" 429 ");
         log.lines().filter(is_one).map(str::to_owned).collect()
     }
 
-    /// Somebody new.
+    /// Registers a new account.
     pub async fn registers(&self, name: &str) -> Account {
         let (name, password) = (fresh(name), fresh("secret"));
         let body = json!({
@@ -132,7 +132,7 @@ impl Homeserver {
         Account { id: answer["user_id"].as_str().unwrap().to_owned(), password }
     }
 
-    /// A new session for somebody, beside all others: its access token.
+    /// Opens a new session of an account, beside all others; returns its access token.
     pub async fn logs_in(&self, account: &Account) -> String {
         let body = json!({
             "type": "m.login.password",
@@ -143,14 +143,14 @@ impl Homeserver {
         answer["access_token"].as_str().unwrap().to_owned()
     }
 
-    /// Asks something that must be answered.
+    /// Makes a request that must succeed.
     pub async fn asks(&self, token: &str, method: Method, path: &str, body: Value) -> Value {
         let (status, answer) = self.tries(token, method, path, body).await;
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
-    /// Asks something that may be refused: the status and the answer.
+    /// Makes a request that may be refused; returns the status and the body.
     pub async fn tries(&self, token: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
         let mut request = self.http.request(method.clone(), format!("{}/_matrix/client{path}", self.url));
         if !token.is_empty() {
@@ -164,7 +164,7 @@ impl Homeserver {
         (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
     }
 
-    /// Puts a file there: its address.
+    /// Uploads a file; returns its address.
     pub async fn takes_file(&self, token: &str, bytes: Vec<u8>, mime: &str) -> String {
         let request = self
             .http
@@ -177,7 +177,7 @@ impl Homeserver {
         answer["content_uri"].as_str().unwrap().to_owned()
     }
 
-    /// Gets a file from there.
+    /// Downloads a file.
     pub async fn gives_file(&self, token: &str, address: &str) -> Vec<u8> {
         let path = address.strip_prefix("mxc://").expect("an address of the homeserver");
         let request = self

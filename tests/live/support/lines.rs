@@ -1,4 +1,4 @@
-//! A program that speaks JSON, one object a line, both ways. It ends with its input, so also with this process.
+//! A program that speaks JSON, one object a line, both ways. It ends with its input, and so with this process.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -14,11 +14,11 @@ pub struct Lines {
     name: String,
     child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
-    /// Everything it has said so far, and whether it may say more.
+    /// Its output so far, and whether more may come.
     said: watch::Receiver<Said>,
 }
 
-/// What a program has said.
+/// Output of a program.
 #[derive(Default)]
 pub struct Said {
     pub lines: Vec<Value>,
@@ -26,7 +26,7 @@ pub struct Said {
 }
 
 impl Lines {
-    /// Starts it. Its errors go where the test's go.
+    /// Starts it. Its standard error is the test's.
     pub fn start(name: &str, command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -37,7 +37,7 @@ impl Lines {
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // A library may print what it likes; we look at our own lines.
+                // A library may print anything; only lines with JSON count.
                 if let Ok(value) = serde_json::from_str(&line) {
                     sender.send_modify(|said| said.lines.push(value));
                 }
@@ -48,19 +48,19 @@ impl Lines {
         Self { name: name.to_owned(), child: Mutex::new(child), input, said }
     }
 
-    /// Says a line to it.
+    /// Sends it a line.
     pub fn say(&self, line: &str) {
         let mut input = self.input.lock();
         let input = input.as_mut().expect("its input is open");
         writeln!(input, "{line}").unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    /// Everything it has said so far.
+    /// Its output so far.
     pub fn said(&self) -> watch::Ref<'_, Said> {
         self.said.borrow()
     }
 
-    /// Waits until what it has said makes something of it. `what` says what was waited for.
+    /// Waits until `found` returns something for its output. `what` names it for the error.
     pub async fn until<T>(
         &self,
         what: impl std::fmt::Display,
@@ -82,7 +82,7 @@ impl Lines {
 }
 
 impl Drop for Lines {
-    /// A Synapse ends in order and says whether its database is as it must be; clients have nothing to lose.
+    /// A Synapse ends in order and reports whether its database is right; clients have nothing to lose.
     fn drop(&mut self) {
         drop(self.input.lock().take());
         let mut child = self.child.lock();

@@ -1,7 +1,7 @@
-//! Somebody in rooms, with a client that is not ours.
+//! A person in rooms, with a foreign client.
 //!
-//! The client does what needs keys: it encrypts, decrypts and verifies. Everything else is asked of the homeserver
-//! with the same session.
+//! The client does everything that needs keys: it encrypts, decrypts and verifies. Everything else is a request to
+//! the homeserver with the same session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::lines::Lines;
 use super::shown::{Shown, messages};
 use crate::parts;
 
-/// Which client somebody uses.
+/// The client of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     /// matrix-nio.
@@ -28,9 +28,9 @@ pub enum With {
     Js,
 }
 
-/// Somebody.
+/// A person with a client.
 pub struct Person {
-    /// The full id.
+    /// The full user id.
     pub id: String,
     pub device: String,
     pub token: String,
@@ -40,26 +40,26 @@ pub struct Person {
     commands: AtomicU64,
 }
 
-/// What kind of room somebody makes.
+/// The kind of room to make.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub encrypted: bool,
     pub direct: bool,
 }
 
-/// A chat of two, encrypted.
+/// An encrypted chat of two.
 pub const DIRECT: Kind = Kind { encrypted: true, direct: true };
-/// A room for several, encrypted.
+/// An encrypted room for several people.
 pub const SHARED: Kind = Kind { encrypted: true, direct: false };
 
 impl Person {
-    /// Somebody new.
+    /// A new person.
     pub async fn new(homeserver: &Arc<Homeserver>, name: &str, with: With) -> Self {
         let account = homeserver.registers(name).await;
         Self::logs_in(homeserver, &account, with).await
     }
 
-    /// Somebody known, on a new device.
+    /// A known person, on a new device.
     pub async fn logs_in(homeserver: &Arc<Homeserver>, account: &Account, with: With) -> Self {
         let mut command = match with {
             With::Nio => parts::python("nio_client.py"),
@@ -81,7 +81,7 @@ impl Person {
         person
     }
 
-    /// Makes a room with these people in it, and waits until they are.
+    /// Makes a room with these people, and waits until they have joined.
     pub async fn makes_room(&self, kind: Kind, others: &[&str]) -> String {
         let room = self.invites(kind, others).await;
         for other in others {
@@ -103,17 +103,17 @@ impl Person {
         room["room_id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks the homeserver something that must be answered.
+    /// Makes a request to the homeserver that must succeed.
     pub async fn asks(&self, method: Method, path: &str, body: Value) -> Value {
         self.homeserver.asks(&self.token, method, path, body).await
     }
 
-    /// Does something with a room: `invite`, `kick`, `ban`, `leave`, `upgrade`…
+    /// Makes a request about a room: `invite`, `kick`, `ban`, `leave`, `upgrade`…
     pub async fn acts(&self, room: &str, act: &str, body: Value) -> Value {
         self.asks(Method::POST, &format!("/v3/rooms/{}/{act}", escaped(room)), body).await
     }
 
-    /// Says something. The id of the message.
+    /// Sends a text; returns the id of the message.
     pub async fn says(&self, room: &str, text: &str) -> String {
         self.sends(room, text_content(text)).await
     }
@@ -125,7 +125,7 @@ impl Person {
         self.sends(room, content).await
     }
 
-    /// Says something in the thread that begins with a message.
+    /// Sends a text in the thread that begins with a message.
     pub async fn says_in_thread(&self, room: &str, root: &str, text: &str) -> String {
         let mut content = text_content(text);
         content["m.relates_to"] = json!({
@@ -134,7 +134,7 @@ impl Person {
         self.sends(room, content).await
     }
 
-    /// Changes a message.
+    /// Edits a message.
     pub async fn edits(&self, room: &str, message: &str, text: &str) -> String {
         let mut content = text_content(&format!("* {text}"));
         content["m.new_content"] = text_content(text);
@@ -149,13 +149,13 @@ impl Person {
         self.asks(Method::PUT, &path, json!({})).await;
     }
 
-    /// Puts a mark on a message, which is never encrypted.
+    /// Reacts to a message; reactions are never encrypted.
     pub async fn reacts(&self, room: &str, to: &str, mark: &str) -> String {
         let content = json!({ "m.relates_to": { "rel_type": "m.annotation", "event_id": to, "key": mark } });
         self.sends_plain(room, "m.reaction", content).await
     }
 
-    /// Sends a message with this content, encrypted where the room is.
+    /// Sends a message with this content, encrypted if the room is.
     pub async fn sends(&self, room: &str, content: Value) -> String {
         let sent =
             self.does("send", json!({ "room": room, "type": "m.room.message", "content": content })).await;
@@ -201,17 +201,17 @@ impl Person {
         BASE64_STANDARD.decode(plain["data"].as_str().unwrap()).unwrap()
     }
 
-    /// What a room shows now.
+    /// The messages of a room now.
     pub fn shows(&self, room: &str) -> Vec<Shown> {
         shown(&self.client.said().lines, room)
     }
 
-    /// Waits until a room shows something, and takes what is made of it.
+    /// Waits until `found` returns something for the messages of a room.
     pub async fn sees<T>(&self, room: &str, what: &str, mut found: impl FnMut(&[Shown]) -> Option<T>) -> T {
         self.client.until(format_args!("{what} in {room}"), |lines| found(&shown(lines, room))).await
     }
 
-    /// Waits until somebody has said exactly this, and says it still.
+    /// Waits until a message of this sender has exactly this text.
     pub async fn reads(&self, room: &str, by: &str, text: &str) -> Shown {
         let look = |shown: &[Shown]| {
             shown.iter().find(|message| message.sender == by && message.text() == text).cloned()
@@ -219,7 +219,7 @@ impl Person {
         self.sees(room, &format!("{text:?}"), look).await
     }
 
-    /// Waits until somebody is in a room, or out of it.
+    /// Waits until a user has this membership in a room.
     pub async fn sees_member(&self, room: &str, who: &str, membership: &str) {
         let what = format!("{membership} of {who}");
         self.client
@@ -233,23 +233,23 @@ impl Person {
             .await;
     }
 
-    /// Waits until something has come from a room.
+    /// Waits until an event has come from a room.
     pub async fn sees_event(&self, room: &str, what: &str, is_it: impl Fn(&Value) -> bool) {
         self.client.until(what, |lines| events(lines, room).any(&is_it).then_some(())).await;
     }
 
-    /// Everything that has come from a room, as the client read it.
+    /// Every event that has come from a room, as the client read it.
     pub fn events(&self, room: &str) -> Vec<Value> {
         events(&self.client.said().lines, room).cloned().collect()
     }
 
-    /// Makes the client do something, and waits for it.
+    /// Makes the client run a command, and waits for it.
     pub async fn does(&self, what: &str, with: Value) -> Value {
         let number = self.begins(what, with);
         self.has_done(what, number).await
     }
 
-    /// Makes the client do something that a test does not wait for yet.
+    /// Makes the client start a command; the test waits for it later.
     pub fn begins(&self, what: &str, mut with: Value) -> u64 {
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         with["id"] = number.into();
@@ -258,7 +258,7 @@ impl Person {
         number
     }
 
-    /// Waits until the client has done it.
+    /// Waits until the client has done a command.
     pub async fn has_done(&self, what: &str, number: u64) -> Value {
         let answer =
             self.client.until(what, |lines| lines.iter().find(|line| line["id"] == number).cloned()).await;
@@ -279,7 +279,7 @@ fn text_content(text: &str) -> Value {
     json!({ "msgtype": "m.text", "body": text, "m.mentions": {} })
 }
 
-/// An id as a part of a path.
+/// An id escaped as a part of a path.
 pub fn escaped(id: &str) -> String {
     id.bytes()
         .map(|byte| match byte {

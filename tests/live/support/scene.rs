@@ -10,18 +10,18 @@ use super::person::{DIRECT, Person, With};
 use super::shown::Shown;
 use crate::it::upstream::{Answer, Upstream};
 
-/// What most tests need.
+/// The parts that most tests need.
 pub struct Scene {
     pub homeserver: Arc<Homeserver>,
     pub bot: Account,
     pub upstream: Upstream,
     pub gateway: Gateway,
-    /// Somebody who is allowed to talk to the bot.
+    /// A person who may talk to the bot.
     pub ann: Person,
 }
 
 impl Scene {
-    /// A bot on the shared homeserver that listens to somebody, whatever device it is.
+    /// A running bot on the shared homeserver that listens to one person on any device.
     pub async fn with(client: With) -> Self {
         let mut scene = Self::prepared(Homeserver::shared().await, client).await;
         scene.gateway.sets("MATRIX_TRUST", "any");
@@ -29,7 +29,7 @@ impl Scene {
         scene
     }
 
-    /// The same, not started, with what is configured if nobody says otherwise.
+    /// A bot that is not started, with the default configuration.
     pub async fn prepared(homeserver: Arc<Homeserver>, client: With) -> Self {
         let (bot, ann, upstream) = tokio::join!(
             homeserver.registers("bot"),
@@ -40,24 +40,24 @@ impl Scene {
         Self { homeserver, bot, upstream, gateway, ann }
     }
 
-    /// A direct chat of Ann and the bot.
+    /// Makes a direct chat of Ann and the bot.
     pub async fn direct(&self) -> String {
         self.ann.makes_room(DIRECT, &[&self.bot.id]).await
     }
 
-    /// Waits until Ann reads exactly this of the bot.
+    /// Waits until Ann reads exactly this from the bot.
     pub async fn reads(&self, room: &str, text: &str) -> Shown {
         self.ann.reads(room, &self.bot.id, text).await
     }
 
-    /// Everything that the bot has written in a room, as Ann sees it.
+    /// Every message of the bot in a room, as Ann sees it.
     pub fn said(&self, room: &str) -> Vec<Shown> {
         let mut shown = self.ann.shows(room);
         shown.retain(|message| message.sender == self.bot.id);
         shown
     }
 
-    /// Ann asks something, the answer comes: whatever the bot was doing before is done.
+    /// Ann asks something and reads the answer: the bot has finished everything before.
     pub async fn settles(&self, room: &str) {
         let answer = fresh("settled");
         self.upstream.answers(Answer::says([answer.as_str()]));
@@ -65,7 +65,7 @@ impl Scene {
         self.reads(room, &answer).await;
     }
 
-    /// The types of everything that somebody has sent in a room after it was encrypted, and not encrypted.
+    /// The types of all plaintext events that a user has sent in a room after it was encrypted.
     pub fn in_the_clear(&self, room: &str, who: &str) -> BTreeSet<String> {
         let sent = "SELECT DISTINCT type FROM events WHERE room_id = ?1 AND sender = ?2
             AND type <> 'm.room.encrypted' AND stream_ordering >
@@ -76,27 +76,27 @@ impl Scene {
         types.map(Result::unwrap).collect()
     }
 
-    /// How many encrypted events somebody has sent in a room.
+    /// Number of encrypted events that a user has sent in a room.
     pub fn sealed(&self, room: &str, who: &str) -> usize {
         let sent =
             "SELECT count(*) FROM events WHERE room_id = ?1 AND sender = ?2 AND type = 'm.room.encrypted'";
         self.homeserver.stored().query_row(sent, [room, who], |row| row.get(0)).unwrap()
     }
 
-    /// The end of a scene: whatever it was about, the bot said nothing in the open where it must not.
+    /// Ends a scene: in any test, the bot must have sent no plaintext where it must not.
     pub fn ends(self) {
         let clear = self.in_the_clear_anywhere();
         assert!(clear.iter().all(|kind| is_harmless(kind)), "in the open in an encrypted room: {clear:?}");
     }
 
-    /// The same where somebody was verified who could not read the bot.
+    /// Ends a scene in which a person was verified who could not decrypt the bot's messages.
     pub fn ends_after_verifying_aloud(self) {
         let clear = self.in_the_clear_anywhere();
         let is_right = |kind: &String| is_harmless(kind) || kind.starts_with("m.key.verification.");
         assert!(clear.iter().all(is_right), "in the open in an encrypted room: {clear:?}");
     }
 
-    /// The types of everything that the bot has sent in rooms after they were encrypted, and not encrypted.
+    /// The types of all plaintext events that the bot has sent in rooms after they were encrypted.
     fn in_the_clear_anywhere(&self) -> BTreeSet<String> {
         let rooms = "SELECT DISTINCT room_id FROM events WHERE sender = ?1";
         let stored = self.homeserver.stored();
@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-/// What Matrix encrypts nowhere: that somebody comes, marks something and takes something back.
+/// Event types that Matrix never encrypts: membership, reactions and redactions.
 fn is_harmless(kind: &str) -> bool {
     ["m.room.member", "m.reaction", "m.room.redaction"].contains(&kind)
 }

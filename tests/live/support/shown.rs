@@ -1,4 +1,4 @@
-//! What a client shows of a room: its events, folded as people see them.
+//! The messages of a room as a client shows them: its events, with edits and deletions applied.
 
 use serde_json::Value;
 
@@ -11,31 +11,31 @@ pub struct Shown {
     pub kind: String,
     /// Every text it has had, the newest last.
     pub texts: Vec<String>,
-    /// The message it replies to; not the one that old clients are shown for a thread.
+    /// The message it replies to; not the fallback reply of a thread.
     pub reply_to: Option<String>,
-    /// The first message of the thread it is in.
+    /// The first message of its thread.
     pub thread: Option<String>,
     pub encrypted: bool,
-    /// The client had the key.
+    /// Whether the client had the key.
     pub readable: bool,
     pub deleted: bool,
-    /// Everything else that the newest version says.
+    /// The whole content of the newest version.
     pub content: Value,
 }
 
 impl Shown {
-    /// What it says now.
+    /// Its current text.
     pub fn text(&self) -> &str {
         self.texts.last().map_or("", String::as_str)
     }
 
-    /// How often it was changed.
+    /// Number of edits.
     pub fn edits(&self) -> usize {
         self.texts.len() - 1
     }
 }
 
-/// The messages of a room, in its order. Edits count only if they come from whoever wrote the message.
+/// The messages of a room, in order. An edit counts only if it is from the message's author.
 pub fn messages(events: &[&Value]) -> Vec<Shown> {
     let mut shown: Vec<Shown> = Vec::new();
     for event in events {

@@ -7,7 +7,7 @@
 //   ask(prompt, { system, picture, tools })   the whole answer
 //   stream(prompt)                            the pieces of the answer, as an asynchronous generator
 //
-// What fails there is thrown, whatever the package calls it.
+// A failure is thrown, under the package's own name for it.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -16,18 +16,18 @@ import { inspect } from "node:util";
 
 const require = createRequire(`${process.env.TALARIA_JS}/index.js`);
 
-/// A package of the folder that the tests installed.
+/// Loads a package from the folder that the tests installed.
 export const load = async (name) => import(pathToFileURL(require.resolve(name)));
 
 export const MODEL = "talaria";
 export const PICTURE =
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// What the server says of a model that refuses, and of one that breaks off.
+/// The server's texts for a model that refuses, and for one that breaks off.
 const REFUSED = /it did not understand the request/;
 const CUT_SHORT = /The answer was cut short/;
 
-/// What the server said of a failure, wherever the package keeps it.
+/// The server's report of a failure, wherever the package keeps it.
 class Problem {
     constructor(error) {
         this.error = error;
@@ -114,12 +114,12 @@ const scenes = {
         const stream = client.stream("hi");
         assert.equal((await stream.next()).value, "Hel");
         await stream.return();
-        // The process stays, so that it is not its end that ends the turn.
+        // The process stays, so that its end does not end the turn.
         await all(process.stdin);
     },
 };
 
-/// Plays the scene that the command line names with the client of the API that it names.
+/// Plays the named scene with the client of the named API, both from the command line.
 export async function play(clientOf) {
     const [api, scene] = process.argv.slice(2);
     await scenes[scene](await clientOf(api));

@@ -7,10 +7,10 @@ A client is an object with two ways to ask, in the words of its own package:
     ask(prompt, system=None, picture=None, tools=False)   the whole answer
     stream(prompt)                                        the pieces of the answer, as a generator
 
-What fails there is raised, whatever the package calls it; `problem` finds what the server said of it. A client with
-`rewrites_errors` hands on the status of an error, and words the rest itself; one with `stops_by_its_end` has no other
-way to stop reading than to end its process. One with `judge_before` or `judge_midway` looks itself at what it raised when
-the model refused, or when an answer broke off in a stream.
+A failure is raised, under the package's own name for it; `problem` finds the server's report in it. A client with
+`rewrites_errors` passes on the status of an error, and rewords the rest; one with `stops_by_its_end` can stop reading
+only by ending its process. One with `judge_before` or `judge_midway` checks itself the error that it raised when the
+model refused, or when an answer broke off in a stream.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PICTURE_BYTES = base64.b64decode(PICTURE)
 PICTURE_URL = f"data:image/png;base64,{PICTURE}"
 MODEL = "talaria"
 
-# What the server says of a model that refuses, and of one that breaks off.
+# The server's texts for a model that refuses, and for one that breaks off.
 REFUSED = "it did not understand the request"
 CUT_SHORT = "The answer was cut short"
 
@@ -35,7 +35,7 @@ def weather(city: str) -> str:
 
 
 class Problem:
-    """What the server said of a failure, wherever the package keeps it."""
+    """The server's report of a failure, wherever the package keeps it."""
 
     def __init__(self, error):
         self.error, self.status, self.body, self.headers = error, None, None, {}
@@ -99,7 +99,7 @@ def error_midway(client):
         assert found.body["partial"] == "Hel", found
     pieces = []
     found = problem(lambda: pieces.extend(client.stream("hi")) or pieces)
-    # Some packages collect before they hand on; what they hand on is what there was.
+    # Some packages buffer before they pass text on; the text that they pass on must be a beginning of the answer.
     assert "Hel".startswith("".join(pieces)), (pieces, found)
     assert CUT_SHORT in str(found), found
     getattr(client, "judge_midway", lambda error: None)(found.error)
@@ -132,16 +132,16 @@ def cancel(client):
     if getattr(client, "stops_by_its_end", False):
         return
     stream.close()
-    # The process stays, so that it is not its end that ends the turn.
+    # The process stays, so that its end does not end the turn.
     sys.stdin.read()
 
 
 def of_async(stream):
-    """An asynchronous generator as one that is not; closing it closes that one."""
+    """Turns an asynchronous generator into a synchronous one; closing the result closes the source."""
     loop, wanted, pieces = asyncio.new_event_loop(), asyncio.Queue(), asyncio.Queue()
 
     async def read():
-        # One task for all of it: what some packages begin in one they must end there.
+        # One task for everything: some packages must end things in the task in which they began them.
         try:
             while await wanted.get():
                 pieces.put_nowait((await anext(stream), None))
@@ -166,11 +166,11 @@ def of_async(stream):
     finally:
         wanted.put_nowait(False)
         loop.run_until_complete(reading)
-        # What the package still has to do for that.
+        # Lets the package finish its own work for that.
         loop.run_until_complete(settle())
 
 
 def play(client_of):
-    """Plays the scene that the command line names with the client of the API that it names."""
+    """Plays the named scene with the client of the named API, both from the command line."""
     api, scene = sys.argv[1:]
     globals()[scene](client_of(api))

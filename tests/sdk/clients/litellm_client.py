@@ -1,7 +1,7 @@
 """LiteLLM's client. See every_client.py.
 
-`chat` and `responses` are what its users write for a server like OpenAI's, `openai/…`; `compatible` is what they write
-for vLLM and the like, where LiteLLM reads the stream itself instead of with OpenAI's package.
+Users write `openai/…` for a server like OpenAI's: those are `chat` and `responses`. `compatible` is the provider for
+vLLM and the like, where LiteLLM reads the stream itself instead of with OpenAI's package.
 """
 
 import os
@@ -20,7 +20,7 @@ PARAMETERS = {"type": "object", "properties": {}}
 
 
 def judge_before(client, error):
-    """What a person sees whose question is refused: by the model, and by the server for the key."""
+    """Checks the errors of a refused question: refused by the model, and by the server for the key."""
     assert type(error) is litellm.BadGatewayError, error
     key, SERVER["api_key"] = SERVER["api_key"], "not the key"
     found = problem(lambda: client.ask("hi")).error
@@ -29,7 +29,7 @@ def judge_before(client, error):
 
 
 def judge_midway(error, status, kind):
-    """What a person sees whose answer breaks off: the exception to catch, and below it the one that says why."""
+    """Checks the errors of an answer that breaks off: the exception to catch, and the original one with the reason."""
     assert type(error) is litellm.exceptions.MidStreamFallbackError, error
     assert (error.status_code, type(error.original_exception)) == (status, kind), error
 
@@ -39,7 +39,7 @@ class Chat:
     judge_before = judge_before
 
     def judge_midway(self, error):
-        # OpenAI's package does not hand on the status of an error in a stream.
+        # OpenAI's package does not pass on the status of an error in a stream.
         judge_midway(error, 500, litellm.APIConnectionError)
 
     def ask(self, prompt, system=None, picture=None, tools=False):
@@ -71,7 +71,7 @@ class Compatible(Chat):
         judge_midway(error, 502, litellm.BadGatewayError)
 
     def stream(self, prompt):
-        # Only this way can whoever reads it stop.
+        # Only in this way can the reader stop.
         return of_async(self.pieces(prompt))
 
     async def pieces(self, prompt):
@@ -90,8 +90,8 @@ class Responses:
     judge_before = judge_before
 
     def __init__(self):
-        # Of a model that it does not know it makes a stream of the whole answer. Not for chat: there it would ask for
-        # responses as well.
+        # For a model that it does not know, LiteLLM makes a stream of the whole answer. Not for chat: there it would
+        # request responses as well.
         known = {"litellm_provider": "openai", "mode": "responses", "supports_native_streaming": True}
         litellm.register_model({MODEL: known})
 

@@ -24,7 +24,7 @@ def configuration():
     }
     return {
         "model_list": [{"model_name": MODEL, "litellm_params": params}],
-        # A deployment that failed once is asked again all the same: the next scene is about something else.
+        # A deployment that failed once is used again all the same: the next scene is about something else.
         "router_settings": {"num_retries": 0, "disable_cooldowns": True},
         "general_settings": {"master_key": KEY},
     }

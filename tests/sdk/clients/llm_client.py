@@ -21,7 +21,7 @@ pathlib.Path(home.name, "extra-openai-models.yaml").write_text(f"""
 import llm  # noqa: E402
 import openai  # noqa: E402
 
-# It has no setting for that.
+# The package has no setting for retries.
 openai.OpenAI = functools.partial(openai.OpenAI, max_retries=0)
 
 

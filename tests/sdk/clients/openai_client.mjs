@@ -38,7 +38,7 @@ const responses = {
     async *stream(prompt) {
         for await (const event of await client.responses.create({ model, input: prompt, stream: true })) {
             if (event.type === "response.output_text.delta") yield event.delta;
-            // The package hands this on as any other event; a program looks at it.
+            // The package passes this on like any other event; an app has to check for it.
             if (event.type === "response.failed") throw new Error(event.response.error.message);
         }
     },

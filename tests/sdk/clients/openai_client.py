@@ -51,7 +51,7 @@ class Responses:
             for event in stream:
                 if event.type == "response.output_text.delta":
                     yield event.delta
-                # The package hands this on as any other event; a program looks at it.
+                # The package passes this on like any other event; an app has to check for it.
                 if event.type == "response.failed":
                     raise RuntimeError(event.response.error)
 

@@ -2,7 +2,7 @@
 
     openai_scenes.py SCENE
 
-Every answer is validated against the package's own types: what is missing or of another type is an error.
+Every answer is validated against the package's own types: a missing field or a wrong type is an error.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ PICTURE = (
 MODEL = "talaria"
 
 client = OpenAI(max_retries=0, _strict_response_validation=True)
-# The chunks of a chat that tell of steps have more to them than the package knows.
+# The chunks of a chat that report steps have more fields than the package knows.
 lenient = OpenAI(max_retries=0)
 
 
@@ -160,7 +160,7 @@ def steps():
 
 
 def a_model_that_fails():
-    # A response that failed is an error of the server's, and says that it must not be asked again by itself.
+    # A failed response is a server error, and says that it must not be repeated automatically.
     try:
         answer = client.responses.create(model=MODEL, input="hi")
     except openai.APIStatusError as error:

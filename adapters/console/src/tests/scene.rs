@@ -15,17 +15,17 @@ use tokio::task::JoinHandle;
 
 use crate::{Console, ConsoleInput, ConsoleOutput, ConsoleTexts};
 
-/// A console and both of its ends.
+/// A console, its keyboard and its output.
 pub struct Scene {
     pub console: Arc<Console>,
     keyboard: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     out: Paper,
     err: Paper,
-    /// A terminal shows what is typed, and its output needs to be told from the rest.
+    /// Whether typed text appears in the output, as on a terminal.
     echoes: bool,
 }
 
-/// What it says itself.
+/// Texts for the console.
 pub fn wording() -> ConsoleTexts {
     ConsoleTexts {
         greeting: "Welcome.".into(),
@@ -37,7 +37,7 @@ pub fn wording() -> ConsoleTexts {
     }
 }
 
-/// How a terminal looks.
+/// Look of a terminal.
 #[derive(PartialEq)]
 pub enum Style {
     Plain,
@@ -49,7 +49,7 @@ impl Scene {
         Self::new(true, style == Style::Colour, wording())
     }
 
-    /// A terminal where everything that can be silenced is.
+    /// A terminal with every optional text left out.
     pub fn quiet() -> Self {
         let quiet = ConsoleTexts { greeting: String::new(), leaving: String::new(), ..wording() };
         Self::new(true, false, quiet)
@@ -69,7 +69,7 @@ impl Scene {
         Self { console, keyboard: Mutex::new(Some(keyboard)), out, err, echoes: terminal }
     }
 
-    /// The same papers once more, for a console of its own.
+    /// A second console's output, onto the papers of this scene.
     pub fn output(&self) -> ConsoleOutput {
         output(&self.out, &self.err, false, false)
     }
@@ -101,7 +101,7 @@ impl Scene {
         soon(inbox.until(|inbox| inbox.messages(text).pop())).await.id
     }
 
-    /// Waits until the output ends like this.
+    /// Waits until the output ends with `end`.
     pub async fn shows(&self, end: &str) {
         soon(async {
             self.out.text.subscribe().wait_for(|text| text.ends_with(end.as_bytes())).await.unwrap();
@@ -160,12 +160,12 @@ fn output(out: &Paper, err: &Paper, terminal: bool, colour: bool) -> ConsoleOutp
     ConsoleOutput { answers: Box::new(out.clone()), notices: Box::new(err.clone()), terminal, colour }
 }
 
-/// The threads of the console live outside of tokio's paused time, so a hanging test ends by the clock.
+/// Bounds a wait by the real clock: the console's threads do not see tokio's paused time.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), future).await.unwrap()
 }
 
-/// What comes from the other side of the keyboard; its end is the end of the input.
+/// The keyboard's end of the input; dropping the sender ends the input.
 struct Typed {
     keys: mpsc::Receiver<Vec<u8>>,
     rest: Vec<u8>,
@@ -182,7 +182,7 @@ impl Read for Typed {
     }
 }
 
-/// What was printed.
+/// Everything printed so far.
 #[derive(Clone, Default)]
 struct Paper {
     text: watch::Sender<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! The account can be recovered: its secrets are in its storage on the homeserver, under a key that a person has.
+//! Keeps the account recoverable: its secrets are in its secret storage on the homeserver, under a key that a person
+//! has.
 
 use matrix_sdk::encryption::Encryption;
 use matrix_sdk::encryption::recovery::RecoveryError;
@@ -7,24 +8,25 @@ use super::setup::words;
 use crate::login::OpenedAccount;
 use crate::settings::MatrixSecret;
 
-/// Where the recovery key is put, once.
+/// File with the recovery key, written once.
 pub(crate) const KEY: &str = "recovery.key";
 
-/// A key was asked for and is not in the file yet. Found after a crash, it means that nobody has ever seen the key.
+/// File that exists from before a key is made until the key is in its file. If it is found after a crash, nobody has
+/// ever seen the key.
 const ASKED: &str = "recovery.pending";
 
-/// Whether what is on the homeserver is enough for a new device to go on.
+/// Whether a new device could continue with the secrets and backup on the homeserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryStatus {
-    /// Everything is there.
+    /// Yes: secrets and backup are there.
     Yes,
-    /// Everything is there, and nobody has taken the key away from beside the store yet.
+    /// Yes, but nobody has taken the key out of the state folder yet.
     KeyInFile,
-    /// The secrets of the identity are not all with us, so we cannot put them there.
+    /// No: we do not have all secrets of the identity, so we cannot store them there.
     SecretsElsewhere,
-    /// There is a backup of room keys that we have no key to.
+    /// No: there is a backup of room keys, and we do not have its key.
     ForeignBackup,
-    /// Room keys are not backed up.
+    /// No: room keys are not backed up.
     NoBackup,
 }
 
@@ -64,7 +66,7 @@ impl RecoveryStatus {
     }
 }
 
-/// Sees to it that the account can be recovered. Our device is signed. An error is worth another try.
+/// Makes the account recoverable. Called when our device is signed. After an error another attempt is worthwhile.
 pub(super) async fn keep_recoverable(
     opened: &OpenedAccount,
     given: Option<&MatrixSecret>,
@@ -81,7 +83,7 @@ pub(super) async fn keep_recoverable(
     if found != RecoveryStatus::NoBackup {
         return Ok(found);
     }
-    // Without the recovery key, the new backup's key could not be put where a new device finds it.
+    // Without the recovery key we could not store the new backup's key where a new device finds it.
     let Some(key) = given else { return Ok(RecoveryStatus::NoBackup) };
     encryption.recovery().enable_backup().await.map_err(words)?;
     let storage = encryption.secret_storage().open_secret_store(key.expose().trim()).await.map_err(words)?;
@@ -89,7 +91,7 @@ pub(super) async fn keep_recoverable(
     Ok(RecoveryStatus::Yes)
 }
 
-/// Whether the account can be recovered as it is.
+/// Checks whether the account can be recovered as it is; changes nothing.
 pub(super) async fn look(opened: &OpenedAccount) -> Result<RecoveryStatus, String> {
     let encryption = opened.client.encryption();
     let backups = encryption.backups();
@@ -106,13 +108,13 @@ pub(super) async fn look(opened: &OpenedAccount) -> Result<RecoveryStatus, Strin
     }
 }
 
-/// The key in the file, if it is still there.
+/// The recovery key in the file, if it is still there.
 pub(super) fn kept(opened: &OpenedAccount) -> Result<Option<MatrixSecret>, String> {
     let content = opened.folder.read(KEY).map_err(words)?;
     Ok(content.and_then(|content| String::from_utf8(content).ok()).map(|key| MatrixSecret::new(key.trim())))
 }
 
-/// Whether a key was made that nobody has seen, because we ended before it was in the file.
+/// Whether a key was made that nobody has seen, because the process ended before the key was in its file.
 fn unseen(opened: &OpenedAccount) -> Result<bool, String> {
     if !opened.folder.at(ASKED).exists() {
         return Ok(false);
@@ -124,7 +126,7 @@ fn unseen(opened: &OpenedAccount) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Has a recovery key made and puts it in the file.
+/// Makes a recovery key and writes it to the file.
 async fn make_key(
     opened: &OpenedAccount,
     encryption: &Encryption,
@@ -132,7 +134,7 @@ async fn make_key(
 ) -> Result<RecoveryStatus, String> {
     opened.folder.write(ASKED, b"").map_err(words)?;
     let recovery = encryption.recovery();
-    // A storage whose key nobody has seen gets a new key; what is in it comes from our own store.
+    // A secret storage whose key nobody has seen gets a new key; its contents come from our own store.
     let made = match is_enabled {
         true => recovery.reset_key().await,
         false => recovery.enable().await,

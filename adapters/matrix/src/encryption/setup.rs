@@ -1,4 +1,4 @@
-//! One try of setting our device up: signed by the account's identity, its keys backed up.
+//! One attempt to set up our device: signed by the account's identity, its keys backed up.
 
 use matrix_sdk::encryption::Encryption;
 use matrix_sdk::encryption::recovery::RecoveryError;
@@ -9,30 +9,30 @@ use super::recovery::{self, RecoveryStatus};
 use crate::login::OpenedAccount;
 use crate::settings::{LoginMethod, MatrixSecret, MatrixSettings};
 
-/// How far our device is.
+/// State of our device's set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceSetup {
-    /// The first sync has not come yet.
+    /// Not tried yet: the first sync has not come.
     NotYet,
-    /// It failed and is tried again.
+    /// The last attempt failed; another follows.
     Trying {
-        /// What happened.
+        /// Why the last attempt failed.
         why: String,
     },
-    /// Our device is signed by the account's identity.
+    /// The account's identity has signed our device.
     Signed(RecoveryStatus),
-    /// It is not, and only a person can change that.
+    /// The identity has not signed our device, and only a person can change that.
     Unsigned(MissingSetup),
 }
 
-/// What is missing.
+/// The thing that a person has to provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MissingSetup {
-    /// The account has an identity, and we have nothing to sign with.
+    /// A recovery key: the account has an identity, and we cannot sign with it.
     RecoveryKey,
-    /// The recovery key that was given does not open the account's secret storage.
+    /// Another recovery key: the given one does not open the account's secret storage.
     RightRecoveryKey,
-    /// The homeserver asks for the password before the account gets an identity.
+    /// The password: the homeserver wants it before the account gets an identity.
     Password,
 }
 
@@ -45,7 +45,7 @@ impl DeviceSetup {
         }
     }
 
-    /// What it is, and what to do about it.
+    /// The state in words, and a hint for the operator.
     pub fn words(&self) -> (String, Option<&'static str>) {
         match self {
             Self::NotYet => ("is set up after the first sync".to_owned(), None),
@@ -64,7 +64,7 @@ impl DeviceSetup {
         }
     }
 
-    /// Tells the operator.
+    /// Writes the state to the log, for the operator.
     pub fn tell(&self) {
         let (words, hint) = self.words();
         match self {
@@ -102,18 +102,18 @@ impl MissingSetup {
     }
 }
 
-/// Sets the device up. An error is worth another try.
+/// Sets up the device. After an error another attempt is worthwhile.
 pub(crate) async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) -> Result<DeviceSetup, String> {
     let encryption = opened.client.encryption();
     encryption.wait_for_e2ee_initialization_tasks().await;
-    // Asks the homeserver: what the store believes may be a day old.
+    // Asks the homeserver: the identity in the store may be a day old.
     let identity = encryption.request_user_identity(&opened.own).await.map_err(words)?;
     if identity.is_none()
         && let Some(want) = make_identity(&encryption, opened, settings).await?
     {
         return Ok(DeviceSetup::Unsigned(want));
     }
-    // What an earlier device of this folder wrote down is as good as what is set.
+    // A recovery key that an earlier device left in this folder is as good as a configured one.
     let kept = recovery::kept(opened)?;
     let given = settings.recovery_key.as_ref().or(kept.as_ref());
     if identity.is_some()
@@ -132,7 +132,7 @@ pub(crate) async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) ->
     recovery::keep_recoverable(opened, given).await.map(DeviceSetup::Signed)
 }
 
-/// Finds out how far the device is, and changes nothing.
+/// Checks the device's state; changes nothing.
 pub(crate) async fn look(opened: &OpenedAccount) -> Result<DeviceSetup, String> {
     let encryption = opened.client.encryption();
     encryption.wait_for_e2ee_initialization_tasks().await;
@@ -146,7 +146,7 @@ pub(crate) async fn look(opened: &OpenedAccount) -> Result<DeviceSetup, String> 
     recovery::look(opened).await.map(DeviceSetup::Signed)
 }
 
-/// Gives the account an identity. What was begun before a crash is in the store and goes on.
+/// Gives the account an identity. An attempt that a crash interrupted is in the store and continues.
 async fn make_identity(
     encryption: &Encryption,
     opened: &OpenedAccount,
@@ -167,12 +167,12 @@ async fn make_identity(
     }
 }
 
-/// Has the store see what the homeserver has now.
+/// Updates the store with the identity that the homeserver has now.
 async fn fresh(encryption: &Encryption, opened: &OpenedAccount) -> Result<(), String> {
     encryption.request_user_identity(&opened.own).await.map(|_| ()).map_err(words)
 }
 
-/// Whether there is nothing left that a recovery key could bring.
+/// Whether a recovery key could add nothing: we have all secrets, the signature and the backup.
 async fn is_whole(encryption: &Encryption) -> Result<bool, String> {
     let secrets = encryption.cross_signing_status().await.is_some_and(|status| status.is_complete());
     if !secrets || !is_signed(encryption).await? {
@@ -182,7 +182,8 @@ async fn is_whole(encryption: &Encryption) -> Result<bool, String> {
     Ok(backups.are_enabled().await || !backups.fetch_exists_on_server().await.map_err(words)?)
 }
 
-/// Takes the account's secrets out of its storage, and signs our device with them. `false`: it is the wrong key.
+/// Reads the account's secrets from its secret storage, and signs our device with them. Returns `false` for a wrong
+/// key.
 async fn recover(encryption: &Encryption, key: &MatrixSecret) -> Result<bool, String> {
     let Err(error) = encryption.recovery().recover(key.expose().trim()).await else { return Ok(true) };
     match error {
@@ -191,7 +192,7 @@ async fn recover(encryption: &Encryption, key: &MatrixSecret) -> Result<bool, St
             | SecretStorageError::Decryption(_)
             | SecretStorageError::MissingKeyInfo { .. },
         ) => Ok(false),
-        // The identity is ours then; what is said about the backup comes later.
+        // We have the identity then; `keep_recoverable` reports on the backup later.
         RecoveryError::SecretStorage(
             SecretStorageError::InconsistentBackupDecryptionKey
             | SecretStorageError::MissingOrInvalidBackupDecryptionKey,
@@ -205,7 +206,7 @@ async fn is_signed(encryption: &Encryption) -> Result<bool, String> {
     Ok(device.is_some_and(|device| device.is_cross_signed_by_owner()))
 }
 
-/// Signs our device, if we have what it takes: a crash may have come between the identity and the signature.
+/// Signs our device if we have the key for it: a crash may have come between the identity and the signature.
 async fn sign(encryption: &Encryption) -> Result<(), String> {
     let able = encryption.cross_signing_status().await.is_some_and(|status| status.has_self_signing);
     let device = encryption.get_own_device().await.map_err(words)?;
@@ -215,7 +216,7 @@ async fn sign(encryption: &Encryption) -> Result<(), String> {
     Ok(())
 }
 
-/// What an error says; none of these holds a secret.
+/// The text of an error; none of these errors contains a secret.
 pub(super) fn words(error: impl std::error::Error) -> String {
     error.to_string()
 }

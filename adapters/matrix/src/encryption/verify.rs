@@ -1,8 +1,8 @@
-//! Interactive verification: a person begins it in their client, the operator compares the pictures.
+//! Interactive verification: a person starts it in their client, the operator compares the emoji.
 //!
-//! Who may talk to us is not known here, so nothing is accepted by itself: `requests` wait for the operator. Nothing
-//! runs in between: each call of the operator's goes on from what the SDK knows, and is told what `view` makes of it.
-//! `plaintext_echo` sends our part in the clear to a person who has no keys to read us yet.
+//! This file does not know who may talk to us, so it accepts nothing by itself: `requests` wait for the operator. No
+//! task runs between the operator's calls: each call continues from the state in the SDK and returns the `view` of
+//! it. `plaintext_echo` sends our part in plaintext to a person who does not have our room keys yet.
 
 mod plaintext_echo;
 mod requests;
@@ -25,28 +25,28 @@ use view::view;
 pub(crate) use requests::{VerificationRequests, listen};
 pub use view::{VerificationStage, VerificationView};
 
-/// How long a call of the operator's waits for the other side. Shorter than the control socket's patience.
+/// How long one call of the operator waits for the other side. Shorter than the control socket's timeout.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// How long the other side has to begin before we do. Both at once costs the operator a call, or all of it; and whoever
-/// hears our part only in the clear is two round trips behind.
+/// How long we wait for the other side to start before we do. If both start at once, the operator has to call again,
+/// or the verification fails; and a client that reads our part only in plaintext is two round trips behind.
 const THEIR_TURN: Duration = Duration::from_secs(5);
 
-/// What the operator does with a verification.
+/// The operator's action on a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerifyAnswer {
-    /// Begins, and goes on until the pictures are there.
+    /// Accepts the request, and continues until the emoji are there.
     Accept,
-    /// The pictures are the same on both sides.
+    /// The emoji are the same on both sides.
     Match,
-    /// They are not: somebody is in between.
+    /// The emoji differ: there is a man in the middle.
     Differ,
-    /// Not now.
+    /// The operator declines.
     Cancel,
 }
 
-/// All that wait or are under way.
+/// All verifications that wait or are under way.
 pub(crate) async fn list(opened: &OpenedAccount) -> Vec<VerificationView> {
     let mut views = Vec::new();
     for waiting in opened.requests.all() {
@@ -57,7 +57,7 @@ pub(crate) async fn list(opened: &OpenedAccount) -> Vec<VerificationView> {
     views
 }
 
-/// Does what the operator says, and waits a moment for the other side.
+/// Carries out the operator's action, and waits up to `PATIENCE` for the other side.
 pub(crate) async fn answer(
     opened: &OpenedAccount,
     id: &str,
@@ -91,7 +91,7 @@ pub(crate) async fn answer(
         }
     };
     match tokio::time::timeout(PATIENCE, doing).await {
-        // What has not happened yet is seen in the view, and the operator asks again.
+        // After a timeout the view shows how far it is, and the operator asks again.
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => {
             return Err(OperatorError {
@@ -114,7 +114,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Does our part until `enough`, or until it is over.
+/// Does our part until `enough` returns true, or the verification is over.
 async fn go_on(
     request: &VerificationRequest,
     enough: fn(&SasVerification) -> bool,
@@ -140,7 +140,7 @@ async fn go_on(
             VerificationRequestState::Transitioned { verification: Flow::SasV1(sas), .. } => {
                 return compare(&sas, enough).await;
             }
-            // A kind that we did not offer.
+            // A method that we did not offer.
             VerificationRequestState::Transitioned { .. } => return request.cancel().await,
             VerificationRequestState::Created { .. }
             | VerificationRequestState::Done

@@ -1,8 +1,8 @@
-//! The first steps: what an earlier process may have left unread.
+//! Catches up at the start: reads the events that an earlier process may have left unread.
 //!
 //! The SDK stores its position before we see a response. So a crash in between leaves our own position behind the
-//! SDK's, and asking from ours again through the SDK would give nothing: it drops a response that it has seen. The
-//! stretch between the two is therefore read past it.
+//! SDK's, and a sync from ours through the SDK would return nothing: the SDK drops a response that it has seen. The
+//! stretch between the two is therefore read past the SDK.
 
 use matrix_sdk::ruma::api::client::sync::sync_events::v3::{Filter, Request};
 use matrix_sdk::store::StateStoreDataKey;
@@ -16,7 +16,7 @@ use crate::error::{from_http, from_sdk, kind_of};
 use crate::login::revoked;
 
 impl SyncReader<'_> {
-    /// Reads what was left unread and gives the position to go on from.
+    /// Reads the unread stretch and returns the position to continue from.
     pub async fn start(&self) -> Result<String, PlatformError> {
         let kept = self.account.inbox.cursor().await.map_err(store_failed)?;
         let cursor = kept.and_then(|kept| SyncCursor::read(&self.account.own, &kept));
@@ -32,14 +32,14 @@ impl SyncReader<'_> {
             Some(cursor) if cursor == token => {}
             Some(_) if is_broken() => self.commit(EventBatch::default(), &token).await?,
             Some(cursor) => self.replay(&cursor, &token).await?,
-            // The first start: what was said before is not for us.
+            // The first start: earlier messages are not for us.
             None => self.commit(EventBatch::default(), &token).await?,
         }
         Ok(token)
     }
 
-    /// The first sync of a device. Nothing of it is answered; but who is where may have changed since another device
-    /// of ours looked.
+    /// The first sync of a device. We answer none of it; but the members of rooms may have changed since another
+    /// device of ours looked.
     async fn arrive(&self) -> Result<String, PlatformError> {
         let response = sync::first(&self.account.client).await?;
         self.account.synced.send_replace(true);
@@ -53,9 +53,9 @@ impl SyncReader<'_> {
         Ok(response.next_batch)
     }
 
-    /// Reads what came after our own position, up to the SDK's and perhaps beyond; what comes again is known.
+    /// Reads everything after our own position, up to the SDK's and perhaps beyond; the core drops repeated events.
     async fn replay(&self, cursor: &str, token: &str) -> Result<(), PlatformError> {
-        tracing::info!("reading again what was not committed");
+        tracing::info!("reading the events again that were not committed");
         let client = &self.account.client;
         let mut request = Request::new();
         request.since = Some(cursor.to_owned());
@@ -72,7 +72,7 @@ impl SyncReader<'_> {
             };
             refused = if sync::is_position_refused(&error) { refused + 1 } else { 0 };
             if refused >= sync::REFUSALS {
-                tracing::warn!(%error, "the homeserver does not know our position: what came since is missed");
+                tracing::warn!(%error, "the homeserver does not know our position: events since then are missed");
                 return self.give_up(cursor, token).await;
             }
             tokio::time::sleep(patience.next(None)).await;
@@ -83,7 +83,8 @@ impl SyncReader<'_> {
         self.commit(batch, token).await
     }
 
-    /// Goes on without what cannot be read, and says so wherever anybody may wait for an answer.
+    /// Continues without the events that cannot be read, and reports them as missed in every room, where a person may
+    /// wait for an answer.
     pub async fn give_up(&self, cursor: &str, token: &str) -> Result<(), PlatformError> {
         let mut events = Vec::new();
         let direct = self.direct_rooms().await?;
@@ -94,21 +95,21 @@ impl SyncReader<'_> {
         self.commit(EventBatch { events, ..EventBatch::default() }, token).await
     }
 
-    /// Hands a batch over together with our position after it.
+    /// Hands a batch to the core together with our position after it.
     pub async fn commit(&self, batch: EventBatch, token: &str) -> Result<(), PlatformError> {
         let cursor = Some(SyncCursor::write(&self.account.own, token));
         self.account.inbox.accept(EventBatch { cursor, ..batch }).await.map_err(store_failed)
     }
 }
 
-/// What a gateway would do that trusts the SDK's position: with `TALARIA_BROKEN=replay` the tests that kill us in
-/// between must fail.
+/// Breaks the catch-up on purpose: with `TALARIA_BROKEN=replay` we trust the SDK's position, and the tests that kill
+/// us in between must fail.
 #[cfg(feature = "testing")]
 fn is_broken() -> bool {
     std::env::var("TALARIA_BROKEN").is_ok_and(|broken| broken.split(',').any(|name| name == "replay"))
 }
 
-/// Never without the feature `testing`.
+/// Always `false` without the feature `testing`.
 #[cfg(not(feature = "testing"))]
 fn is_broken() -> bool {
     false

@@ -3,8 +3,8 @@
 use matrix_sdk::ruma::UserId;
 use serde::{Deserialize, Serialize};
 
-/// Up to where everything is in the inbox. It names the account, because a token of another user's stream means
-/// nothing, and an entry of the configuration may be given another user.
+/// Position up to which every event is in the inbox. It names the account, because a token of another user's stream
+/// means nothing, and an entry of the configuration may be given another user.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SyncCursor {
     user: String,
@@ -12,13 +12,13 @@ pub(super) struct SyncCursor {
 }
 
 impl SyncCursor {
-    /// The text to keep.
+    /// Makes the text that the inbox stores.
     pub fn write(own: &UserId, since: &str) -> String {
-        // Two texts in an object: there is nothing in it that could fail.
+        // Cannot fail: the object holds two texts.
         serde_json::to_string(&Self { user: own.to_string(), since: since.to_owned() }).unwrap_or_default()
     }
 
-    /// The token in a kept text; none if it is another user's or cannot be read.
+    /// Reads the token from a stored text; `None` if it is another user's or cannot be parsed.
     pub fn read(own: &UserId, kept: &str) -> Option<String> {
         let cursor: Self = serde_json::from_str(kept).ok()?;
         (cursor.user == own.as_str() && !cursor.since.is_empty()).then_some(cursor.since)

@@ -1,4 +1,4 @@
-//! What of a room's timeline is too old for us. Pure.
+//! Cuts the part of a room's timeline that is too old for us. Pure.
 
 use matrix_sdk::deserialized_responses::TimelineEvent;
 use matrix_sdk::ruma::UserId;
@@ -6,24 +6,24 @@ use matrix_sdk::ruma::UserId;
 use super::gap::{is_arrival, is_message_to};
 use super::wire::{self, MatrixEvent, MatrixEventKind};
 
-/// Messages older than this are not answered when we come back: nobody waits for that any more.
+/// Messages older than this are not answered when we come back: nobody waits for an answer any more.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Whether our own arrival is among these events.
+/// Whether our own join is among these events.
 pub(super) fn has_arrival(own: &UserId, events: &[TimelineEvent]) -> bool {
     events.iter().any(|event| wire::of(event).is_some_and(|event| is_arrival(own, &event)))
 }
 
-/// Takes out what was said before we came, and gives the id of our arrival if we did: the last one, if we came and
-/// went.
+/// Removes everything before our join, and the join itself; returns its id, if there is one. If we joined more than
+/// once, the last join counts.
 pub(super) fn cut_before_arrival(own: &UserId, events: &mut Vec<TimelineEvent>) -> Option<String> {
     let arrival =
         events.iter().rposition(|event| wire::of(event).is_some_and(|event| is_arrival(own, &event)))?;
     events.drain(..=arrival).next_back()?.event_id().map(|id| id.to_string())
 }
 
-/// Takes out what was said, by the homeserver's clock, longer than a day ago, and says how many messages of others
-/// that were. Who came and went and what was deleted stays true however long ago it was.
+/// Removes messages that are older than a day by the homeserver's clock, and returns how many of them were from
+/// others. Membership changes and deletions stay: they remain true however old they are.
 pub(super) fn cut_old(own: &UserId, events: &mut Vec<TimelineEvent>) -> u64 {
     let mut old = 0;
     events.retain(|event| {

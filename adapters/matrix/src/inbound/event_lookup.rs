@@ -1,7 +1,8 @@
-//! What is asked of the homeserver while a response is read: what a reply is about, whether a thread is one of ours.
+//! Looks up events on the homeserver while a response is read: the message that a reply answers, whether a thread is
+//! ours.
 //!
-//! It is asked for one thing after the other, so both the asking and the remembering are bounded: a room full of replies
-//! must not stop the reading of the others.
+//! Lookups run one after the other, so their number, their time and the cache are bounded: a room full of replies
+//! must not stop the reading of other rooms.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -29,55 +30,56 @@ use super::time_budget::TimeBudget;
 use super::wire::{self, MatrixEventKind};
 use crate::error::{from_http, kind_of};
 
-/// The most that is repeated of an earlier message, in characters.
+/// Characters of an earlier message that are quoted at most.
 const QUOTE: usize = 2_000;
-/// Events that may be asked for while one response is read.
+/// Lookups that are allowed for one response.
 const ASKED: u32 = 600;
-/// How long all of that may take. Beyond it nothing is asked, and nothing decided by it.
+/// How long all lookups of one response may take. After that nothing is looked up, and nothing is decided without the
+/// answer.
 const TIME: Duration = Duration::from_secs(60);
-/// Events of one room that the homeserver may stumble over while one response is read: the first is insisted on, the
-/// next hardly, and no more of that room is asked for. Silence over both leaves some of the time to the other rooms.
+/// Failed lookups in one room while one response is read: the first is retried at length, the second hardly, and then
+/// no more of that room are made. If the homeserver is silent for both, some of the time is left for the other rooms.
 const STUMBLES: u32 = 2;
-/// How long one may take.
+/// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Not before this are the keys of a person asked for again.
+/// How long to wait before the keys of a person are requested again.
 const KEYS_AGAIN: Duration = Duration::from_secs(60);
-/// Events and threads that are remembered of each sort. A thousand conversations back is far enough; older ones are
-/// asked for.
+/// Events and threads that each cache remembers. A thousand conversations back is far enough; older ones are looked
+/// up.
 const REMEMBERED: usize = 2_000;
 
-/// What we know of earlier messages.
+/// Knowledge about earlier messages: caches, and the bounds for lookups.
 pub(super) struct EventLookup {
     own: OwnedUserId,
-    /// Messages of ours.
+    /// Our own messages.
     ours: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
     /// Threads that we take part in.
     threads: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
-    /// Threads that we did not take part in when we asked.
+    /// Threads that we did not take part in when we looked.
     others: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
-    /// How often the homeserver may still be asked.
+    /// Lookups that are left for this response.
     left: AtomicU32,
-    /// How long that may still take.
+    /// Time that is left for lookups.
     time: TimeBudget,
-    /// How often it stumbled, by the room: one that is broken takes nobody's patience but its own.
+    /// Failed lookups by room: a broken room uses up only its own retries.
     stumbles: Mutex<HashMap<OwnedRoomId, u32>>,
-    /// People whose keys were asked for, lately.
+    /// People whose keys were requested lately, and when.
     asked: Mutex<HashMap<OwnedUserId, Instant>>,
 }
 
-/// What came of asking for an event.
+/// Result of a lookup.
 pub(super) enum FetchResult<T> {
     Event(T),
-    /// There is none, or none that we may see.
+    /// The event does not exist, or we may not see it.
     Nothing,
-    /// The homeserver says neither, however often it is asked. So nothing may be decided by it.
+    /// The homeserver gives no answer, however often we ask, so nothing may be decided.
     Unknown,
 }
 
-/// An earlier message.
+/// An earlier message that a person replied to.
 #[derive(Debug)]
 pub(super) struct EarlierMessage {
-    /// Whether we wrote it; `None` if nobody can say.
+    /// Whether we wrote it; `None` if that is unknown.
     pub ours: Option<bool>,
     pub quote: Option<QuotedMessage>,
 }
@@ -96,14 +98,14 @@ impl EventLookup {
         }
     }
 
-    /// Another response is read, or what waited is tried again.
+    /// Resets the bounds: another response is read, or undecrypted messages are tried again.
     pub fn renew(&self) {
         self.time.renew();
         self.left.store(ASKED, Ordering::Relaxed);
         self.stumbles.lock().clear();
     }
 
-    /// Remembers a message of ours and the thread it is in.
+    /// Remembers a message of ours and its thread.
     pub fn wrote(&self, room: &Room, event: &EventId, thread: Option<&EventId>) {
         insert(&self.ours, key(room, event));
         if let Some(thread) = thread {
@@ -111,7 +113,7 @@ impl EventLookup {
         }
     }
 
-    /// Whether we take part in a thread, or began it; `None` if nobody can say.
+    /// Whether we take part in a thread, or began it; `None` if that is unknown.
     pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> Result<Option<bool>, PlatformError> {
         let key = key(room, root);
         if has(&self.threads, &key) || has(&self.ours, &key) {
@@ -130,8 +132,8 @@ impl EventLookup {
         Ok(Some(ours))
     }
 
-    /// The message that a reply is about. In an encrypted room only what was encrypted is repeated: the rest is
-    /// whatever the homeserver likes.
+    /// Looks up the message that a reply answers. In an encrypted room only an encrypted message is quoted: the
+    /// homeserver can write anything in plaintext.
     pub async fn earlier(
         &self,
         room: &Room,
@@ -151,11 +153,11 @@ impl EventLookup {
         }
         let unquoted = EarlierMessage { ours: Some(ours), quote: None };
         let Some((sender, words)) = reads_now(&event, encrypted) else { return Ok(unquoted) };
-        // Whoever came later may name what was said before, without being allowed to read it.
+        // A person who came later may refer to an earlier message without being allowed to read it.
         let is_theirs = sender == self.own || sender == asker;
         let is_for_all = match room.history_visibility_or_default() {
             HistoryVisibility::Shared | HistoryVisibility::WorldReadable => true,
-            // Invited, joined, and whatever else there may be.
+            // Invited, joined, and values that we do not know.
             _ => false,
         };
         if !is_theirs && !is_for_all {
@@ -168,7 +170,7 @@ impl EventLookup {
         })
     }
 
-    /// Whether the keys of a person may be asked for: not again and again.
+    /// Whether the keys of a person may be requested: not more than once per `KEYS_AGAIN`.
     pub fn may_ask_for_keys_of(&self, user: &UserId) -> bool {
         let mut asked = self.asked.lock();
         let now = Instant::now();
@@ -180,7 +182,7 @@ impl EventLookup {
         true
     }
 
-    /// Asking somebody else took this long.
+    /// Counts the time of a request that was made elsewhere.
     pub fn took(&self, time: Duration) {
         self.time.spend(time);
     }
@@ -195,7 +197,7 @@ impl EventLookup {
 
     async fn ask(&self, room: &Room, id: &EventId) -> Result<FetchResult<TimelineEvent>, PlatformError> {
         if !self.may_ask() {
-            tracing::debug!(room = %room.room_id(), "too much to look up at once: not all of it is");
+            tracing::debug!(room = %room.room_id(), "too many lookups for one response: an event is not looked up");
             return Ok(FetchResult::Unknown);
         }
         Ok(match self.fetch(room, id).await? {
@@ -205,9 +207,9 @@ impl EventLookup {
         })
     }
 
-    /// An event as the homeserver has it. One that is away for a moment must not decide whether we are meant; one that
-    /// never shows this event, while it answers everything else, must not end the reading. With an error the account
-    /// cannot be used any more.
+    /// Fetches an event as the homeserver has it. A homeserver that is away for a moment must not decide whether a
+    /// message is for us; one that never returns this event, while it answers everything else, must not end the
+    /// reading. An error means that the account cannot be used any more.
     pub async fn fetch(
         &self,
         room: &Room,
@@ -218,7 +220,7 @@ impl EventLookup {
             || async { client.send(request.clone()).with_request_config(once().timeout(TIMEOUT)).await };
         let stumbles = self.stumbles_in(room);
         if stumbles >= STUMBLES || !self.time.has(Duration::ZERO) {
-            tracing::debug!(room = %room.room_id(), event = %id, "an event is not even asked for: too many were not shown");
+            tracing::debug!(room = %room.room_id(), event = %id, "an event is not looked up: too many lookups failed in this room");
             return Ok(FetchResult::Unknown);
         }
         let faults = if stumbles == 0 { FAULTS } else { 1 };
@@ -229,12 +231,12 @@ impl EventLookup {
         match kind_of(&error) {
             PlatformErrorKind::Fatal => Err(from_http(error)),
             PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event is not for us to see");
+                tracing::debug!(room = %room.room_id(), event = %id, %error, "an event does not exist, or we may not see it");
                 Ok(FetchResult::Nothing)
             }
             PlatformErrorKind::Retry { .. } => {
                 self.stumbled_in(room);
-                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot show an event; reading goes on without it");
+                tracing::warn!(room = %room.room_id(), event = %id, %error, "the homeserver cannot return an event; reading goes on without it");
                 Ok(FetchResult::Unknown)
             }
         }
@@ -251,9 +253,9 @@ impl EventLookup {
     }
 }
 
-/// Who wrote an event and what it says by now.
+/// The author of an event and its current text.
 fn reads_now(event: &TimelineEvent, encrypted: bool) -> Option<(OwnedUserId, String)> {
-    // A replacement of something encrypted counts only if it was encrypted as well.
+    // A replacement of an encrypted message counts only if it was encrypted as well.
     let replaced = match &event.kind {
         TimelineEventKind::Decrypted(decrypted) => decrypted
             .unsigned_encryption_info
@@ -275,13 +277,13 @@ fn words(json: &str, replaced: bool) -> Option<(OwnedUserId, String)> {
         Some(newest) => (&newest.message, false),
         None => (&said.message, said.reply_to.is_some()),
     };
-    // Notices are what we say ourselves about turns: they may be asked about.
+    // Notices are our own messages about turns: people may ask about them.
     let words = text::of(message, is_reply, happening.sender.localpart())
         .unwrap_or_else(|| message.body().to_owned());
     Some((happening.sender, words))
 }
 
-/// The newest replacement by the author, where the homeserver has put one into the event.
+/// The newest replacement by the author, if the homeserver has bundled one with the event.
 fn replacement(json: &str, author: &UserId) -> Option<wire::MessageContent> {
     let event: Value = serde_json::from_str(json).ok()?;
     let edit = event.get("unsigned")?.get("m.relations")?.get("m.replace")?;
@@ -292,7 +294,7 @@ fn replacement(json: &str, author: &UserId) -> Option<wire::MessageContent> {
     }
 }
 
-/// Whether the first event of a thread says that we take part, or is ours.
+/// Whether the first event of a thread shows that we take part, or is ours.
 fn participates(own: &UserId, json: &str) -> bool {
     let Ok(event) = serde_json::from_str::<Value>(json) else { return false };
     let thread = event.get("unsigned").and_then(|unsigned| unsigned.get("m.relations")?.get("m.thread"));
@@ -300,12 +302,12 @@ fn participates(own: &UserId, json: &str) -> bool {
     takes_part == Some(true) || event.get("sender").and_then(Value::as_str) == Some(own.as_str())
 }
 
-/// What somebody is called in a room: their name, or the id if they have none.
+/// The name of a person in a room, or the id if they have none.
 pub(super) async fn called(room: &Room, user: &UserId) -> String {
     shown_name(room, user).await.unwrap_or_else(|| user.to_string())
 }
 
-/// The name somebody has in a room.
+/// The display name of a person in a room.
 pub(super) async fn shown_name(room: &Room, user: &UserId) -> Option<String> {
     let member = room.get_member_no_sync(user).await.ok().flatten()?;
     text::name(member.display_name()?)
@@ -323,7 +325,7 @@ fn insert<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: T) {
     recent.lock().insert(value);
 }
 
-/// The last `REMEMBERED` values.
+/// The last [`REMEMBERED`] values.
 struct RecentCache<T> {
     known: HashSet<T>,
     order: VecDeque<T>,

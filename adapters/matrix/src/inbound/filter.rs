@@ -1,19 +1,19 @@
-//! What we ask a homeserver for.
+//! Sync filters: the events that we ask a homeserver for.
 
 use matrix_sdk::ruma::UInt;
 use matrix_sdk::ruma::api::client::filter::{
     Filter, FilterDefinition, LazyLoadOptions, RoomEventFilter, RoomFilter,
 };
 
-/// Events of one room in one response; what is beyond is read page by page.
+/// Events of one room in one response; `gap` reads the others page by page.
 const TIMELINE: u32 = 50;
 
-/// Rooms and what is said there. Nobody's presence, typing or receipts, and only those members who speak.
+/// Filter for messages in rooms: no presence, typing or receipts, and only those members who speak.
 pub(super) fn ours() -> FilterDefinition {
     with_timeline(TIMELINE)
 }
 
-/// For the first sync of a device, which answers nothing.
+/// Filter for the first sync of a device, of which nothing is answered.
 pub(super) fn first() -> FilterDefinition {
     with_timeline(1)
 }

@@ -1,7 +1,7 @@
-//! Reads what a sync left out, back to where we were.
+//! Reads the events that a sync left out, back to our own position.
 //!
-//! A homeserver sends only the newest events of a room and says that there are more. Those are asked for page by
-//! page, backwards, until our own position: no further, or a room's whole history would be answered.
+//! A homeserver sends only the newest events of a room and says that there are more. We ask for those page by page,
+//! backwards, and stop at our own position: beyond it we would answer a room's whole history.
 
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
@@ -17,24 +17,23 @@ use super::time_budget::TimeBudget;
 use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange};
 use crate::error::{from_http, kind_of};
 
-/// Events of one room that are read at most; whoever comes back later than that has other worries than an answer
-/// to each.
+/// Events of one room that are read at most. After an absence that long nobody needs an answer to each.
 const MOST: usize = 500;
-/// Pages that are read at most: those beyond `MOST` only to say how much was missed.
+/// Pages that are read at most: those beyond `MOST` only to count the missed messages.
 const PAGES: usize = 25;
 
-/// What was in a gap.
+/// Contents of a gap.
 #[derive(Default)]
 pub(super) struct TimelineGap {
     /// The newest `MOST` events, oldest first.
     pub events: Vec<TimelineEvent>,
-    /// Messages that were left out; at least so many.
+    /// Number of messages that were left out, at least.
     pub missed: u64,
-    /// Whether the gap is not closed: what changed in there is not known.
+    /// Whether the gap is not closed: changes of members in there are unknown.
     pub open: bool,
 }
 
-/// Reads from `from` back to `to`, or to where we came into the room.
+/// Reads from `from` back to `to`, or to our join.
 pub(super) async fn fill(
     room: &Room,
     own: &UserId,
@@ -61,8 +60,8 @@ pub(super) async fn fill(
             Ok(page) => page,
             Err(error) if kind_of(&error) == PlatformErrorKind::Fatal => return Err(from_http(error)),
             Err(error) => {
-                tracing::warn!(room = %room.room_id(), %error, "what happened in a room meanwhile cannot be read");
-                // How many there are nobody says; that there are some, the homeserver did.
+                tracing::warn!(room = %room.room_id(), %error, "the events of a gap in a room cannot be read");
+                // The homeserver said that there are more events, but not how many.
                 found.missed = found.missed.max(1);
                 break;
             }
@@ -89,12 +88,12 @@ pub(super) async fn fill(
     Ok(TimelineGap { events, missed, open })
 }
 
-/// What was found so far, reading backwards.
+/// Events found so far, reading backwards.
 struct GapEvents {
     /// Newest first.
     newest: Vec<Raw<AnyTimelineEvent>>,
     missed: u64,
-    /// Our own arrival was found: what was before is none of our business.
+    /// Whether our own join was found: everything before it is not for us.
     arrived: bool,
 }
 
@@ -114,12 +113,12 @@ impl GapEvents {
     }
 }
 
-/// Whether an event is our own coming into the room.
+/// Whether an event is our own join.
 pub(super) fn is_arrival(own: &UserId, event: &MatrixEvent) -> bool {
     matches!(&event.what, MatrixEventKind::Member { who, change: MemberChange::Came } if who == own)
 }
 
-/// Whether an event is something that somebody else said, as far as can be seen without decrypting it.
+/// Whether an event is a message of another person, as far as that is visible without decryption.
 pub(super) fn is_message_to(own: &UserId, event: &MatrixEvent) -> bool {
     match &event.what {
         MatrixEventKind::Said(_) | MatrixEventKind::Sealed { edit: false, .. } => event.sender != own,

@@ -1,6 +1,6 @@
-//! Rooms that somebody wants us in: invitations, and rooms that go on elsewhere.
+//! Answers invitations, and follows rooms that were upgraded.
 //!
-//! Whether we go is the core's decision. This runs beside the reading, so that a flood of invitations delays nobody.
+//! The core decides whether we join. This runs beside the reading, so that a flood of invitations delays nobody.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -22,27 +22,27 @@ use super::retry::{RetryBackoff, once};
 use super::{SyncReader, event_lookup, store_failed, text};
 use crate::error::{from_http, from_sdk, kind_of};
 
-/// Invitations that are dealt with at a time; then there is a pause.
+/// Invitations that are handled at a time; then there is a pause.
 const AT_A_TIME: usize = 20;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Joining may take long: our homeserver asks others for the whole state of the room.
+/// How long a join may take. Long: our homeserver asks others for the whole state of the room.
 const JOINING: Duration = Duration::from_secs(120);
-/// How long the list of direct chats may take.
+/// How long an update of the list of direct chats may take.
 const MARKING: Duration = Duration::from_secs(30);
-/// Attempts to enter or decline before one is left alone until the next start.
+/// Attempts to join or decline before an invitation is left alone until the next start.
 const ATTEMPTS: u32 = 6;
-/// Rooms that go on elsewhere and wait to be followed. Nobody upgrades this many at once in earnest.
+/// Upgraded rooms that may wait to be followed. Nobody upgrades this many at once in earnest.
 const UPGRADES: usize = 50;
 
-/// A room that goes on elsewhere.
+/// A room that continues as another room.
 #[derive(Clone, Debug)]
 pub(super) struct RoomUpgrade {
-    /// The event that says so.
+    /// The event that announces it.
     pub event: EventId,
     pub to: OwnedRoomId,
-    /// Who upgraded it: they count as having invited us.
+    /// The person who upgraded the room; counts as having invited us.
     pub by: OwnedUserId,
-    /// What is known about the old room.
+    /// Facts about the old room.
     pub about: talaria_platform::RoomInfo,
 }
 
@@ -56,13 +56,13 @@ pub(super) struct PendingInvites {
 }
 
 impl PendingInvites {
-    /// Invitations came.
+    /// Notes that invitations came.
     pub fn invited(&self, rooms: impl IntoIterator<Item = OwnedRoomId>) {
         self.invited.lock().extend(rooms);
         self.news.notify_one();
     }
 
-    /// A room goes on elsewhere.
+    /// Queues a room that was upgraded.
     pub fn upgraded(&self, upgrade: RoomUpgrade) {
         let mut upgraded = self.upgraded.lock();
         if upgraded.len() < UPGRADES && upgraded.iter().all(|other| other.to != upgrade.to) {
@@ -76,7 +76,7 @@ impl PendingInvites {
     }
 }
 
-/// What was done about invitations that the SDK still lists: a sync has to bring the outcome first.
+/// Invitations that we have answered and the SDK still lists, because no sync has brought the outcome yet.
 #[derive(Default)]
 struct HandledInvites {
     done: HashSet<OwnedRoomId>,
@@ -84,7 +84,7 @@ struct HandledInvites {
 }
 
 impl HandledInvites {
-    /// Forgets what is no longer listed, and what came anew.
+    /// Forgets rooms that are no longer listed, and rooms with a new invitation.
     fn update(&mut self, listed: &HashSet<OwnedRoomId>, anew: Vec<OwnedRoomId>) {
         for room in anew {
             self.done.remove(&room);
@@ -115,7 +115,7 @@ impl HandledInvites {
 }
 
 impl SyncReader<'_> {
-    /// Answers invitations. Ends only with an error.
+    /// Answers invitations and follows upgrades. Ends only with an error.
     pub async fn answer_doors(&self) -> Result<(), PlatformError> {
         let mut dealt = HandledInvites::default();
         self.left_behind().await?;
@@ -138,7 +138,7 @@ impl SyncReader<'_> {
         }
     }
 
-    /// Deals with some invitations; `true` if there are more.
+    /// Handles some invitations; returns `true` if there are more.
     async fn invitations(&self, dealt: &mut HandledInvites) -> Result<bool, PlatformError> {
         let listed = self.account.client.invited_rooms();
         let anew = std::mem::take(&mut *self.invites.invited.lock());
@@ -155,11 +155,11 @@ impl SyncReader<'_> {
                 Err(error) => match error.kind() {
                     PlatformErrorKind::Fatal => return Err(error),
                     PlatformErrorKind::Retry { after } => dealt.failed(id, after),
-                    // Banned there, or the room is no more.
+                    // We are banned there, or the room is gone.
                     PlatformErrorKind::Gone
                     | PlatformErrorKind::Rejected
                     | PlatformErrorKind::Unsupported => {
-                        tracing::info!(room = %id, error = ?error, "an invitation came to nothing");
+                        tracing::info!(room = %id, error = ?error, "an invitation could not be followed or declined");
                         dealt.done.insert(id);
                     }
                 },
@@ -173,7 +173,7 @@ impl SyncReader<'_> {
             return Ok(());
         }
         let id = room.room_id();
-        // An invitation that does not say who invites is none to follow.
+        // An invitation that does not name the inviter is not followed.
         let Ok(details) = room.invite_details().await else { return self.decline(id).await };
         let by = details.inviter_id;
         let direct = room.is_direct().await.unwrap_or_default();
@@ -208,19 +208,19 @@ impl SyncReader<'_> {
             match error.kind() {
                 PlatformErrorKind::Fatal => return Err(error),
                 PlatformErrorKind::Retry { after } => sleep(patience.next(after)).await,
-                // A private room does not let us in by itself: then the invitation that we need is still to come.
+                // A private room does not admit us by itself: the invitation that we need is still to come.
                 PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                    tracing::info!(room = %to, ?error, "a room that goes on elsewhere waits for an invitation");
+                    tracing::info!(room = %to, ?error, "an upgraded room needs an invitation; waiting for it");
                     return Ok(());
                 }
             }
         }
-        tracing::warn!(room = %to, "a room that goes on elsewhere could not be entered; the next start tries again");
+        tracing::warn!(room = %to, "an upgraded room could not be joined; the next start tries again");
         Ok(())
     }
 
-    /// Finds rooms that went on elsewhere while nobody could follow: a crash came in between, or the homeserver
-    /// stumbled. What is waited for in vain is asked for once more at each start.
+    /// Finds upgraded rooms that we did not follow, because of a crash or a failing homeserver. A room that we still
+    /// cannot join is tried once at each start.
     async fn left_behind(&self) -> Result<(), PlatformError> {
         let direct = self.direct_rooms().await?;
         for room in self.account.client.joined_rooms() {
@@ -239,9 +239,9 @@ impl SyncReader<'_> {
         Ok(())
     }
 
-    /// Goes in. Not by the SDK's own `join`: it decides too late whether the room is a direct chat, and writes the
-    /// list of those from a copy that may be old. Here the list comes first, so that whoever writes as soon as they
-    /// see us come is heard.
+    /// Joins a room. The SDK's own `join` is not used: it decides too late whether the room is a direct chat, and
+    /// writes the list of those from a copy that may be old. Here the list comes first, so that we hear a person who
+    /// writes as soon as they see us join.
     async fn enter(&self, room: &RoomId, by: &UserId, direct: bool) -> Result<(), PlatformError> {
         if direct {
             match timeout(MARKING, self.mark_direct(room, by)).await {
@@ -271,7 +271,7 @@ impl SyncReader<'_> {
     async fn mark_direct(&self, room: &RoomId, with: &UserId) -> Result<(), matrix_sdk::Error> {
         let account = self.account.client.account();
         let kept = account.fetch_account_data_static::<DirectEventContent>().await?;
-        // A list that we cannot read is somebody's: not overwritten.
+        // A list that we cannot parse was written by another client: do not overwrite it.
         let mut direct = kept.map(|raw| raw.deserialize()).transpose()?.unwrap_or_default();
         let rooms = direct.entry(with.into()).or_default();
         if !rooms.iter().any(|other| other == room) {
@@ -281,8 +281,8 @@ impl SyncReader<'_> {
         Ok(())
     }
 
-    /// Stays out. Not by the SDK's own `leave`: it also leaves the rooms that this one says it continues, and whoever
-    /// invites us chooses what a room says.
+    /// Declines an invitation. The SDK's own `leave` is not used: it also leaves the rooms that this one claims to
+    /// continue, and the inviter chooses what a room claims.
     async fn decline(&self, room: &RoomId) -> Result<(), PlatformError> {
         let client = &self.account.client;
         let left =
@@ -294,14 +294,14 @@ impl SyncReader<'_> {
         }
         let forget = forget_room::v3::Request::new(room.to_owned());
         if let Err(error) = client.send(forget).with_request_config(once()).await {
-            tracing::debug!(%room, %error, "a room is not forgotten");
+            tracing::debug!(%room, %error, "a declined room could not be forgotten");
         }
         tracing::info!(%room, "declined an invitation");
         Ok(())
     }
 }
 
-/// Whether leaving failed because we are not there.
+/// Whether leaving failed because we are not in the room.
 fn is_out_anyway(error: &HttpError) -> bool {
     match kind_of(error) {
         PlatformErrorKind::Gone | PlatformErrorKind::Rejected => true,
@@ -309,7 +309,7 @@ fn is_out_anyway(error: &HttpError) -> bool {
     }
 }
 
-/// Whoever invites us, by the homeserver's word.
+/// The inviter, on the homeserver's word.
 fn author(id: &UserId, name: Option<String>) -> EventAuthor {
     let id = talaria_platform::UserId::new(id.as_str());
     EventAuthor { id, name, trust: AuthorTrust::Network, bot: false, device: None }

@@ -1,4 +1,4 @@
-//! Who is in a room when we come, and who was when we went.
+//! Reports the members of a room when we join, and when we leave.
 
 use matrix_sdk::ruma::UserId;
 use matrix_sdk::ruma::api::client::membership::joined_members::v3::Request;
@@ -12,10 +12,12 @@ use super::translate::{RoomContext, moved};
 use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange};
 use crate::error::{from_http, kind_of};
 
-/// People of one room that the core is told of at most. It keeps only those it knows, but every event costs it a row.
+/// Members of one room that are reported to the core at most. It keeps only those it knows, but every event costs it
+/// a row.
 const MOST: usize = 10_000;
 
-/// Everybody who is there, after we came in. `arrival` tells one time from the next.
+/// Reports everybody in the room as joined, after we came in. `arrival` is the id of our join, which makes the event
+/// ids different for each time.
 pub(super) async fn all_here(
     client: &Client,
     room: &Room,
@@ -37,23 +39,23 @@ pub(super) async fn all_here(
             .collect()),
         Err(error) => match kind_of(&error) {
             PlatformErrorKind::Fatal => Err(from_http(error)),
-            // The homeserver does not say, however often it is asked. Whoever left and came back while we were out is not
-            // obeyed until they do so again.
+            // The homeserver does not say, however often we ask. A person who left and came back while we were out is
+            // not obeyed until they do so again.
             PlatformErrorKind::Retry { .. } => {
-                tracing::warn!(room = %room.room_id(), %error, "the members of a room are not told");
+                tracing::warn!(room = %room.room_id(), %error, "the members of a room cannot be read");
                 Ok(Vec::new())
             }
-            // We are out again already.
+            // We have left the room again already.
             PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported => {
-                tracing::debug!(room = %room.room_id(), %error, "the members of a room are not told");
+                tracing::debug!(room = %room.room_id(), %error, "the members of a room cannot be read");
                 Ok(Vec::new())
             }
         },
     }
 }
 
-/// Everybody whom we know to have been there, when we are out: nothing they asked for can be shown to them, and
-/// whether they stay we shall not hear.
+/// Reports everybody whom we know to have been there as gone, when we have left: we can show them no answer, and we
+/// shall not hear whether they stay.
 pub(super) async fn all_left(
     room: &Room,
     about: &RoomContext,
@@ -63,7 +65,7 @@ pub(super) async fn all_left(
     let told = update.events.iter().rev().filter_map(wire::of);
     let state = update.state.iter().filter_map(|json| wire::read(json));
     let departure = told.chain(state).find_map(|event| departure_of(own, event));
-    // An invitation that we declined ends in the same list.
+    // A declined invitation ends in this list too.
     let Some(departure) = departure else { return Vec::new() };
     let members = room.members_no_sync(RoomMemberships::JOIN).await.unwrap_or_default();
     members

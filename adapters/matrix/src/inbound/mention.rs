@@ -1,29 +1,29 @@
-//! Whether a message names us, and what it says apart from that. Pure.
+//! Finds out whether a message mentions us, and strips the mention. Pure.
 
 use matrix_sdk::ruma::UserId;
 
 use super::wire::MessageContent;
 
-/// What we are called in a room.
+/// Our names in a room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnNames<'a> {
     pub id: &'a UserId,
-    /// The name people see.
+    /// Our display name.
     pub shown: Option<&'a str>,
 }
 
 impl OwnNames<'_> {
-    /// Whether a message mentions us, by its client's own account or by a link. The whole room being mentioned does
-    /// not count: that is said to people.
+    /// Whether a message mentions us, by its `m.mentions` or by a link. A mention of the whole room does not count:
+    /// it is for people.
     pub fn are_mentioned(&self, said: &MessageContent) -> bool {
         match &said.mentions {
-            // A client that says whom it mentions means nobody else, whatever its links are.
+            // A client that sends `m.mentions` means nobody else, whatever its links are.
             Some(mentioned) => mentioned.iter().any(|user| user == self.id),
             None => said.html.as_deref().is_some_and(|html| self.are_linked(html)),
         }
     }
 
-    /// What follows if the text begins with one of our names, as in `Bot: hello`.
+    /// The rest of the text if it begins with one of our names, as in `Bot: hello`.
     pub fn after<'t>(&self, text: &'t str) -> Option<&'t str> {
         let text = text.trim_start();
         self.after_link(text)
@@ -33,7 +33,7 @@ impl OwnNames<'_> {
             .or_else(|| after_id(text.strip_prefix('@')?, self.id.localpart()))
     }
 
-    /// Markdown clients leave `[Bot](https://matrix.to/#/@bot:example.org)` in the plain text.
+    /// Handles `[Bot](https://matrix.to/#/@bot:example.org)`, which Markdown clients leave in the plain text.
     fn after_link<'t>(&self, text: &'t str) -> Option<&'t str> {
         let (name, rest) = text.strip_prefix('[')?.split_once("](")?;
         let (link, rest) = rest.split_once(')')?;
@@ -63,7 +63,7 @@ impl OwnNames<'_> {
     }
 }
 
-/// HTML without what it repeats of the message it answers: that is full of links to whoever wrote it.
+/// HTML without the quoted message, which is full of links to its author.
 fn without_quote(html: &str) -> &str {
     match html.trim_start().strip_prefix("<mx-reply>") {
         Some(rest) => rest.split_once("</mx-reply>").map_or("", |(_, rest)| rest),
@@ -71,14 +71,15 @@ fn without_quote(html: &str) -> &str {
     }
 }
 
-/// After an id comes the end, a space, or `:` or `,` and one of these: `@bot:example.org:8448` is another id.
+/// The rest after an id. The id must be followed by the end, a space, or `:` or `,` and one of these:
+/// `@bot:example.org:8448` is another id.
 fn after_id<'t>(text: &'t str, id: &str) -> Option<&'t str> {
     let rest = text.strip_prefix(id)?;
     let end = rest.strip_prefix([':', ',']).unwrap_or(rest);
     (end.is_empty() || end.starts_with(char::is_whitespace)).then(|| end.trim_start())
 }
 
-/// After a name comes anything that ends a word on its own: the end, a space, `:` or `,`.
+/// The rest after a name. The name must be followed by the end, a space, `:` or `,`.
 fn after_name<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let name = name.trim();
     if name.is_empty() {
@@ -100,7 +101,7 @@ fn without_colon(rest: &str) -> &str {
     rest.strip_prefix([':', ',']).unwrap_or(rest).trim_start()
 }
 
-/// With `%40` and the like as what they stand for. What is no code stays.
+/// Replaces percent codes such as `%40` by their bytes. Anything that is no code stays.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

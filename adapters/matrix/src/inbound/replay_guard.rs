@@ -1,14 +1,14 @@
-//! What was encrypted once is heard once.
+//! Accepts each encrypted message once, so that a homeserver cannot replay an old one.
 //!
-//! Whoever has the homeserver can send an old message once more as a new event, in its author's name: it decrypts as
-//! before, and the SDK does not mind. What tells a repetition from somebody who says the same again is the message's
-//! number in its Megolm session, which nobody can change without the key; but of what a sync brought, the SDK keeps no
-//! number. So a message that counts is asked for once more as it was sent, and the numbers that were heard are
-//! remembered, in one note for each session. If the homeserver does not show it, it is taken for one that cannot be
-//! read: better asked for again than done twice.
+//! A person who controls the homeserver can send an old message again as a new event, in its author's name: it
+//! decrypts as before, and the SDK accepts it. Only the message index in its Megolm session tells a replay from a
+//! person who repeats their words: nobody can change the index without the key. But the SDK keeps no index for a
+//! message that a sync brought. So we fetch each message that counts once more, as it was sent, and remember the
+//! accepted indexes in one note for each session. If the homeserver does not return the message, it is treated like
+//! one that cannot be decrypted: better to ask the person to send it again than to obey it twice.
 //!
-//! What was said to others does not count, unless it is a command. What a message answers is in the clear, so whoever
-//! has the homeserver can make it look meant for us: once, as they could have done when it first came.
+//! A message to others does not count, unless it is a command. The reference to the answered message is in plaintext,
+//! so the homeserver can make a message look meant for us: once, as it could have done when the message first came.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,31 +23,33 @@ use talaria_platform::{PlatformError, RoomEvent, RoomEventKind};
 use super::event_lookup::{EventLookup, FetchResult};
 use super::{SyncReader, store_failed};
 
-/// Numbers that are remembered of one session. Clients begin a new one after a hundred messages, unless a room wants
-/// otherwise; and it is more than can wait in `undecrypted`, so that what is decrypted late is not taken for old.
+/// Indexes that are remembered of one session. Clients begin a new session after a hundred messages, unless a room is
+/// set otherwise; and it is more than can wait in `undecrypted`, so that a message that is decrypted late is not
+/// taken for a replay.
 const MOST: usize = 2_000;
 
-/// What was heard of the sessions that a batch speaks in, by the key of the note. Each is read once and written once.
+/// Accepted messages of the sessions in a batch, by the key of the session's note. Each note is read once and written
+/// once.
 #[derive(Default)]
 pub(super) struct ReplayGuard(BTreeMap<String, MegolmSession>);
 
 impl ReplayGuard {
-    /// What is to be kept together with the events of the batch.
+    /// The changed notes, to be stored together with the events of the batch.
     pub fn into_notes(self) -> Vec<(String, String)> {
         let changed = self.0.into_iter().filter(|(_, session)| session.changed);
-        // Numbers and texts: there is nothing in it that could fail.
+        // Cannot fail: there are only numbers and texts.
         changed
             .map(|(key, session)| (key, serde_json::to_string(&session.events).unwrap_or_default()))
             .collect()
     }
 }
 
-/// What was heard of one session.
+/// Accepted messages of one session.
 #[derive(Default)]
 struct MegolmSession {
-    /// The newest `MOST`, by their number.
+    /// Event ids of the newest `MOST` messages, by their index.
     events: BTreeMap<u32, OwnedEventId>,
-    /// Whether there is more than the note says.
+    /// Whether it differs from the stored note.
     changed: bool,
 }
 
@@ -61,8 +63,8 @@ impl MegolmSession {
         self.events.values().any(|known| known == id)
     }
 
-    /// Hears the event with this number. What is older than all that is remembered of a full session may have been
-    /// heard and forgotten.
+    /// Records the message with this index. If the session is full, an index below all remembered ones may have been
+    /// accepted and forgotten.
     fn hear(&mut self, number: u32, id: &EventId) -> ReplayVerdict {
         let is_full = self.events.len() >= MOST;
         let oldest = self.events.first_key_value().map(|(oldest, _)| *oldest);
@@ -81,33 +83,33 @@ impl MegolmSession {
     }
 }
 
-/// What a message is when it is compared with earlier ones.
+/// Result of comparing a message with earlier ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplayVerdict {
-    /// It was not heard before, or under the same id: that one the core knows.
+    /// New, or known under this same id: then the core drops it.
     First,
-    /// It is an earlier one once more.
+    /// A replay: an earlier message under another id.
     Again,
-    /// It was taken back before we could see.
+    /// Deleted before we could look.
     Deleted,
-    /// Nobody can say.
+    /// Unknown: the homeserver does not show the message.
     Unknown,
 }
 
-/// How the homeserver shows a message that it sent us before.
+/// The homeserver's copy of a message that it sent us before.
 #[derive(Debug, PartialEq, Eq)]
 enum ServerCopy {
-    /// Encrypted, with this number.
+    /// Encrypted, with this index.
     Sealed(u32),
-    /// Taken back.
+    /// Deleted.
     Deleted,
-    /// Not at all, or not as it was sent.
+    /// Missing, or not the message that was sent.
     Otherwise,
 }
 
 impl SyncReader<'_> {
-    /// Whether this was heard before under another id. What is to be remembered of it is in `replay_guard`. With an error
-    /// nothing of the batch may be kept: it is read again.
+    /// Whether this message was accepted before under another id. Records it in `replay_guard`. After an error
+    /// nothing of the batch may be stored: it is read again.
     pub async fn times_heard(
         &self,
         room: &Room,
@@ -139,22 +141,23 @@ impl SyncReader<'_> {
         match times {
             ReplayVerdict::First => {}
             ReplayVerdict::Deleted => {
-                tracing::debug!(room = %room.room_id(), event = %id, "a message was taken back before it was heard");
+                tracing::debug!(room = %room.room_id(), event = %id, "a message was deleted before its check");
             }
             ReplayVerdict::Again | ReplayVerdict::Unknown => {
-                tracing::warn!(room = %room.room_id(), event = %id, ?times, "a message that may be a repetition is not obeyed");
+                tracing::warn!(room = %room.room_id(), event = %id, ?times, "a possible replay of a message is not obeyed");
             }
         }
         Ok(times)
     }
 }
 
-/// Whether it must not happen twice. A command counts whoever it was for: as an answer to us it would be obeyed.
+/// Whether the event must not be obeyed twice. A command counts even if it was for others: made a reply to us, it
+/// would be obeyed.
 fn counts(kind: &RoomEventKind) -> bool {
     match kind {
         RoomEventKind::Message(message) => message.addressed || message.text.starts_with('/'),
         RoomEventKind::Edited { .. } => true,
-        // A mark can be forged anyway, and does nothing but deny; nothing else comes encrypted.
+        // A reaction can be forged anyway, and can only deny; the other kinds do not come encrypted.
         RoomEventKind::Deleted { .. }
         | RoomEventKind::Reacted { .. }
         | RoomEventKind::Left
@@ -164,8 +167,8 @@ fn counts(kind: &RoomEventKind) -> bool {
     }
 }
 
-/// How the homeserver shows an event that we decrypted. One request for each event of a response, of which there are
-/// only so many: it needs no budget of its own, which some could use up for all.
+/// Fetches the homeserver's copy of an event that we decrypted. One request for each event of a response, whose
+/// number is bounded: it needs no budget of its own, which some could use up for all.
 async fn shown(
     lookup: &EventLookup,
     room: &Room,
@@ -174,15 +177,15 @@ async fn shown(
 ) -> Result<ServerCopy, PlatformError> {
     let sent = match lookup.fetch(room, id).await? {
         FetchResult::Event(sent) => sent,
-        // It was waited for long enough: another try would find the same, for ever, and nobody would be heard.
-        // That gives nobody a new power: whoever can keep this from us could have kept the message itself.
+        // We waited long enough: another attempt would end in the same way, for ever, and nobody would be heard. This
+        // gives a homeserver no new power: it could have withheld the message itself.
         FetchResult::Nothing | FetchResult::Unknown => return Ok(ServerCopy::Otherwise),
     };
     let shown = read(sent.json().get());
     if let ServerCopy::Sealed(_) = shown {
-        // It fails only with the store.
+        // Fails only if the store does.
         let opened = room.decrypt_event(sent.cast_ref_unchecked(), None).await.map_err(store_failed)?;
-        // Whoever shows it may have taken another message: this one must say the same.
+        // The homeserver may return another message: session and content must be the same.
         let is_same = session_of(&opened).is_some_and(|session| session_of(event) == Some(session))
             && words(opened.raw().json().get())
                 .is_some_and(|said| words(event.raw().json().get()) == Some(said));
@@ -193,13 +196,13 @@ async fn shown(
     Ok(shown)
 }
 
-/// The session of a message that was decrypted.
+/// The session id of a decrypted message.
 fn session_of(event: &TimelineEvent) -> Option<&str> {
     let TimelineEventKind::Decrypted(decrypted) = &event.kind else { return None };
     decrypted.encryption_info.session_id()
 }
 
-/// What somebody said. Without what it relates to: that is in the clear, for anybody to change.
+/// Type and content of an event. Without `m.relates_to`, which is in plaintext, so that anybody can change it.
 fn words(json: &str) -> Option<(Value, Value)> {
     let mut event: Value = serde_json::from_str(json).ok()?;
     let mut content = event.get_mut("content")?.take();
@@ -207,7 +210,7 @@ fn words(json: &str) -> Option<(Value, Value)> {
     Some((event.get_mut("type")?.take(), content))
 }
 
-/// An event as it was sent. The number is by its own word: a changed one does not decrypt.
+/// Reads the homeserver's copy. The index is the one it claims: with a changed index it does not decrypt.
 fn read(json: &str) -> ServerCopy {
     let Ok(event) = serde_json::from_str::<Value>(json) else { return ServerCopy::Otherwise };
     match event.get("content").and_then(|content| content.get("ciphertext")) {

@@ -1,4 +1,4 @@
-//! Waiting for a homeserver that is away.
+//! Retries requests to a homeserver that is away.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use tokio::time::Instant;
 use super::time_budget::TimeBudget;
 use crate::error::kind_of;
 
-/// The pauses between tries. Most failures are a restart or a lost connection, and over in a moment. The homeserver may ask
-/// for more than the longest.
+/// Pauses between attempts. Most failures are a restart or a lost connection, and over in a moment. The homeserver may
+/// ask for more than the longest.
 const PAUSES: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
-/// How long one request may take. Pages of history are prepared by asking other servers, which takes a while.
+/// How long one request may take. For pages of history the homeserver asks other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
 
-/// What is answered within this costs none of the time there is: however much was said while we were away, a homeserver
-/// that is well is asked for all of it.
+/// A response within this time costs nothing of the budget: however many messages came while we were away, a healthy
+/// homeserver is asked for all of them.
 const QUICK: Duration = Duration::from_millis(500);
 
-/// Failures after which we ask whether it is only this that the homeserver stumbles over.
+/// Failures after which we check whether only this request fails.
 pub(super) const FAULTS: u32 = 6;
-/// How long that question may take.
+/// How long that check may take.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// The pauses of one thing that may fail several times in a row.
+/// Pauses of one request that may fail several times in a row.
 #[derive(Debug)]
 pub(super) struct RetryBackoff {
     pauses: Backoff,
@@ -44,19 +44,19 @@ impl RetryBackoff {
         self.tried
     }
 
-    /// All is well again.
+    /// Resets the count after a success.
     pub fn rest(&mut self) {
         *self = Self::default();
     }
 
-    /// How long to wait after one more failure; `wanted` is what the homeserver asks for.
+    /// The pause after one more failure; at least `wanted`, which the homeserver asks for.
     pub fn next(&mut self, wanted: Option<Duration>) -> Duration {
         self.tried = true;
         jitter(self.pauses.advance()).max(wanted.unwrap_or_default())
     }
 }
 
-/// Repeats a request for as long as waiting may help. Ends with an error only if it does not.
+/// Repeats a request for as long as waiting may help. Returns an error only if waiting does not.
 pub(super) async fn insist<T, F>(what: &'static str, request: impl FnMut() -> F) -> Result<T, HttpError>
 where
     F: Future<Output = Result<T, HttpError>>,
@@ -64,9 +64,9 @@ where
     repeat(what, FAULTS, &TimeBudget::endless(), request, || async { false }).await
 }
 
-/// The same about one room, or one thing in it. What a homeserver stumbles over again and again, while it answers
-/// everything else, must not end the reading of all others: after so many `faults`, or when the `time` is spent, it is
-/// given up, with an error that says to wait.
+/// Repeats a request about one room, or one thing in it. If only this request keeps failing, it must not end the
+/// reading of all others: after so many `faults`, or when the `time` is spent, it fails with an error of the kind
+/// `Retry`.
 pub(super) async fn insist_on_room<T, F>(
     client: &Client,
     what: &'static str,
@@ -81,8 +81,8 @@ where
     repeat(what, faults, time, request, is_there).await
 }
 
-/// Gives up after `most` failures, or when the `time` is spent, once the homeserver `is_there` for something else. While
-/// it is not, nobody waits for us to go on, and no time is spent.
+/// Gives up after `most` failures, or when the `time` is spent, once `is_there` says that the homeserver answers
+/// other requests. While it does not, nobody waits for us to continue, and no time is spent.
 async fn repeat<T, F, P>(
     what: &'static str,
     most: u32,
@@ -115,8 +115,8 @@ where
         };
         let pause = patience.next(after);
         let is_late = !time.has(pause);
-        // That we ask too often is no fault, and whoever says so is there. That no answer comes in time is one, like an
-        // answer that is none.
+        // A rate limit is no fault, and proves that the homeserver is there. A timeout is a fault, and so is a
+        // malformed response.
         if after.is_some() {
             if is_late {
                 return Err(error);
@@ -126,7 +126,7 @@ where
             if last {
                 return Err(error);
             }
-            // It may have come back this very moment, so this is asked for once more.
+            // The homeserver may be back just now, so the request is made once more.
             if faults >= most || is_late {
                 let began = Instant::now();
                 last = is_there().await;
@@ -143,7 +143,7 @@ where
     }
 }
 
-/// One attempt, and not for ever: who repeats it is our own decision.
+/// Configuration for one attempt with a timeout: we decide ourselves whether to repeat it.
 pub(super) fn once() -> RequestConfig {
     RequestConfig::new().disable_retry().timeout(REQUEST)
 }
@@ -166,8 +166,8 @@ mod tests {
         FromHttpResponseError::Server(UiaaResponse::from_http_response(response)).into()
     }
 
-    /// Asks something that is answered with these, the last of them for ever; whether the homeserver is there for
-    /// other things is told after so many probes. How often it was asked, and what came of it.
+    /// Makes a request that gets these statuses, the last of them for ever; the homeserver answers other requests
+    /// after `there_after` probes. Returns how often the request was made, and its result.
     async fn asked(answers: &[u16], there_after: u32) -> (usize, Result<(), HttpError>) {
         asked_with(FAULTS, &TimeBudget::endless(), answers, there_after).await
     }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(times, most + 1);
         assert!(came.is_err());
 
-        // Nobody is there for anything: that is no ground to give up.
+        // The homeserver answers nothing: that is no reason to give up.
         let (times, came) = asked(&[502], 50).await;
         assert_eq!(times, most + 51);
         assert!(came.is_err());
@@ -231,7 +231,7 @@ mod tests {
         for status in [500, 429] {
             let (time, began) = (TimeBudget::new(MINUTE), Instant::now());
             let (_, came) = asked_with(u32::MAX, &time, &[status], 0).await;
-            // The clock of tests is coarse.
+            // The paused clock is coarse.
             let most = MINUTE + Duration::from_secs(1);
             assert!(came.is_err() && began.elapsed() < most, "{status}: {:?}", began.elapsed());
         }

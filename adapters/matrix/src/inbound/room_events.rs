@@ -1,4 +1,4 @@
-//! The news of one room as events for the core.
+//! Turns the update of one room into events for the core.
 
 use std::collections::HashSet;
 
@@ -16,17 +16,17 @@ use super::wire::{self, MatrixEventKind, MemberChange};
 use super::{SyncReader, gap, members, store_failed};
 use crate::error::from_sdk;
 
-/// Where a response continues.
+/// The point where a response continues.
 #[derive(Clone, Copy)]
 pub(super) struct TimelineStart<'a> {
-    /// The position it was asked from; without one there is no gap that could be filled.
+    /// The position of the request; without one there is no gap that could be filled.
     pub since: Option<&'a str>,
     /// Whether we were away before, so that old messages may come.
     pub away: bool,
 }
 
 impl SyncReader<'_> {
-    /// Reads the news of all rooms, in the order of the response.
+    /// Reads the updates of all rooms, in the order of the response.
     pub async fn news(
         &self,
         updates: Vec<RoomUpdate>,
@@ -68,7 +68,7 @@ impl SyncReader<'_> {
             (missed, open) = (gap.missed, gap.open);
             events.splice(..0, gap.events);
         }
-        // Who is there has to be found out; nothing was missed by whoever was not there.
+        // We have just come: report the members. We missed nothing, because we were not in the room.
         if let Some(arrival) = cut_before_arrival(own, &mut events) {
             (missed, open) = (0, false);
             news.events.extend(members::all_here(&self.account.client, room, about, &arrival).await?);
@@ -85,7 +85,7 @@ impl SyncReader<'_> {
                     let Some(event) = self.once(room, about, event, told, replay_guard).await? else {
                         continue;
                     };
-                    // What is taken back need not be decrypted any more, and must not be answered.
+                    // A deleted message need not be decrypted any more, and must not be answered.
                     if let RoomEventKind::Deleted { of } = &event.kind {
                         news.parked.extend(self.parked.take_out(room, of));
                     }
@@ -98,14 +98,14 @@ impl SyncReader<'_> {
                 TranslatedEvent::Drop => {}
             }
         }
-        // Who left in a gap that stays open is seen only here.
+        // Only the state shows who left in a gap that stays open.
         if open {
             news.events.extend(state.iter().filter_map(|json| gone(room, about, json)));
         }
         Ok(())
     }
 
-    /// What the core is told of an event that may have been sent before; see `replay_guard`.
+    /// The event for the core, unless it is a replay; see `replay_guard`.
     pub async fn once(
         &self,
         room: &Room,
@@ -117,7 +117,7 @@ impl SyncReader<'_> {
         match self.times_heard(room, event, &told, replay_guard).await? {
             ReplayVerdict::First => Ok(Some(told)),
             ReplayVerdict::Again | ReplayVerdict::Deleted => Ok(None),
-            // What was said to others needs no answer. An edit does: whoever made it believes that it is heard.
+            // A message to others needs no answer. An edit does: its author believes that we have read it.
             ReplayVerdict::Unknown if matches!(&told.kind, RoomEventKind::Message(message) if !message.addressed) => {
                 Ok(None)
             }
@@ -129,8 +129,8 @@ impl SyncReader<'_> {
         }
     }
 
-    /// That messages of a room cannot be read any more. The id is made from where that was, so that a repetition
-    /// is known.
+    /// Reports that messages of a room can no longer be read. The id is made from the position, so that the core
+    /// recognises a repetition.
     pub fn missed(&self, room: &Room, about: &RoomContext, mark: &str, count: u64) -> RoomEvent {
         let id = EventId::new(format!("missed {mark}"));
         moved(room, about, id, &self.account.own, RoomEventKind::Missed { count })
@@ -149,14 +149,14 @@ impl SyncReader<'_> {
 pub(super) struct DirectRooms(HashSet<OwnedRoomId>);
 
 impl DirectRooms {
-    /// Whether a room is a direct chat now: marked as one, and still of two. Whoever else was brought in did not see it
+    /// Whether a room is a direct chat now: marked as one, and still with two members. A third person did not see it
     /// begin.
     pub fn has(&self, room: &Room) -> bool {
         self.0.contains(room.room_id()) && room.active_members_count() <= 2
     }
 }
 
-/// Somebody who is no longer in the room, by a state event.
+/// Reports a person who left the room, from a state event.
 fn gone(room: &Room, about: &RoomContext, json: &str) -> Option<RoomEvent> {
     let event = wire::read(json)?;
     match event.what {

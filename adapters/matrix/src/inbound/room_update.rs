@@ -1,4 +1,4 @@
-//! What a sync says about one room, whether the SDK read it or we did.
+//! The update of one room in a sync, whether the SDK processed it or we read it raw.
 
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
@@ -8,22 +8,22 @@ use matrix_sdk::ruma::events::AnySyncTimelineEvent;
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::sync::{RoomUpdates, State};
 
-/// The news of one room.
+/// The update of one room.
 pub(super) struct RoomUpdate {
     pub room: OwnedRoomId,
-    /// Whether we are in it; otherwise we were made to leave, or did.
+    /// Whether we are in the room; otherwise we left, or were removed.
     pub joined: bool,
-    /// Whether there is more before the first event than the homeserver sent.
+    /// Whether the homeserver left out events before the first one.
     pub limited: bool,
-    /// Where to read on backwards.
+    /// Token for reading backwards from the first event.
     pub before: Option<String>,
     /// Oldest first.
     pub events: Vec<TimelineEvent>,
-    /// How the room differs from before, as JSON.
+    /// State changes of the room, as JSON.
     pub state: Vec<String>,
 }
 
-/// The rooms of a response that the SDK has read and decrypted.
+/// The rooms of a response that the SDK has processed and decrypted.
 pub(super) fn processed(rooms: RoomUpdates) -> Vec<RoomUpdate> {
     let joined = rooms.joined.into_iter().map(|(room, update)| (room, true, update.timeline, update.state));
     let left = rooms.left.into_iter().map(|(room, update)| (room, false, update.timeline, update.state));
@@ -38,7 +38,7 @@ pub(super) fn processed(rooms: RoomUpdates) -> Vec<RoomUpdate> {
         .collect()
 }
 
-/// The rooms of a response that nobody has read yet. `find` gives those we know.
+/// The rooms of a raw response, decrypted here. `find` returns the rooms that we know.
 pub(super) async fn unread(
     rooms: raw::Rooms,
     find: impl Fn(&OwnedRoomId) -> Option<Room>,
@@ -63,7 +63,7 @@ pub(super) async fn unread(
     updates
 }
 
-/// An event, decrypted if it is encrypted and can be.
+/// Decrypts an event if it is encrypted and can be; otherwise returns it as it is.
 pub(super) async fn unseal(room: &Room, event: Raw<AnySyncTimelineEvent>) -> TimelineEvent {
     let kind: Option<String> = event.get_field("type").ok().flatten();
     if kind.as_deref() == Some("m.room.encrypted")

@@ -1,4 +1,4 @@
-//! How sure we are of who wrote a message.
+//! Decides how far we trust that a message is from its sender.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout};
 use super::wire::{MatrixEvent, MatrixEventKind};
 use super::{SyncReader, store_failed};
 
-/// How long the homeserver may take to tell somebody's keys.
+/// How long the homeserver may take to return a person's keys.
 const KEYS: Duration = Duration::from_secs(10);
 
-/// What is known about the sender of an event.
+/// Facts about the sender of an event.
 pub(super) struct SenderTrust {
-    /// Whether it came encrypted.
+    /// Whether the event came encrypted.
     pub secure: bool,
     pub trust: AuthorTrust,
     /// The device it was written on.
@@ -27,8 +27,8 @@ pub(super) struct SenderTrust {
 }
 
 impl SyncReader<'_> {
-    /// What is known about the sender. If that is less than the operator wants, the sender's keys may just not have
-    /// come yet: a message and the news of who wrote it travel apart, so we ask, and look again.
+    /// Facts about the sender. If the trust is less than the operator requires, the sender's keys may not have come
+    /// yet: a message and the news about its device travel apart. Then we request the keys and check again.
     pub async fn proof(
         &self,
         room: &Room,
@@ -48,7 +48,7 @@ impl SyncReader<'_> {
         if proof.trust >= self.account.settings.trust {
             return Ok(proof);
         }
-        // What we know ourselves comes first: it costs the homeserver nothing, and people keep a session for long.
+        // Our own store comes first: that costs the homeserver nothing, and people use a session for long.
         let proof = self.look_closely(info, sender).await?;
         if proof.trust >= self.account.settings.trust {
             return Ok(proof);
@@ -57,8 +57,8 @@ impl SyncReader<'_> {
             let (encryption, began) = (self.account.client.encryption(), Instant::now());
             match timeout(KEYS, encryption.request_user_identity(sender)).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(%sender, %error, "the keys of a person are not told"),
-                Err(_) => tracing::debug!(%sender, "the keys of a person are not told in time"),
+                Ok(Err(error)) => tracing::debug!(%sender, %error, "a person's keys could not be requested"),
+                Err(_) => tracing::debug!(%sender, "the request for a person's keys timed out"),
             }
             self.lookup.took(began.elapsed());
         }
@@ -66,7 +66,7 @@ impl SyncReader<'_> {
         self.look_closely(&info, sender).await
     }
 
-    /// What is known about the sender, and whether that is more than when the session began.
+    /// Facts about the sender, also those that are newer than the session.
     async fn look_closely(
         &self,
         info: &EncryptionInfo,
@@ -79,9 +79,9 @@ impl SyncReader<'_> {
         Ok(proof)
     }
 
-    /// Whether the operator has verified somebody after a session of theirs began. Of a session on a signed device the
-    /// SDK says for good what it knew then, and people go on with the session that they have; so the device is looked
-    /// at itself. It must be the one that made the session, by its keys, and nobody may have handed the session on.
+    /// Whether the operator has verified the sender after this session began. For a session on a signed device the
+    /// SDK keeps the state of that time, and people go on with the session that they have; so the device itself is
+    /// checked. It must be the one that made the session, by its keys, and nobody may have forwarded the session.
     async fn is_verified_by_now(&self, info: &EncryptionInfo) -> Result<bool, PlatformError> {
         let (Some(id), None) = (&info.sender_device, &info.forwarder) else { return Ok(false) };
         let device = self.account.client.encryption().get_device(&info.sender, id).await;
@@ -92,16 +92,16 @@ impl SyncReader<'_> {
             && is_made_with(info, exchange.as_deref(), signing.as_deref()))
     }
 
-    /// Whether somebody whom the operator verified has another identity now. Of a session that is older than that the
-    /// SDK says what it knew then; but nothing can be sent to them until they are verified again, so nothing may be
-    /// done for them either. If it cannot be looked up nobody is blamed: all of it is read again.
+    /// Whether a person whom the operator verified has another identity now. For an older session the SDK keeps the
+    /// state of that time; but we can send nothing to this person until they are verified again, so we may do nothing
+    /// for them either. If the lookup fails, nobody is blamed: the whole batch is read again.
     async fn has_new_identity(&self, sender: &UserId) -> Result<bool, PlatformError> {
         let identity = self.account.client.encryption().get_user_identity(sender).await;
         Ok(identity.map_err(store_failed)?.is_some_and(|identity| identity.has_verification_violation()))
     }
 }
 
-/// The SDK says so itself where it knows; whoever is named twice must be named the same.
+/// Takes the SDK's trust, unless the event names another sender than the session does.
 fn look(info: &EncryptionInfo, sender: &UserId) -> SenderTrust {
     let trust =
         if info.sender == sender { trust_in(&info.verification_state) } else { AuthorTrust::Violated };
@@ -118,19 +118,20 @@ fn is_made_with(info: &EncryptionInfo, exchange: Option<&str>, signing: Option<&
     exchange == Some(curve25519_key) && signing.is_some() && signing == claimed.map(String::as_str)
 }
 
-/// What the SDK found out about a sender's keys, in the core's words.
+/// Maps the SDK's verification state to the core's trust.
 fn trust_in(state: &VerificationState) -> AuthorTrust {
     match state {
         VerificationState::Verified => AuthorTrust::Verified,
         VerificationState::Unverified(level) => match level {
-            // Nobody verified the person, but the device is signed by the identity that the homeserver says is theirs.
+            // Nobody verified the person, but the device is signed by the identity that the homeserver says is
+            // theirs.
             VerificationLevel::UnverifiedIdentity => AuthorTrust::CrossSigned,
-            // Whose the device is, only the homeserver says.
+            // Only the homeserver says whose device it is.
             VerificationLevel::UnsignedDevice
             | VerificationLevel::None(DeviceLinkProblem::MissingDevice | DeviceLinkProblem::InsecureSource) => {
                 AuthorTrust::Network
             }
-            // A verified person has other keys all of a sudden, or the keys are somebody else's.
+            // A verified person suddenly has other keys, or the keys belong to another person.
             VerificationLevel::VerificationViolation | VerificationLevel::MismatchedSender => {
                 AuthorTrust::Violated
             }

@@ -1,4 +1,4 @@
-//! One sync with the homeserver, by the SDK.
+//! Runs one sync with the homeserver, through the SDK.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use super::retry::RetryBackoff;
 use crate::error::{from_sdk, kind_of};
 use crate::login::revoked;
 
-/// How long the homeserver waits for news.
+/// How long the homeserver waits for new events.
 const POLL: Duration = Duration::from_secs(30);
-/// What the first sync may take longer: it brings the state of all rooms.
+/// Extra time for the first sync: it brings the state of all rooms.
 const FIRST: Duration = Duration::from_secs(180);
 
-/// How often in a row a homeserver must refuse a position before we believe that it is lost.
+/// How often in a row a homeserver must refuse a position before we give it up.
 pub(super) const REFUSALS: u32 = 3;
 
 /// Why there is no response.
 pub(super) enum SyncFailure {
-    /// Waiting helps.
+    /// Waiting helps; the time is the homeserver's wish.
     Away(Option<Duration>),
     /// The homeserver does not know this position.
     Lost,
-    /// Nothing helps.
+    /// Waiting does not help.
     Over(PlatformError),
 }
 
-/// The news since `since`. With `wait` the homeserver waits for some.
+/// Fetches the events since `since`. With `wait` the homeserver waits until there are some.
 pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<SyncResponse, SyncFailure> {
     let poll = if wait { POLL } else { Duration::ZERO };
     let settings =
@@ -40,7 +40,7 @@ pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<Syn
     client.sync_once(settings).await.map_err(failure)
 }
 
-/// The state of all rooms, without a position to start from. Repeated until the homeserver gives it.
+/// Fetches the state of all rooms, without a position to start from. Repeated until the homeserver returns it.
 pub(super) async fn first(client: &Client) -> Result<SyncResponse, PlatformError> {
     let mut patience = RetryBackoff::default();
     loop {
@@ -60,7 +60,8 @@ fn settings(token: SyncToken, timeout: Duration, filter: Filter) -> SyncSettings
     SyncSettings::new().token(token).timeout(timeout).filter(filter).set_presence(PresenceState::Offline)
 }
 
-/// Whether a homeserver, and not something before it, refuses what we ask for; all we ask for is a position.
+/// Whether the homeserver, and not a proxy before it, refuses the request. The position is the only part of it that
+/// can be wrong.
 pub(super) fn is_position_refused(error: &HttpError) -> bool {
     error
         .as_client_api_error()
@@ -84,7 +85,7 @@ fn failure(error: matrix_sdk::Error) -> SyncFailure {
             tracing::debug!(%error, "the homeserver is away");
             SyncFailure::Away(after)
         }
-        // A proxy that is being set up may say anything.
+        // A proxy that is being set up may answer anything.
         Some(PlatformErrorKind::Gone | PlatformErrorKind::Rejected | PlatformErrorKind::Unsupported) => {
             tracing::warn!(%error, "the homeserver refuses to sync");
             SyncFailure::Away(None)

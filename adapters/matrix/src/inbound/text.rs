@@ -1,30 +1,30 @@
-//! What a message says in plain words. Pure.
+//! Reads the plain text of a message. Pure.
 
 use matrix_sdk::ruma::events::room::message::MessageType;
 
-/// The longest name that is shown, in characters. Names may be of any length, and hold anything.
+/// Characters of a name that are shown at most. A name may have any length and any characters.
 const LONGEST_NAME: usize = 80;
 
-/// The text of a message as its author wrote it; `None` if it is nothing that a person says to us: notices are
-/// programs talking, and requests to verify are the business of `encryption`.
+/// The text of a message as its author wrote it; `None` if it is not a person's message to us: notices come from
+/// programs, and `encryption` handles requests for verification.
 pub(super) fn of(message: &MessageType, is_reply: bool, author: &str) -> Option<String> {
     let text = match message {
         MessageType::Text(text) => without_quote(&text.body, is_reply).to_owned(),
         MessageType::Emote(emote) => format!("* {author} {}", without_quote(&emote.body, is_reply)),
-        // Without a name of its own the body is the file's name, not a caption.
+        // Without a file name of its own, the body is the file's name and not a caption.
         MessageType::Image(image) => image.caption().unwrap_or_default().to_owned(),
         MessageType::File(file) => file.caption().unwrap_or_default().to_owned(),
         MessageType::Audio(audio) => audio.caption().unwrap_or_default().to_owned(),
         MessageType::Video(video) => video.caption().unwrap_or_default().to_owned(),
         MessageType::Location(location) => format!("{} ({})", location.body, location.geo_uri),
-        // Notices, verification, and kinds that we do not know.
+        // Notices, verification, and unknown kinds.
         _ => return None,
     };
     Some(text)
 }
 
-/// A reply without what it repeats of the message it answers, which clients used to put before it: lines that begin
-/// with `>`, the first of them with who is quoted.
+/// A reply without the quoted message, which clients used to put before it: lines that begin with `>`, the first of
+/// them with the author's id.
 fn without_quote(body: &str, is_reply: bool) -> &str {
     let quotes = is_reply && (body.starts_with("> <@") || body.starts_with("> * <@"));
     if !quotes {
@@ -37,7 +37,7 @@ fn without_quote(body: &str, is_reply: bool) -> &str {
     rest.strip_prefix('\n').unwrap_or(rest)
 }
 
-/// A name as one short line without anything that moves other text about.
+/// A name as one short line without characters that reorder text.
 pub(super) fn name(name: &str) -> Option<String> {
     let words = name.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
     let line: String = words.filter(|c| !c.is_control() && !is_direction(*c)).take(LONGEST_NAME).collect();
@@ -45,12 +45,12 @@ pub(super) fn name(name: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// Marks that turn the direction of the text around them.
+/// Marks that change the direction of the text around them.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The beginning of a text, cut at `limit` characters and marked where it is cut.
+/// The beginning of a text, cut after `limit` characters, with `…` if it was cut.
 pub(super) fn beginning(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -1,12 +1,12 @@
-//! How long the homeserver may be asked for details while one response is read.
+//! Bounds the time for lookups on the homeserver while one response is read.
 //!
-//! Everybody waits meanwhile. So what is looked up for a response has a bound together, however many things that are
-//! and however the homeserver fails. Only the asking counts, not what else is done with the response.
+//! Everybody waits meanwhile. So all lookups for a response share one bound, however many there are and however the
+//! homeserver fails. Only requests count, not other work on the response.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
-/// The time that is left.
+/// Time that is left for requests.
 pub(super) struct TimeBudget {
     whole: Duration,
     left: Mutex<Duration>,
@@ -17,12 +17,12 @@ impl TimeBudget {
         Self { whole, left: Mutex::new(whole) }
     }
 
-    /// For what has to be waited for, however long it takes.
+    /// A budget without a bound, for requests that must succeed.
     pub fn endless() -> Self {
         Self::new(Duration::MAX)
     }
 
-    /// All of it is there again.
+    /// Restores the whole budget.
     pub fn renew(&self) {
         *self.left.lock() = self.whole;
     }
@@ -32,7 +32,7 @@ impl TimeBudget {
         *left = left.saturating_sub(time);
     }
 
-    /// Whether there is more than this.
+    /// Whether more than `time` is left.
     pub fn has(&self, time: Duration) -> bool {
         *self.left.lock() > time
     }

@@ -1,4 +1,4 @@
-//! One event of a room as an event for the core.
+//! Translates one Matrix event into an event for the core.
 
 use matrix_sdk::deserialized_responses::{
     TimelineEvent, TimelineEventKind, UnableToDecryptReason, VerificationLevel,
@@ -21,29 +21,29 @@ use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange, MessageConte
 use crate::media;
 use crate::settings::AddressedWhen;
 
-/// What is the same for all events of a room that came together.
+/// Facts that all events of one room in a response share.
 pub(super) struct RoomContext {
     pub room: talaria_platform::RoomInfo,
-    /// What we are called there.
+    /// Our display name there.
     own_name: Option<String>,
-    /// Whether everything said there is meant for us.
+    /// Whether every message there is meant for us.
     hears_all: bool,
     /// Whether the room is encrypted, or ever was.
     encrypted: bool,
 }
 
-/// What becomes of an event.
+/// Result of translating an event.
 pub(super) enum TranslatedEvent {
-    /// The core is told.
+    /// An event for the core.
     Tell(RoomEvent),
-    /// It cannot be decrypted yet.
+    /// An event that cannot be decrypted yet.
     Park(MatrixEvent),
-    /// Nothing.
+    /// An event that concerns nobody.
     Drop,
 }
 
 impl SyncReader<'_> {
-    /// Looks a room up, once for all of its events.
+    /// Collects the facts about a room, once for all of its events.
     pub async fn about(&self, room: &Room, direct: &DirectRooms) -> Result<RoomContext, InboxError> {
         let (account, direct) = (self.account, direct.has(room));
         let id = RoomId::new(room.room_id().as_str());
@@ -62,8 +62,8 @@ impl SyncReader<'_> {
         })
     }
 
-    /// What an event means for the core. Our own arrivals and departures are not seen here. With an error nothing of
-    /// the batch may be kept: it is read again.
+    /// Translates an event. Our own joins and leaves do not come here. After an error nothing of the batch may be
+    /// stored: it is read again.
     pub async fn translate(
         &self,
         room: &Room,
@@ -79,7 +79,7 @@ impl SyncReader<'_> {
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
-            // The SDK has read it. Some clients ask in the clear, which is no ground to be warned of them.
+            // The SDK has handled it. Some clients send the request in plaintext, which is no reason for a warning.
             MatrixEventKind::Said(MessageContent {
                 message: MessageType::VerificationRequest(_), ..
             }) => {
@@ -149,8 +149,8 @@ impl SyncReader<'_> {
         }))
     }
 
-    /// A message; `None` if it is not for people to hear. If nobody can say whether it is meant for us, it is neither
-    /// obeyed nor passed over: whoever wrote it is asked for it again.
+    /// Translates a message; `None` if it is not from a person to people. If it is unknown whether the message is for
+    /// us, we neither obey nor ignore it: the author is asked to send it again.
     async fn said(
         &self,
         room: &Room,
@@ -183,13 +183,13 @@ impl SyncReader<'_> {
             text: after.map(str::to_owned).unwrap_or(text),
             addressed,
             reply_to: said.reply_to.as_ref().map(|id| EventId::new(id.as_str())),
-            // What is not meant for us need not be kept.
+            // The quote of a message to others is not needed.
             quote: quote.filter(|_| addressed),
             media: media::of(&said.message).into_iter().collect(),
         })))
     }
 
-    /// Nothing that we do ourselves is answered; but where we speak, we are spoken to.
+    /// Our own events are not answered; but we remember our messages, because replies to them are for us.
     fn own_event(&self, room: &Room, happening: &MatrixEvent) {
         match &happening.what {
             MatrixEventKind::Said(said) => self.lookup.wrote(room, &happening.id, said.thread.as_deref()),
@@ -203,8 +203,8 @@ impl SyncReader<'_> {
         }
     }
 
-    /// Anybody with a hand on the homeserver can write in the clear in anybody's name: never obeyed. Said once for
-    /// each room, for it may be a flood.
+    /// Warns of plaintext in an encrypted room. Anybody with access to the homeserver can write it in anybody's name,
+    /// so it is never obeyed. One warning for each room, because there may be a flood.
     fn warn_of_plaintext(&self, room: &Room) {
         if self.plaintext.first_in(room.room_id()) {
             tracing::warn!(room = %room.room_id(), "a message in the clear in an encrypted room was ignored");
@@ -218,7 +218,7 @@ impl RoomContext {
     }
 }
 
-/// Somebody came or went; by the homeserver's word, which is all there is.
+/// Makes an event about a person, on the homeserver's word: for a membership change there is nothing better.
 pub(super) fn moved(
     room: &Room,
     about: &RoomContext,
@@ -237,7 +237,7 @@ pub(super) fn moved(
     RoomEvent { id, place, room: about.room.clone(), author, secure: false, kind }
 }
 
-/// That something could not be decrypted; nothing if it only replaces what can be read.
+/// Reports a message that could not be decrypted; `None` if it is an edit, because the original can be read.
 pub(super) fn unreadable(room: &Room, about: &RoomContext, happening: &MatrixEvent) -> Option<RoomEvent> {
     let MatrixEventKind::Sealed { edit: false, thread, .. } = &happening.what else { return None };
     let id = EventId::new(happening.id.as_str());
@@ -246,14 +246,14 @@ pub(super) fn unreadable(room: &Room, about: &RoomContext, happening: &MatrixEve
     Some(event)
 }
 
-/// Whether a key that comes later may help. What is malformed or forged stays so.
+/// Whether a key that comes later may help. A malformed or forged message stays so.
 fn is_worth_waiting(event: &TimelineEvent) -> bool {
     match &event.kind {
         TimelineEventKind::UnableToDecrypt { utd_info, .. } => match &utd_info.reason {
             UnableToDecryptReason::MissingMegolmSession { .. }
             | UnableToDecryptReason::UnknownMegolmMessageIndex
             | UnableToDecryptReason::Unknown => true,
-            // The sender may sign the device yet.
+            // The sender may still sign the device.
             UnableToDecryptReason::SenderIdentityNotTrusted(level) => match level {
                 VerificationLevel::UnverifiedIdentity
                 | VerificationLevel::UnsignedDevice
@@ -265,7 +265,7 @@ fn is_worth_waiting(event: &TimelineEvent) -> bool {
             | UnableToDecryptReason::PayloadDeserializationFailure
             | UnableToDecryptReason::MismatchedIdentityKeys => false,
         },
-        // It was not even tried: our own store failed.
+        // Decryption was not even tried: our own store failed.
         TimelineEventKind::PlainText { .. } => true,
         TimelineEventKind::Decrypted(_) => false,
     }

@@ -1,7 +1,8 @@
-//! Messages whose keys are not there yet: kept, tried again, and in the end owned up to.
+//! Keeps messages whose keys are missing, retries them, and finally reports them as unreadable.
 //!
 //! A key may come a moment after the message, minutes later from a client that was busy, or out of the backup. The
-//! rows are in the inbox; here is what they say, so that a key that comes finds what it opens.
+//! inbox stores the rows; this file keeps their contents in memory, so that a new key finds the messages that it
+//! opens.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,40 +29,41 @@ use super::{SyncReader, now_ms, store_failed};
 
 /// Messages that may wait at once.
 const MOST: usize = 1_000;
-/// Of one person: nobody shall push the others out. All of a gap may be of one, after a store was lost.
+/// Messages of one person that may wait: nobody shall push the others out. After the loss of a store, all messages of
+/// a gap may be from one person.
 const MOST_OF_ONE: usize = 500;
-/// The pauses between tries of all that wait.
+/// Pauses between retries of all waiting messages.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
-/// What is found waiting at the start is tried at least so long: a clock that jumped must not end it at once.
+/// Messages from an earlier process are retried at least so long: a clock that jumped must not end it at once.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A row as it is kept.
+/// A row as the inbox stores it.
 #[derive(Serialize, Deserialize)]
 struct UndecryptedRow {
     room: OwnedRoomId,
     event: Raw<AnySyncTimelineEvent>,
-    /// When it was first seen, in milliseconds of wall time: all that survives a restart.
+    /// When it was first seen, in milliseconds of wall time, because that survives a restart.
     seen: u64,
 }
 
-/// A message that waits.
+/// A message that waits for its key.
 #[derive(Clone)]
 struct UndecryptedMessage {
     room: OwnedRoomId,
     event: Raw<AnySyncTimelineEvent>,
     sender: OwnedUserId,
-    /// The key that opens it.
+    /// Id of the session that opens it.
     session: Option<String>,
     until: Instant,
-    /// The order they came in.
+    /// Order of arrival.
     number: u64,
 }
 
-/// What waits, by the key of its row.
+/// Waiting messages, by the key of their row.
 pub(super) struct UndecryptedQueue {
     waiting: Mutex<BTreeMap<String, UndecryptedMessage>>,
     added: Notify,
-    /// How long one waits.
+    /// How long a message waits.
     patience: Duration,
 }
 
@@ -70,7 +72,7 @@ impl UndecryptedQueue {
         Self { waiting: Mutex::default(), added: Notify::new(), patience }
     }
 
-    /// The row to park an event with; none if too many wait.
+    /// Queues a message and returns the row to park it with; `None` if too many wait.
     pub fn take_in(
         &self,
         room: &Room,
@@ -90,14 +92,14 @@ impl UndecryptedQueue {
         Some((key, value))
     }
 
-    /// The row to empty if this event waits: it was taken back.
+    /// Removes a message that was deleted, and returns its emptied row.
     pub fn take_out(&self, room: &Room, event: &EventId) -> Option<(String, String)> {
         let key = format!("{} {event}", room.room_id());
         let mut waiting = self.waiting.lock();
         waiting.remove(&key).map(|_| (key, String::new()))
     }
 
-    /// Takes over what an earlier process parked; gives back the keys of rows that are of no use.
+    /// Loads the rows of an earlier process; returns emptied rows for those that are of no use.
     fn load(&self, rows: Vec<(String, String)>, now: u64) -> Vec<(String, String)> {
         let mut useless = Vec::new();
         for (key, value) in rows {
@@ -134,7 +136,7 @@ impl UndecryptedQueue {
         true
     }
 
-    /// What waits for one of these keys, or everything; in the order it came.
+    /// The messages that wait for one of these keys, or all of them; in order of arrival.
     fn choose(&self, keys: Option<&[(OwnedRoomId, String)]>) -> Vec<(String, UndecryptedMessage)> {
         let waiting = self.waiting.lock();
         let opened = |one: &UndecryptedMessage| match keys {
@@ -159,7 +161,7 @@ impl UndecryptedQueue {
         }
     }
 
-    /// When the first of them is given up; `None` if nothing waits.
+    /// When the first message is given up; `None` if none waits.
     fn first_end(&self) -> Option<Instant> {
         let waiting = self.waiting.lock();
         waiting.values().map(|waiting| waiting.until).min()
@@ -167,7 +169,7 @@ impl UndecryptedQueue {
 }
 
 impl SyncReader<'_> {
-    /// Tries what waits, whenever a key comes and from time to time. Ends only with an error.
+    /// Retries waiting messages, whenever a key comes and from time to time. Ends only with an error.
     pub async fn reopen(&self) -> Result<(), PlatformError> {
         let inbox = &self.account.inbox;
         let useless = self.parked.load(inbox.parked().await.map_err(store_failed)?, now_ms());
@@ -195,14 +197,14 @@ impl SyncReader<'_> {
             };
             tokio::select! {
                 Some(came) = keys.next() => {
-                    // Who lags behind does not know which keys came.
+                    // A receiver that lagged behind does not know which keys came.
                     let came = came.ok().map(|keys| {
                         keys.into_iter().map(|key| (key.room_id, key.session_id)).collect::<Vec<_>>()
                     });
                     self.try_again(came.as_deref()).await?;
                 }
                 () = self.parked.added.notified() => {
-                    // A stream of them must not have all of them tried all the time.
+                    // A stream of new messages must not make us retry all of them all the time.
                     if wanted.is_none() {
                         backoff.reset();
                         next = Instant::now() + backoff.pause();

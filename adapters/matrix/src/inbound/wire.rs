@@ -1,7 +1,7 @@
-//! What an event of a room says, read from its JSON.
+//! Parses the JSON of a room event.
 //!
-//! Pure, and forgiving: whoever may write to a room chooses every byte of it. What has the wrong shape says
-//! nothing; an event never fails a sync.
+//! Pure, and forgiving: anybody who may write to a room chooses every byte of an event. A field of the wrong shape
+//! counts as missing; an event never fails a sync.
 
 use matrix_sdk::deserialized_responses::{TimelineEvent, TimelineEventKind};
 use matrix_sdk::ruma::events::room::message::MessageType;
@@ -9,47 +9,47 @@ use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, OwnedUserId, UserId};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The longest reaction that is passed on, in bytes. Emoji are shorter; the field takes any text.
+/// Bytes of the longest reaction that is passed on. Emoji are shorter; the field takes any text.
 const LONGEST_MARK: usize = 64;
 
-/// An event as far as we understand it.
+/// An event, as far as we understand it.
 #[derive(Debug)]
 pub(super) struct MatrixEvent {
     pub id: OwnedEventId,
     pub sender: OwnedUserId,
-    /// How old it is by the homeserver's clock, in milliseconds; not by ours, which may be wrong, and never a
-    /// ground for order.
+    /// Its age by the homeserver's clock, in milliseconds. Not by ours, which may be wrong, and never used for
+    /// ordering.
     pub age: Option<u64>,
     pub what: MatrixEventKind,
 }
 
-/// What happened.
+/// The kind of an event, with its content.
 #[derive(Debug)]
 pub(super) enum MatrixEventKind {
-    /// Somebody wrote something.
+    /// A message.
     Said(MessageContent),
-    /// An earlier message reads differently now.
+    /// An edit of an earlier message.
     Edited { of: OwnedEventId, said: MessageContent },
-    /// An earlier event was taken back.
+    /// A deletion (redaction) of an earlier event.
     Deleted { of: OwnedEventId },
     /// A reaction.
     Reacted { to: OwnedEventId, mark: String },
-    /// Somebody's membership.
+    /// A membership change.
     Member { who: OwnedUserId, change: MemberChange },
-    /// The room goes on elsewhere.
+    /// The room was upgraded and continues as another one.
     Upgraded { to: OwnedRoomId },
-    /// Something encrypted: what it says comes out only by decrypting it. What it relates to is in the clear.
+    /// An encrypted event: its content appears only after decryption. Its relations are in plaintext.
     Sealed { session: Option<String>, edit: bool, thread: Option<OwnedEventId> },
-    /// Nothing for us.
+    /// An event that does not concern us.
     Nothing,
 }
 
 /// How a membership changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberChange {
-    /// Into the room.
+    /// Joined the room.
     Came,
-    /// Out of it, by whoever's will.
+    /// Left the room, or was removed.
     Went,
     /// Neither: a new name, an invitation.
     Other,
@@ -59,13 +59,13 @@ pub(super) enum MemberChange {
 #[derive(Clone, Debug)]
 pub(super) struct MessageContent {
     pub message: MessageType,
-    /// The users it mentions; `None` if its client does not know mentions, which is not the same as nobody.
+    /// The users it mentions; `None` if the client does not send mentions, which is different from mentioning nobody.
     pub mentions: Option<Vec<OwnedUserId>>,
-    /// The HTML of it.
+    /// The formatted body, as HTML.
     pub html: Option<String>,
-    /// The first event of the thread it is in.
+    /// The first event of its thread.
     pub thread: Option<OwnedEventId>,
-    /// The event it answers.
+    /// The event it replies to.
     pub reply_to: Option<OwnedEventId>,
 }
 
@@ -79,14 +79,14 @@ struct RawEvent {
     state_key: Option<String>,
     #[serde(default)]
     content: Value,
-    /// Where redactions name their target in rooms of older versions.
+    /// The target of a redaction, in rooms of older versions.
     #[serde(default)]
     redacts: Value,
     #[serde(default)]
     unsigned: Value,
 }
 
-/// Reads an event; `None` if it is none.
+/// Reads an event; `None` if the JSON is none.
 pub(super) fn read(json: &str) -> Option<MatrixEvent> {
     let wire: RawEvent = serde_json::from_str(json).ok()?;
     let id = EventId::parse(&wire.event_id).ok()?;
@@ -95,8 +95,8 @@ pub(super) fn read(json: &str) -> Option<MatrixEvent> {
     Some(MatrixEvent { id, sender, age, what: wire.what().unwrap_or(MatrixEventKind::Nothing) })
 }
 
-/// The same of an event that may have been decrypted. Whoever encrypts chooses the type of what comes out, and no
-/// homeserver has checked it: in there people speak and react, and nothing else that it claims has happened.
+/// Reads an event that may have been decrypted. The sender chooses the type inside the ciphertext, and no homeserver
+/// has checked it: so only messages, edits and reactions count there, and every other type is ignored.
 pub(super) fn of(event: &TimelineEvent) -> Option<MatrixEvent> {
     let mut happening = read(event.raw().json().get())?;
     if matches!(event.kind, TimelineEventKind::Decrypted(_)) {
@@ -125,7 +125,7 @@ impl RawEvent {
                 thread: relation(content, "m.thread").and_then(event_id),
             }),
             ("m.room.redaction", None) => {
-                // Which of the two counts depends on the room's version: where they differ, somebody plays a trick.
+                // The room's version decides which of the two counts: where they differ, the sender plays a trick.
                 let of = match (text(content, "redacts"), self.redacts.as_str()) {
                     (Some(new), Some(old)) => Some(new).filter(|new| *new == old),
                     (new, old) => new.or(old),
@@ -142,7 +142,7 @@ impl RawEvent {
                 let change = match text(content, "membership")? {
                     "join" if before == Some("join") => MemberChange::Other,
                     "join" => MemberChange::Came,
-                    // An invitation that is declined or taken back moves nobody.
+                    // An invitation that is declined or withdrawn changes no member.
                     "leave" | "ban" if matches!(before, None | Some("join")) => MemberChange::Went,
                     _ => MemberChange::Other,
                 };
@@ -169,7 +169,7 @@ fn message(content: &Value) -> Option<MatrixEventKind> {
 fn said(content: &Value) -> Option<MessageContent> {
     let relates = content.get("m.relates_to");
     let thread = relation(content, "m.thread").and_then(event_id);
-    // In a thread, a reply to its latest message is there for clients without threads; nobody chose it.
+    // In a thread, clients add a reply to its latest message for clients without threads; no person chose it.
     let falls_back = thread.is_some()
         && relates.and_then(|relates| relates.get("is_falling_back")).and_then(Value::as_bool) == Some(true);
     let reply_to = relates.and_then(|relates| relates.get("m.in_reply_to")).and_then(event_id);

@@ -1,4 +1,4 @@
-//! The SDK's client, built the one way we use it.
+//! Builds the SDK's client with our settings.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::operator_error::fatal;
 use crate::outbound;
 use crate::settings::StoreKey;
 
-/// The file without which a store has no device.
+/// File of the crypto store; a store without it has no device.
 pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";
 
 /// Opens a store, or makes it. The client is not logged in yet.
@@ -24,14 +24,14 @@ pub(super) async fn build(
     key: &StoreKey,
     trust: AuthorTrust,
 ) -> Result<Client, PlatformError> {
-    // Otherwise each of the four databases may have four connections a core, with two megabytes of pages each.
+    // By default each of the four databases may have four connections per core, with two megabytes of pages each.
     let config = SqliteStoreConfig::with_low_memory_config(store).key(Some(&key.0));
     let client = Client::builder()
         .http_client(http.http())
         .homeserver_url(http.base().as_str())
-        // Or the answer to a login could send us elsewhere.
+        // Otherwise the response to a login could send us to another server.
         .respect_login_well_known(false)
-        // The core waits and tries again by what an error means; two waits would add up.
+        // The core waits and retries by the kind of an error; two retries would add up.
         .request_config(RequestConfig::new().timeout(REQUEST).disable_retry())
         .sqlite_store_with_config_and_cache_path(config, None::<&Path>)
         // Our own lock keeps other processes away.
@@ -59,7 +59,7 @@ pub(super) async fn build(
     })
 }
 
-/// The device cannot go on with what is on disk. Nothing was changed.
+/// The error for a device that cannot continue with its files on disk. Nothing was changed.
 pub(super) fn broken(why: String) -> PlatformError {
     fatal(
         why,

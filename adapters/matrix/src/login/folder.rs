@@ -1,4 +1,5 @@
-//! The account's folder: private, of one process at a time, and written so that a crash leaves the old or the new.
+//! The account's folder: private, used by one process at a time, and written so that a crash leaves the old file or
+//! the new.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,27 +12,27 @@ use tokio::time::Instant;
 
 use crate::operator_error::{fatal, trouble};
 
-/// The lock's name. It holds the process that has it, for whoever asks.
+/// Name of the lock file. It contains the id of the process that holds the lock, for error messages.
 const LOCK: &str = "lock";
 
-/// How long a lock may be held before it is somebody's who stays: our own commands hold it for a moment.
+/// How long to wait for the lock. A process that holds it longer is a gateway: our own commands hold it for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is tried meanwhile.
+/// How often the lock is tried meanwhile.
 const TRY: Duration = Duration::from_millis(50);
 
-/// The longest file of ours that is read. A session takes less than a kilobyte.
+/// Bytes of the longest file that is read. A session takes less than a kilobyte.
 const LONGEST: u64 = 64 * 1024;
 
-/// An account's folder, ours for as long as this lives.
+/// An account's folder, locked by us while this lives.
 pub(crate) struct AccountFolder {
     path: PathBuf,
-    /// Locked; the kernel lets it go when the process ends, however that happens.
+    /// Locked; the kernel releases it when the process ends, however that happens.
     _lock: File,
 }
 
 impl AccountFolder {
-    /// Makes the folder if there is none, closes it to others, and takes its lock.
+    /// Makes the folder if there is none, makes it private, and takes its lock.
     pub async fn take(path: &Path) -> Result<Self, PlatformError> {
         make_private(path).map_err(|error| {
             fatal(
@@ -59,24 +60,24 @@ impl AccountFolder {
                 }
             }
         }
-        // Only words for others: a lock without a name locks all the same.
+        // The process id is only for people: a lock without it locks too.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = write!(file, "{}", std::process::id());
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 
-    /// Where something of ours is.
+    /// Path of a file in the folder.
     pub fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A small file's content; `None` if there is none.
+    /// Reads a small file; `None` if there is none.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         read(&self.path, name)
     }
 
-    /// Puts a small private file there: after a crash it is the old one or the new one, and when this returns it is
-    /// the new one.
+    /// Writes a small private file. After a crash it is the old one or the new one; when this returns, it is the new
+    /// one.
     pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let new = self.at(&format!("{name}.new"));
         remove(&new)?;
@@ -87,13 +88,13 @@ impl AccountFolder {
         self.sync()
     }
 
-    /// Takes a file away, if it is there.
+    /// Removes a file, if it is there.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         remove(&self.at(name))?;
         self.sync()
     }
 
-    /// Takes a folder of ours away with all that is in it, if it is there.
+    /// Removes a folder with everything in it, if it is there.
     pub fn remove_folder(&self, name: &str) -> io::Result<()> {
         match fs::remove_dir_all(self.at(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -106,7 +107,7 @@ impl AccountFolder {
     }
 }
 
-/// Reads a small file without holding the lock: what is there is always whole.
+/// Reads a small file without the lock: the file is always whole.
 pub(crate) fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(folder.join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -120,7 +121,7 @@ pub(crate) fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Makes a folder that is there ours alone, or makes one. What is in it are keys.
+/// Makes a folder, or makes an existing one private, because it holds keys.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let about = fs::metadata(path)?;
@@ -137,7 +138,7 @@ fn open_lock(folder: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK))
 }
 
-/// Somebody has the lock: another process, or what is left of an earlier try of this one.
+/// The error for a lock that is held: by another process, or by an earlier attempt of this one.
 fn taken(path: &Path, file: &mut File) -> PlatformError {
     let mut pid = String::new();
     let _ = file.take(20).read_to_string(&mut pid);
@@ -201,11 +202,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = AccountFolder::take(dir.path()).await.unwrap();
 
-        // Our own earlier try may still be ending: that is worth another try.
+        // Our own earlier attempt may still be ending, so another attempt is worthwhile.
         let again = AccountFolder::take(dir.path()).await.err().unwrap();
         assert_eq!(again.kind(), PlatformErrorKind::Retry { after: None });
 
-        // Another process stays.
+        // Another process keeps the lock.
         fs::write(dir.path().join(LOCK), "1").unwrap();
         let other = AccountFolder::take(dir.path()).await.err().unwrap();
         assert_eq!(other.kind(), PlatformErrorKind::Fatal);

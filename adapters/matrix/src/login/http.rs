@@ -1,7 +1,7 @@
-//! The few requests that come before there is a session, and those that must work without a store.
+//! Requests to the homeserver that come before there is a session, or must work without a store.
 //!
-//! The SDK would need a store for each of them. A new device's store is made only after the homeserver has let us
-//! in, and an account whose store is broken must still be able to log out.
+//! The SDK would need a store for each of them. A new device's store is made only after the homeserver has let us in,
+//! and an account whose store is broken must still be able to log out.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,52 +16,52 @@ use talaria_platform::{PlatformError, PlatformErrorKind};
 use crate::error::LONGEST_PAUSE;
 use crate::operator_error::{fatal, trouble};
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long a request may take; also for the SDK's, which say more where they need more.
+/// How long a request may take. The SDK's requests use it too, unless they need longer.
 pub(crate) const REQUEST: Duration = Duration::from_secs(30);
 
-/// How long nothing may come. Longer than any long poll of ours: this one ends what is dead.
+/// How long a connection may be silent. Longer than any long poll of ours: this ends dead connections.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// The longest answer. The keys of one device take a kilobyte.
+/// Bytes of the longest response. The keys of one device take a kilobyte.
 const LONGEST: usize = 1024 * 1024;
 
-/// A homeserver, before we are known there.
+/// A client for a homeserver, without a session.
 pub(crate) struct HomeserverClient {
     http: reqwest::Client,
     base: Url,
 }
 
-/// The homeserver said no.
+/// A refusal by the homeserver.
 #[derive(Debug)]
 pub(crate) struct HomeserverError {
     /// The status, such as 403.
     pub status: u16,
-    /// Matrix' own word for it, such as `M_FORBIDDEN`; empty if it was no Matrix server that answered.
+    /// Matrix' error code, such as `M_FORBIDDEN`; empty if the response was not from a Matrix server.
     pub code: String,
     /// How long it wants us to wait.
     after: Option<Duration>,
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
-    /// No answer, or none that a homeserver gives.
+    /// No response, or none that a homeserver gives.
     Away(String),
-    /// An answer that says no.
+    /// A refusal.
     Refused(HomeserverError),
 }
 
-/// Who a token belongs to.
+/// The owner of a token.
 #[derive(Deserialize)]
 pub(crate) struct WhoamiResponse {
     pub user_id: OwnedUserId,
     pub device_id: Option<OwnedDeviceId>,
 }
 
-/// A login, or the next tokens of one.
+/// Response to a login.
 #[derive(Deserialize)]
 pub(crate) struct LoginResponse {
     pub user_id: OwnedUserId,
@@ -100,7 +100,7 @@ struct WellKnownServer {
 }
 
 impl HomeserverClient {
-    /// Finds the homeserver by its address, or by the name that user ids end with.
+    /// Finds the homeserver by its address, or by the server name in user ids.
     pub async fn find(homeserver: &str) -> Result<Self, PlatformError> {
         let bad = || {
             fatal(
@@ -124,28 +124,28 @@ impl HomeserverClient {
             named.ask::<WellKnownResponse>(Method::GET, ".well-known/matrix/client", None, None).await;
         let base = match found {
             Ok(found) => Url::parse(&found.homeserver.base_url).map_err(|_| bad())?,
-            // Nothing is said, so the name is the address.
+            // There is no discovery document, so the name is the address.
             Err(RequestFailure::Refused(HomeserverError { status: 404, .. })) => return Ok(named),
             Err(failure) => return Err(failure.into_error("finding the homeserver")),
         };
-        // What anybody may answer on the way must not lead us to a place without encryption.
+        // A forged response on the way must not lead us to an address without encryption.
         if base.scheme() != "https" {
             return Err(bad());
         }
         Ok(Self { http: named.http, base })
     }
 
-    /// Where it is, for the SDK.
+    /// The homeserver's address, for the SDK.
     pub fn base(&self) -> &Url {
         &self.base
     }
 
-    /// What connects to it, for the SDK.
+    /// The HTTP client, for the SDK.
     pub fn http(&self) -> reqwest::Client {
         self.http.clone()
     }
 
-    /// Logs in as a device of this id. Asked again with the same id it is the same device.
+    /// Logs in as a device with this id. A second login with the same id is the same device.
     pub async fn log_in(
         &self,
         user: &str,
@@ -164,12 +164,12 @@ impl HomeserverClient {
         self.ask(Method::POST, "_matrix/client/v3/login", None, Some(&question)).await
     }
 
-    /// Who a token belongs to.
+    /// Returns the owner of a token.
     pub async fn whoami(&self, token: &str) -> Result<WhoamiResponse, RequestFailure> {
         self.ask(Method::GET, "_matrix/client/v3/account/whoami", Some(token), None).await
     }
 
-    /// The signing key that a device has shown to the homeserver; `None` if it has shown none.
+    /// The signing key that a device has published; `None` if it has published no keys.
     pub async fn device_key(
         &self,
         token: &str,
@@ -184,13 +184,13 @@ impl HomeserverClient {
             return Ok(None);
         };
         let key = device_keys.get("keys").and_then(|keys| keys.get(format!("ed25519:{device}")));
-        // Keys without this one are keys all the same.
+        // Published keys without this one are keys all the same.
         Ok(Some(key.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()))
     }
 
-    /// How many one-time keys of ours the homeserver has.
+    /// Number of our one-time keys that the homeserver has.
     pub async fn one_time_keys(&self, token: &str) -> Result<u64, RequestFailure> {
-        // Showing nothing new is how one asks.
+        // An upload without keys returns the count.
         let question = json!({});
         let answer: serde_json::Value =
             self.ask(Method::POST, "_matrix/client/v3/keys/upload", Some(token), Some(&question)).await?;
@@ -198,16 +198,16 @@ impl HomeserverClient {
         Ok(count.and_then(serde_json::Value::as_u64).unwrap_or(0))
     }
 
-    /// What the homeserver speaks, and what time it is there.
+    /// Matrix versions that the homeserver supports, and its clock.
     pub async fn versions(&self) -> Result<(Vec<String>, Option<SystemTime>), RequestFailure> {
         let (versions, date): (VersionsResponse, _) =
             self.ask_dated(Method::GET, "_matrix/client/versions", None, None).await?;
-        // They are shown: only what looks like a version.
+        // The versions are shown to people: only text that looks like a version passes.
         let plain = |version: &String| version.len() < 20 && version.bytes().all(|b| b.is_ascii_graphic());
         Ok((versions.versions.into_iter().filter(plain).collect(), date))
     }
 
-    /// The next access token.
+    /// Fetches the next access token, and the next refresh token if there is one.
     pub async fn refresh(&self, token: &str) -> Result<(String, Option<String>), RequestFailure> {
         let question = json!({ "refresh_token": token });
         let refreshed: RefreshResponse =
@@ -215,7 +215,7 @@ impl HomeserverClient {
         Ok((refreshed.access_token, refreshed.refresh_token))
     }
 
-    /// Ends a device.
+    /// Ends the device on the homeserver.
     pub async fn log_out(&self, token: &str) -> Result<(), RequestFailure> {
         let question = json!({});
         self.ask::<serde_json::Value>(Method::POST, "_matrix/client/v3/logout", Some(token), Some(&question))
@@ -233,7 +233,7 @@ impl HomeserverClient {
         Ok(self.ask_dated(method, path, token, question).await?.0)
     }
 
-    /// Asks, and also says when the answer was given.
+    /// Makes a request, and also returns the `Date` of the response.
     async fn ask_dated<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -241,7 +241,7 @@ impl HomeserverClient {
         token: Option<&str>,
         question: Option<&serde_json::Value>,
     ) -> Result<(T, Option<SystemTime>), RequestFailure> {
-        // A homeserver may live below a path.
+        // A homeserver may be below a path.
         let url = format!("{}/{path}", self.base.as_str().trim_end_matches('/'));
         let mut request = self.http.request(method, url).timeout(REQUEST);
         if let Some(token) = token {
@@ -265,7 +265,7 @@ impl HomeserverClient {
             }
         }
         if status.is_success() {
-            // The parser's words may quote a token.
+            // The parser's message may quote a token.
             return serde_json::from_slice(&answer).map(|answer| (answer, date)).map_err(|_| {
                 RequestFailure::Away("the answer is not one of a Matrix homeserver".to_owned())
             });
@@ -273,7 +273,7 @@ impl HomeserverClient {
         let said: Option<ErrorResponse> = serde_json::from_slice(&answer).ok();
         let after = said.as_ref().and_then(|said| said.retry_after_ms).map(Duration::from_millis);
         let code = said.map(|said| said.errcode).unwrap_or_default();
-        // It is shown to people: only what looks like a code.
+        // The code is shown to people: only characters of a code pass.
         let code =
             code.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(60).collect();
         Err(RequestFailure::Refused(HomeserverError { status: status.as_u16(), code, after }))
@@ -281,8 +281,8 @@ impl HomeserverClient {
 }
 
 impl RequestFailure {
-    /// For failures that say nothing about what was asked: the homeserver is away, busy or broken. `doing` is what
-    /// was tried.
+    /// Converts a failure that says nothing about the request itself: the homeserver is away, busy or broken. `doing`
+    /// names the request.
     pub fn into_error(self, doing: &str) -> PlatformError {
         match self {
             Self::Away(why) => trouble(
@@ -312,14 +312,14 @@ impl RequestFailure {
         }
     }
 
-    /// Whether the token counts no more.
+    /// Whether the homeserver no longer accepts the token.
     pub fn is_unknown_token(&self) -> bool {
         matches!(self, Self::Refused(HomeserverError { status: 401 | 403, code, .. })
             if matches!(code.as_str(), "M_UNKNOWN_TOKEN" | "M_MISSING_TOKEN" | "M_FORBIDDEN"))
     }
 }
 
-/// An error with its causes: reqwest's own words only say that something went wrong.
+/// The text of an error with its causes: reqwest's own text only says that something went wrong.
 fn words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The key of the device's store: given as a secret, or kept beside the store.
+//! The key of the device's store: configured as a secret, or kept beside the store.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use super::folder::AccountFolder;
 use crate::operator_error::fatal;
 use crate::settings::StoreKey;
 
-/// The key's name in the folder.
+/// Name of the key's file in the folder.
 pub(super) const NAME: &str = "store.key";
 
-/// The key of a store that is there. Nothing is made: another key would not open it.
+/// The key of an existing store. Makes none: another key would not open the store.
 pub(super) fn of_old(folder: &AccountFolder, given: Option<StoreKey>) -> Result<StoreKey, PlatformError> {
     match given {
         Some(key) => Ok(key),
@@ -25,7 +25,7 @@ pub(super) fn of_old(folder: &AccountFolder, given: Option<StoreKey>) -> Result<
     }
 }
 
-/// The key for a store that is yet to be made.
+/// The key for a new store; made if there is none.
 pub(super) fn of_new(folder: &AccountFolder, given: Option<StoreKey>) -> Result<StoreKey, PlatformError> {
     if let Some(key) = given {
         return Ok(key);
@@ -56,16 +56,16 @@ fn stored(folder: &AccountFolder) -> Result<Option<StoreKey>, PlatformError> {
     Ok(Some(StoreKey(key)))
 }
 
-/// Random bytes from the system.
+/// Fills `bytes` with random bytes from the system.
 pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::from)
 }
 
-/// A random word of upper case letters, such as device ids are.
+/// A random word of upper-case letters, like a device id.
 pub(super) fn random_word(letters: usize) -> io::Result<String> {
     let mut bytes = vec![0; letters];
     random(&mut bytes)?;
-    // Slightly uneven, which does not matter for something that only has to be new.
+    // Slightly uneven, which does not matter: the word only has to be new.
     Ok(bytes.into_iter().map(|byte| char::from(b'A' + byte % 26)).collect())
 }
 

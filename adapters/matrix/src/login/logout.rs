@@ -1,4 +1,4 @@
-//! Ends a device.
+//! Logs out: ends the device.
 
 use talaria_platform::PlatformError;
 
@@ -9,7 +9,7 @@ use super::{pending, unwritable};
 use crate::operator_error::fatal;
 use crate::settings::MatrixSettings;
 
-/// Ends the device, on the homeserver first. Works without its store: that may be what is broken.
+/// Ends the device, on the homeserver first. Works without the store, because the store may be broken.
 pub(crate) async fn log_out(settings: &MatrixSettings, here_only: bool) -> Result<(), PlatformError> {
     let folder = AccountFolder::take(&settings.folder).await?;
     let Some(session) = StoredSession::load(&settings.folder)? else {
@@ -19,7 +19,7 @@ pub(crate) async fn log_out(settings: &MatrixSettings, here_only: bool) -> Resul
         let http = HomeserverClient::find(&settings.homeserver).await?;
         end_device(&http, &session).await.map_err(|failure| failure.into_error("logging out"))?;
     }
-    // The session first: a store without one is only rubbish, a session without its store is broken.
+    // The session first: a store without a session is only rubbish, a session without its store is broken.
     let removed = folder
         .remove(session::NAME)
         .and_then(|()| {
@@ -31,7 +31,7 @@ pub(crate) async fn log_out(settings: &MatrixSettings, here_only: bool) -> Resul
     Ok(())
 }
 
-/// A device that the homeserver no longer knows has ended already.
+/// Ends the device on the homeserver. A device that the homeserver no longer knows has ended already.
 async fn end_device(http: &HomeserverClient, session: &StoredSession) -> Result<(), RequestFailure> {
     let Err(failure) = http.log_out(&session.access_token).await else { return Ok(()) };
     if !failure.is_unknown_token() {

@@ -1,4 +1,4 @@
-//! A login that was begun: the device that is asked for and the store that is made for it, the same again after a crash.
+//! A login in progress: keeps the requested device id and store name, so that they are the same after a crash.
 
 use std::io;
 
@@ -8,20 +8,20 @@ use super::folder::AccountFolder;
 use super::session::{self, PendingLogin};
 use super::{key, unwritable};
 
-/// What the folders of stores are called, before a word of their own.
+/// Prefix of the folders of stores; a random word follows.
 const STORE: &str = "device-";
 
-/// Letters of a device id, as homeservers choose them.
+/// Letters of a device id; homeservers use as many.
 const DEVICE: usize = 10;
 
-/// The login that a crash broke off, or a new one.
+/// The login that a crash interrupted, or a new one.
 pub(super) fn take(folder: &AccountFolder) -> Result<PendingLogin, PlatformError> {
     let unreadable = |error: &io::Error| unwritable(folder, error);
     let content = folder.read(session::PENDING).map_err(|error| unreadable(&error))?;
     let begun: Option<PendingLogin> = content.and_then(|content| serde_json::from_slice(&content).ok());
-    // A name of our own making only: it is removed with all that is in it.
+    // Accepts only a name that we made, because the folder is removed with everything in it.
     if let Some(begun) = begun.filter(|begun| is_store_name(&begun.store)) {
-        // What is in it was never shown to anybody.
+        // Its keys were never published.
         folder.remove_folder(&begun.store).map_err(|error| unreadable(&error))?;
         return Ok(begun);
     }
@@ -34,7 +34,7 @@ pub(super) fn take(folder: &AccountFolder) -> Result<PendingLogin, PlatformError
     new().map_err(|error| unwritable(folder, &error))
 }
 
-/// Whether a folder is called as we call stores.
+/// Whether a name is one that we give to stores.
 pub(super) fn is_store_name(name: &str) -> bool {
     name.strip_prefix(STORE)
         .is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase()))

@@ -1,4 +1,4 @@
-//! What is kept of a login: who we are, which device, with which tokens, and where its store is.
+//! The stored login: user, device, tokens, and the folder of the store.
 
 use std::io;
 use std::path::Path;
@@ -14,44 +14,44 @@ use talaria_platform::PlatformError;
 use super::folder::{self, AccountFolder};
 use crate::operator_error::fatal;
 
-/// The session's name in the folder.
+/// Name of the session's file in the folder.
 pub(super) const NAME: &str = "session.json";
 
-/// A login that is on its way, so that a crash leaves neither a second device nor a folder behind.
+/// File of a login in progress, so that a crash leaves neither a second device nor a folder behind.
 pub(super) const PENDING: &str = "login.pending.json";
 
-/// A session as it is kept. Holds tokens, so it has no `Debug`.
+/// A session as it is stored. Contains tokens, so it has no `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredSession {
-    /// Whose account.
+    /// The account's user id.
     pub user: OwnedUserId,
     /// Our device.
     pub device: OwnedDeviceId,
-    /// What requests are signed with.
+    /// Authorizes requests.
     pub access_token: String,
-    /// What gets the next one, where the homeserver gives tokens for a while only.
+    /// Fetches the next access token, if the homeserver's tokens expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
-    /// The folder of the device's store. A new device has a new one, so that two never mix.
+    /// Name of the store's folder. Each device has one of its own, so that two never mix.
     pub store: String,
-    /// The device's public signing key: another one in the store means that the store is another one.
+    /// The device's public signing key: if the store has another one, it is not this device's store.
     pub fingerprint: String,
-    /// How often the store was opened; the store has the same number. A smaller one there is an old copy.
+    /// How often the store was opened; the store has the same number. A smaller number there means an old copy.
     #[serde(default)]
     pub opened: u64,
 }
 
-/// A login that was begun.
+/// A login in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PendingLogin {
-    /// The device we ask for: asked for again after a crash, it is the same device instead of one more.
+    /// The device id that we ask for. Repeated after a crash, the login gives the same device instead of one more.
     pub device: OwnedDeviceId,
-    /// The store that is made for it.
+    /// Folder of the store that is made for it.
     pub store: String,
 }
 
 impl StoredSession {
-    /// For the SDK.
+    /// The session in the SDK's type.
     pub fn for_sdk(&self) -> MatrixSession {
         MatrixSession {
             meta: SessionMeta { user_id: self.user.clone(), device_id: self.device.clone() },
@@ -62,7 +62,7 @@ impl StoredSession {
         }
     }
 
-    /// The session in a folder; also without its lock, to look at.
+    /// Reads the session in a folder. Needs no lock.
     pub fn load(path: &Path) -> Result<Option<Self>, PlatformError> {
         let bad = |why: String| {
             fatal(
@@ -72,7 +72,7 @@ impl StoredSession {
             )
         };
         let content = folder::read(path, NAME).map_err(|error| bad(error.to_string()))?;
-        // The parser's words may quote what it read, and that is a token.
+        // The parser's message may quote its input, and that contains a token.
         let parse = |content: Vec<u8>| {
             serde_json::from_slice(&content)
                 .map_err(|error| bad(format!("it is damaged in line {}", error.line())))
@@ -80,7 +80,7 @@ impl StoredSession {
         content.map(parse).transpose()
     }
 
-    /// Keeps the session.
+    /// Writes the session to its file.
     pub fn save(&self, folder: &AccountFolder) -> io::Result<()> {
         folder.write(NAME, &serde_json::to_vec_pretty(self)?)
     }
@@ -92,33 +92,33 @@ pub(crate) struct SessionFile {
     session: Mutex<(StoredSession, SaveState)>,
 }
 
-/// Whether the file has what we have.
+/// Whether the file has the current tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SaveState {
     Yes,
-    /// The disk did not take it. Tried again now and then: with the tokens from before the next start may fail.
+    /// Writing failed. It is tried again from time to time: with older tokens the next start may fail.
     No,
 }
 
 impl SessionFile {
-    /// A session that the file already has.
+    /// Starts with a session that the file already has.
     pub fn new(folder: Arc<AccountFolder>, session: StoredSession) -> Self {
         Self { folder, session: Mutex::new((session, SaveState::Yes)) }
     }
 
-    /// The session as it is now.
+    /// The current session.
     pub fn now(&self) -> StoredSession {
         self.session.lock().0.clone()
     }
 
-    /// The new device is there: from now on the session counts.
+    /// Writes the session of a new device to its file: from now on it counts.
     pub fn confirm(&self, fingerprint: String) -> io::Result<()> {
         let mut session = self.session.lock();
         session.0.fingerprint = fingerprint;
         session.0.save(&self.folder)
     }
 
-    /// The homeserver gave new tokens.
+    /// Stores new tokens from the homeserver.
     pub fn renew(&self, tokens: SessionTokens) {
         let mut session = self.session.lock();
         session.0.access_token = tokens.access_token;
@@ -127,7 +127,7 @@ impl SessionFile {
         self.write(&mut session);
     }
 
-    /// Writes what could not be written before.
+    /// Writes tokens that could not be written before.
     pub fn settle(&self) {
         let mut session = self.session.lock();
         if session.1 == SaveState::No {

@@ -1,6 +1,6 @@
-//! Fetches a file, no more of it than is wanted, and decrypts it in memory.
+//! Fetches a file up to a limit, and decrypts it in memory.
 //!
-//! Not with the SDK: it reads whatever comes, however much that is.
+//! The SDK is not used: it reads the whole response, however long.
 
 use std::io::Read as _;
 use std::sync::OnceLock;
@@ -20,22 +20,22 @@ use tracing::debug;
 use crate::account::MatrixAccount;
 use crate::error::{from_http, kind_of_status, rejected};
 
-/// Until the homeserver takes the connection.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Without another byte. Long: a homeserver may have to get the file from another one first.
+/// How long the connection may be silent. Long: a homeserver may have to get the file from another one first.
 const SILENCE: Duration = Duration::from_secs(30);
-/// For the whole file. The core may give up earlier.
+/// How long the whole file may take. The core may give up earlier.
 const WHOLE: Duration = Duration::from_secs(300);
 
-/// Where files are, newest first. Without redirects: the token is for the homeserver alone, and what a redirect
-/// points to was chosen by somebody else.
+/// Download endpoints, newest first. Redirects are not followed: the token is for the homeserver alone, and another
+/// party chose the target of a redirect.
 const PATHS: [&[&str]; 2] = [
     &["_matrix", "client", "v1", "media", "download"],
-    // Homeservers older than Matrix 1.11.
+    // For homeservers older than Matrix 1.11.
     &["_matrix", "media", "v3", "download"],
 ];
 
-/// The content of a file, decrypted, at most `limit` bytes of it.
+/// Fetches and decrypts a file of at most `limit` bytes.
 pub(crate) async fn fetch(
     account: &MatrixAccount,
     media: &MediaId,
@@ -55,7 +55,7 @@ pub(crate) async fn fetch(
 }
 
 async fn download(account: &MatrixAccount, uri: &MxcUri, limit: u64) -> Result<Vec<u8>, PlatformError> {
-    // Also says that both parts consist of harmless characters.
+    // Also proves that both parts consist of harmless characters.
     let (server, id) = uri.parts().map_err(rejected)?;
     let parts = [server.as_str(), id];
     let response = match request(account, PATHS[0], parts).await? {
@@ -73,7 +73,7 @@ async fn download(account: &MatrixAccount, uri: &MxcUri, limit: u64) -> Result<V
     read(response, limit).await
 }
 
-/// A homeserver that has no such file, or no such endpoint.
+/// Whether the homeserver lacks this file, or this endpoint.
 fn is_unknown(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::BAD_REQUEST)
 }
@@ -88,11 +88,11 @@ async fn request(
     if response.status() != StatusCode::UNAUTHORIZED {
         return Ok(response);
     }
-    // The token may have run out; the SDK refreshes it when one of its own requests is refused.
+    // The token may have expired; the SDK refreshes it when one of its own requests is refused.
     account.client.whoami().await.map_err(from_http)?;
     let response = ask(account, url).await?;
     if response.status() == StatusCode::UNAUTHORIZED {
-        // The token is good, and yet: not a reason to give up the account.
+        // The token is valid, and still this is refused: no reason to give up the account.
         return Err(PlatformErrorKind::Rejected.into());
     }
     Ok(response)
@@ -108,7 +108,7 @@ fn address(mut homeserver: Url, path: &[&str], parts: [&str; 2]) -> Option<Url> 
     Some(homeserver)
 }
 
-/// Reads an answer to its end, or until there is more than `limit`.
+/// Reads a response to its end; fails as soon as there is more than `limit`.
 async fn read(response: Response, limit: u64) -> Result<Vec<u8>, PlatformError> {
     let too_large =
         || PlatformError::new(PlatformErrorKind::Rejected, format!("the file has more than {limit} bytes"));
@@ -116,7 +116,7 @@ async fn read(response: Response, limit: u64) -> Result<Vec<u8>, PlatformError> 
     if announced > limit {
         return Err(too_large());
     }
-    // What is announced is not believed beyond a megabyte.
+    // The announced length is trusted for at most a megabyte.
     let mut content = Vec::with_capacity(announced.min(1 << 20) as usize);
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
@@ -129,9 +129,9 @@ async fn read(response: Response, limit: u64) -> Result<Vec<u8>, PlatformError> 
     Ok(content)
 }
 
-/// Decrypts a file. That it is the one the sender meant is known only at its end, so nothing is given out before.
+/// Decrypts a file. Only its end proves that it is the file that the sender meant, so nothing is returned before.
 async fn open(sealed: Vec<u8>, file: EncryptedFile) -> Result<Vec<u8>, PlatformError> {
-    // Large files take a while, and other rooms should not wait for it.
+    // Large files take a while, and other rooms must not wait for it.
     let opened = tokio::task::spawn_blocking(move || {
         let mut sealed = sealed.as_slice();
         let mut content = Vec::with_capacity(sealed.len());
@@ -142,7 +142,7 @@ async fn open(sealed: Vec<u8>, file: EncryptedFile) -> Result<Vec<u8>, PlatformE
     opened.await.map_err(retry)?
 }
 
-/// One client for every account: it holds connections, nothing else.
+/// One client for every account: it holds only connections.
 fn client() -> Result<&'static Client, PlatformError> {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     if let Some(client) = CLIENT.get() {

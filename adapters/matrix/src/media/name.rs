@@ -1,13 +1,14 @@
-//! File names that strangers and models chose, made harmless.
+//! Makes file names harmless that strangers or models chose.
 
-/// The longest name in bytes; most file systems stop at 255.
+/// Bytes of the longest name; most file systems stop at 255.
 const LONGEST: usize = 200;
 
-/// The last part of a name, without what could lead elsewhere, hide its end or confuse a terminal. Never empty.
+/// The last part of a name, without characters that could lead to another folder, hide its end or confuse a terminal.
+/// Never empty.
 pub(crate) fn base_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or_default();
     let mut safe: String = last.chars().filter(|c| !is_odd(*c)).collect();
-    // A leading dot hides a file and makes `..`; blanks at the ends are there to deceive.
+    // A leading dot hides a file and makes `..`; blanks at the ends deceive people.
     safe = safe.trim().trim_start_matches('.').trim().to_owned();
     if safe.len() > LONGEST {
         safe = shortened(&safe);
@@ -15,13 +16,13 @@ pub(crate) fn base_name(name: &str) -> String {
     if safe.is_empty() { "file".to_owned() } else { safe }
 }
 
-/// Control characters, and those that turn the direction of writing (`exe.gpj` reads as `jpg.exe`).
+/// Control characters, and those that change the direction of writing (`exe.gpj` reads as `jpg.exe`).
 fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The beginning of a name and, if it has a short one, its extension.
+/// The beginning of a name and its extension, if that is short.
 fn shortened(name: &str) -> String {
     let extension =
         name.rfind('.').map(|dot| &name[dot..]).filter(|extension| extension.len() <= 16).unwrap_or("");

@@ -1,30 +1,31 @@
-//! What a message says, as the JSON that Matrix wants.
+//! Makes the JSON content of messages.
 //!
-//! Every message carries an empty `m.mentions`: without it, clients and homeservers look for names in the text, and
-//! phones ring because of what a model wrote. The text is carried once as it is and once as HTML if that shows more;
-//! an edit's outer fallback is only its beginning, because whoever cannot show an edit has the first message.
+//! Every message has an empty `m.mentions`: without it, clients and homeservers look for names in the text, and
+//! phones ring because of a model's words. The text is included as it is, and also as HTML if that shows more. The
+//! outer fallback of an edit is only the beginning of the text, because a client that cannot show edits shows the
+//! first message.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 use talaria_platform::{BodyKind, EventId, MessageBody, MessageId, Place};
 
-/// The most bytes that an event of a room may have, with everything that homeservers add to it.
+/// Bytes that a room event may have at most, with everything that homeservers add to it.
 pub(super) const EVENT: usize = 65_536;
 
-/// What an event has beside what it says: its references to others, hashes, signatures, sender, and the names of our
+/// Bytes of an event beside its content: its references to others, hashes, signatures, sender, and the names of our
 /// keys. Twenty references and two signatures make about 2,500 bytes.
 const ENVELOPE: usize = 3_500;
 
 /// Characters of an edit's fallback.
 const FALLBACK: usize = 60;
 
-/// It does not fit into an event, however it is put.
+/// The message does not fit into an event, even without HTML.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message has {0} bytes; a Matrix event cannot carry it")]
 pub(super) struct TooLarge(usize);
 
-/// A new message.
+/// Content of a new message.
 pub(super) fn message(place: &Place, body: &MessageBody, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
         let mut content = words(body, &body.markdown, html);
@@ -33,7 +34,7 @@ pub(super) fn message(place: &Place, body: &MessageBody, html: Option<String>) -
     })
 }
 
-/// The message that makes another one read differently.
+/// Content of an edit of a message.
 pub(super) fn edit(of: &MessageId, body: &MessageBody, html: Option<String>) -> Result<String, TooLarge> {
     fitting(html, |html| {
         let new = words(body, &body.markdown, html);
@@ -44,7 +45,7 @@ pub(super) fn edit(of: &MessageId, body: &MessageBody, html: Option<String>) -> 
     })
 }
 
-/// A message that is a file; the words of the body, if any, are its caption.
+/// Content of a message with a file; the text of the body, if any, is its caption.
 pub(super) fn file(
     place: &Place,
     body: &MessageBody,
@@ -66,23 +67,23 @@ pub(super) fn file(
     })
 }
 
-/// What a message says of its file.
+/// Description of an uploaded file in a message.
 #[derive(Clone)]
 pub(super) struct FileContent<'a> {
     pub msgtype: &'static str,
     pub name: Cow<'a, str>,
     /// Type, size, and the width and height of a picture.
     pub info: Value,
-    /// Where the file is, and under which name: `url`, or `file` with its keys.
+    /// Key and value that locate the file: `url`, or `file` with its keys.
     pub source: (&'static str, Value),
 }
 
-/// A mark on a message.
+/// Content of a reaction to a message.
 pub(super) fn reaction(to: &MessageId, mark: &str) -> Value {
     json!({ "m.relates_to": { "rel_type": "m.annotation", "event_id": to.as_str(), "key": mark } })
 }
 
-/// The content with its HTML if that fits, else without.
+/// The content with its HTML if that fits, otherwise without.
 fn fitting(
     html: Option<String>,
     make: impl Fn(Option<&str>) -> Map<String, Value>,
@@ -97,17 +98,17 @@ fn fitting(
     if fits(&content) { Ok(content) } else { Err(TooLarge(content.len())) }
 }
 
-/// Whether an event can carry this, encrypted. Where it is not, there would be room for more; nobody needs it.
+/// Whether an event can carry this content encrypted. Unencrypted there would be room for more; nobody needs it.
 pub(super) fn fits(content: &str) -> bool {
     sealed(content.len()) + ENVELOPE <= EVENT
 }
 
-/// The bytes of content once it is encrypted: wrapped with its type and room, filled up to whole blocks, signed, and
-/// written in letters.
+/// Bytes of content after encryption: wrapped with its type and room, padded to whole blocks, signed, and
+/// base64-encoded.
 pub(super) fn sealed(content: usize) -> usize {
-    /// The wrapping with the longest id that a room can have.
+    /// Bytes of the wrapping, with the longest possible room id.
     const WRAPPING: usize = 310;
-    /// Version, message number and length before it, authentication and signature behind.
+    /// Bytes of version, message index and length before it, authentication and signature after it.
     const AROUND: usize = 16 + 8 + 64;
     let blocks = (content + WRAPPING) / 16 + 1;
     (blocks * 16 + AROUND).div_ceil(3) * 4
@@ -117,9 +118,9 @@ fn words(body: &MessageBody, text: &str, html: Option<&str>) -> Map<String, Valu
     let mut content = Map::new();
     let msgtype = match body.kind {
         BodyKind::Answer | BodyKind::Ask if !body.silent => "m.text",
-        // By default nobody is notified of these (`.m.rule.suppress_notices`), and other bots do not answer them. In an
-        // encrypted room Synapse cannot see it and counts each as unread; clients see it, when they have decrypted it
-        // and before they ring.
+        // By default nobody is notified of notices (`.m.rule.suppress_notices`), and other bots do not answer them.
+        // In an encrypted room Synapse cannot see the type and counts each as unread; clients see it after
+        // decryption, before they notify.
         BodyKind::Answer | BodyKind::Ask | BodyKind::Notice => "m.notice",
     };
     content.insert("msgtype".into(), msgtype.into());
@@ -132,9 +133,9 @@ fn words(body: &MessageBody, text: &str, html: Option<&str>) -> Map<String, Valu
     content
 }
 
-/// Says in which thread a message is and what it answers.
+/// Adds the thread of a message and the event it replies to.
 fn relate(content: &mut Map<String, Value>, place: &Place, reply_to: Option<&EventId>) {
-    // Events that the network did not make cannot be replied to.
+    // Only events that the network made can be replied to.
     let reply_to = reply_to.map(EventId::as_str).filter(|event| event.starts_with('$'));
     let relation = match (&place.thread, reply_to) {
         (Some(thread), reply_to) => json!({
@@ -158,10 +159,10 @@ fn fallback(text: &str) -> String {
     format!("* {}{more}", &line[..cut])
 }
 
-/// Text without characters that nobody sees and that take six bytes each in JSON.
+/// Text without invisible characters that take six bytes each in JSON.
 pub(super) fn legible(text: &str) -> Cow<'_, str> {
     let odd = |byte: u8| (byte < 0x20 && byte != b'\n' && byte != b'\t') || byte == 0x7f;
-    // Without leaving early, so that the compiler looks at many bytes at once.
+    // Does not stop early, so that the compiler can check many bytes at once.
     if !text.bytes().fold(false, |found, byte| found | odd(byte)) {
         return Cow::Borrowed(text);
     }

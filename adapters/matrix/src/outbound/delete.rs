@@ -1,10 +1,10 @@
-//! Takes messages back, with every edit of them.
+//! Deletes messages, with every edit of them.
 //!
-//! On Matrix an edit is an event of its own that carries the whole text, and redacting the message leaves it there for
-//! everybody to read. People should not see earlier texts come back while the edits go one by one, so the message
-//! itself goes first; and Synapse does not list the edits of a redacted message (`tests/live/deleting.rs` asks it). So
-//! everything is listed first, the list is kept durably, and then redacted one event for each call. An edit that was
-//! under way meanwhile is found by reading the room from where the list was made.
+//! On Matrix an edit is an event of its own that carries the whole text, and it stays readable after the message is
+//! redacted. People should not see earlier texts come back while the edits go one by one, so the message goes first;
+//! and Synapse does not list the edits of a redacted message (`tests/live/deleting.rs` checks that). So the first
+//! call lists everything and stores the list durably; then each call redacts one event. An edit that was under way
+//! meanwhile is found by reading the room from the position where the list was made.
 
 use matrix_sdk::ruma::api::Direction;
 use matrix_sdk::ruma::api::client::message::get_message_events;
@@ -24,22 +24,21 @@ use super::{WRITE, event_id, joined, once, within};
 use crate::account::MatrixAccount;
 use crate::error::from_http;
 
-/// Pages of edits that are read. A page has a hundred, and an answer is edited two hundred times at most; a homeserver
-/// that never comes to an end must not keep us reading.
+/// Pages of edits that are read at most. A page has a hundred edits, and an answer is edited at most two hundred
+/// times; a homeserver whose list never ends must not keep us reading.
 const PAGES: usize = 20;
 
-/// What is left to be redacted, kept between two calls.
+/// Events that are left to redact, stored between two calls.
 #[derive(Default, Deserialize, Serialize)]
 struct RemainingRedactions {
-    /// Taken from its end: the message, then the newest edit, which says most.
+    /// Taken from the end: the message, then the newest edit, which has the most text.
     events: Vec<OwnedEventId>,
-    /// The room's newest position before the edits were listed. Edits behind it are looked for once, when `events` are
-    /// gone.
+    /// The room's newest position before the edits were listed. Later edits are looked for once, when `events` is
+    /// empty.
     since: Option<String>,
 }
 
-/// Redacts the next event of a message: first itself, then its edits. Without a reason: it would be there for
-/// everybody to read.
+/// Redacts the next event of a message: first the message, then its edits. Gives no reason: everybody could read it.
 pub(crate) async fn delete(
     account: &MatrixAccount,
     place: &Place,
@@ -69,7 +68,7 @@ pub(crate) async fn delete(
             {
                 return Err(error);
             }
-            // To be forbidden that is no sign that the room is gone: the message is there still.
+            // A refusal does not mean that the room is gone: the message is still there.
             Err(error) if event == message => {
                 keep(account, &note, &RemainingRedactions::default()).await?;
                 return Err(error);
@@ -96,7 +95,7 @@ async fn everything(
     room: &Room,
     message: &EventId,
 ) -> Result<RemainingRedactions, PlatformError> {
-    // The position first: every edit is in the list, or behind the position, or both.
+    // The position first: then every edit is in the list, or after the position, or both.
     let mut request = get_message_events::v3::Request::backward(room.room_id().to_owned());
     request.limit = uint!(1);
     let newest = known(account.client.send(request).with_request_config(once(WRITE)).await)?;
@@ -136,7 +135,7 @@ async fn late_edits(
     Ok(RemainingRedactions { events, since: None })
 }
 
-/// An answer of the homeserver; `None` if it has no such thing, or not for us.
+/// A response of the homeserver; `None` if the thing does not exist, or not for us.
 fn known<T>(answer: Result<T, HttpError>) -> Result<Option<T>, PlatformError> {
     match answer.map_err(from_http) {
         Ok(answer) => Ok(Some(answer)),
@@ -153,7 +152,7 @@ async fn redact(
     event: &EventId,
     key: &SendKey,
 ) -> Result<(), PlatformError> {
-    // One for each event, and the same again after a crash.
+    // One transaction id for each event, the same after a crash.
     let transaction = format!("{key}.{event}");
     let request =
         redact_event::v3::Request::new(room.room_id().to_owned(), event.to_owned(), transaction.into());
@@ -186,7 +185,7 @@ async fn edits(
     Ok(found)
 }
 
-/// What is looked at of an edit, encrypted or not.
+/// The fields of a listed edit, encrypted or not.
 #[derive(Deserialize)]
 struct ListedEdit {
     event_id: OwnedEventId,
@@ -195,8 +194,8 @@ struct ListedEdit {
     content: Value,
 }
 
-/// The id of an event, if it is an edit of this message that we sent and that says something: a redacted one no
-/// longer says what it edits.
+/// The id of an event, if it is our edit of this message. A redacted edit does not count: it no longer names the
+/// message.
 fn own_edit(event: &str, own: &UserId, message: &EventId) -> Option<OwnedEventId> {
     let listed: ListedEdit = serde_json::from_str(event).ok()?;
     let relation = listed.content.get("m.relates_to")?;

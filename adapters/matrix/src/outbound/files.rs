@@ -1,4 +1,4 @@
-//! Uploads a file of ours, encrypted if the room is.
+//! Uploads a file that we send, encrypted if the room is.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::error::from_http;
 use crate::error::rejected;
 use crate::media::base_name;
 
-/// For one upload, however often its message is tried meanwhile.
+/// How long one upload may take, however often its message is tried meanwhile.
 const UPLOAD: Duration = Duration::from_secs(300);
 
-/// Uploads a file and says what a message has to say about it.
+/// Uploads a file and returns its description for a message.
 pub(super) async fn upload(
     client: Client,
     file: OutgoingFile,
@@ -43,7 +43,7 @@ pub(super) async fn upload(
         }
         SendMode::Encrypted => {
             let (sealed, keys) = seal(content).await?;
-            // Neither its type nor its name: the homeserver needs to know neither.
+            // With neither its type nor its name: the homeserver needs neither.
             let uri = put(&client, sealed, "application/octet-stream").await?;
             let file = EncryptedFile::new(uri, keys.encryption_info, keys.hashes);
             ("file", serde_json::to_value(file).map_err(rejected)?)
@@ -52,7 +52,8 @@ pub(super) async fn upload(
     Ok(FileContent { msgtype, name: base_name(&name).into(), info, source })
 }
 
-/// Only what clients show as it is. Anything else, SVG above all, is a file to be opened by somebody's decision.
+/// Chooses the message type. Only formats that clients show inline count as pictures. Anything else, SVG above all,
+/// is a file that a person decides to open.
 fn msgtype(mime: &str) -> &'static str {
     match mime.split_once('/') {
         Some(("image", "png" | "jpeg" | "gif" | "webp")) => "m.image",

@@ -1,69 +1,69 @@
-//! Markdown as the HTML that Matrix allows.
+//! Renders Markdown as the HTML that Matrix allows.
 //!
-//! The HTML is written here, tag by tag, from the parser's events: whatever is not written below cannot occur in it,
-//! and every piece of text and every address passes [`HtmlWriter::text`] or [`HtmlWriter::attribute`]. HTML that the model
-//! wrote is shown as the text it is. Pictures from elsewhere become links, because a client that loads them tells
-//! their owner who reads along. A link to a person is a link and no mention: whom a message mentions is said by
-//! `m.mentions` alone, which is always empty, so nobody's phone rings because of what a model wrote.
+//! This file writes the HTML tag by tag from the parser's events: no other tag can occur, and every piece of text and
+//! every address passes [`HtmlWriter::text`] or [`HtmlWriter::attribute`]. HTML in the model's text is shown as text.
+//! Pictures on other servers become links, because a client that loads them tells their owner who reads them. A link
+//! to a person is a link and no mention: only `m.mentions` mentions people, and it is always empty, so no phone rings
+//! because of a model's words.
 //!
-//! Work and size are linear in the text, whatever it is: nesting is bounded, and so is the result.
+//! Work and size are linear in the text: nesting is bounded, and so is the result.
 
 use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag};
 
-/// Tags inside tags; what is nested deeper keeps its text and loses its tags. Clients stop at about a hundred.
+/// Levels of nested tags; deeper text keeps its words and loses its tags. Clients stop at about a hundred.
 const DEEPEST: usize = 32;
 
-/// More HTML than this cannot be sent anyway. A table of many columns grows with the square of its source.
+/// Bytes of HTML at most; more could not be sent anyway. A table of many columns grows with the square of its source.
 const LARGEST: usize = 100_000;
 
-/// The longest name of a programming language.
+/// Bytes of the longest name of a programming language.
 const LONGEST_LANGUAGE: usize = 32;
 
-/// Addresses that may be linked to; everything else is shown without its address.
+/// Schemes of addresses that may be linked; any other link is shown without its address.
 const SCHEMES: [&str; 4] = ["https://", "http://", "mailto:", "matrix:"];
 
-/// Some Markdown, rendered.
+/// Rendered Markdown.
 #[derive(Debug, Default)]
 pub(super) struct RenderedHtml {
-    /// The blocks, one after the other.
+    /// The HTML of the blocks, one after the other.
     pub html: String,
-    /// Whether it shows anything that the Markdown as it is would not.
+    /// Whether the HTML shows anything that the plain Markdown would not.
     pub formatted: bool,
-    /// How many blocks there are, and whether they are paragraphs.
+    /// Number of blocks, and how many of them are paragraphs.
     pub blocks: usize,
     pub paragraphs: usize,
-    /// Where the last block begins, of those whose first line is complete: the beginning of a line says little
-    /// about what it will be. What is before it is as it will be, whatever text follows.
+    /// Start of the last block whose first line is complete: an incomplete line may still become another kind of
+    /// block. The HTML before this point stays as it is, whatever text follows.
     pub last: Option<BlockBoundary>,
-    /// It was too much, and the rest is missing.
+    /// Whether the HTML grew too large, so that the rest is missing.
     pub overflown: bool,
 }
 
-/// A place between two blocks.
+/// A position between two blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockBoundary {
-    /// Where it is in the Markdown, and in the HTML.
+    /// Byte offset in the Markdown, and in the HTML.
     pub markdown: usize,
     pub html: usize,
-    /// What is before it.
+    /// Number of blocks and paragraphs before it.
     pub blocks: usize,
     pub paragraphs: usize,
 }
 
-/// The HTML of a whole text; `None` if it has no formatting, or too much.
+/// Renders a whole text; `None` if it has no formatting, or too much of it.
 pub(super) fn render(markdown: &str) -> Option<String> {
     finish(write(markdown))
 }
 
-/// The HTML of a rendered text, as it is sent.
+/// The final HTML of a rendered text, as it is sent.
 pub(super) fn finish(rendered: RenderedHtml) -> Option<String> {
     let RenderedHtml { mut html, formatted, blocks, paragraphs, overflown, .. } = rendered;
     if !formatted || overflown || html.is_empty() {
         return None;
     }
-    // A line is a line: in a paragraph of its own it would stand apart from the bubble around it.
+    // A single paragraph loses its `<p>`: otherwise it would stand apart from the bubble around it.
     if (blocks, paragraphs) == (1, 1)
         && let Some(line) = html.strip_prefix("<p>").and_then(|html| html.strip_suffix("</p>"))
     {
@@ -72,7 +72,7 @@ pub(super) fn finish(rendered: RenderedHtml) -> Option<String> {
     Some(html)
 }
 
-/// Renders Markdown, with what is needed to go on from the middle.
+/// Renders Markdown, and records where rendering can continue later.
 pub(super) fn write(markdown: &str) -> RenderedHtml {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let complete = markdown.rfind('\n').map_or(0, |end| end + 1);
@@ -98,27 +98,27 @@ pub(super) fn write(markdown: &str) -> RenderedHtml {
     writer.out
 }
 
-/// How something that is open ends.
+/// How an open element ends.
 enum ElementEnd {
     Tag(&'static str),
-    /// It was nested too deeply for a tag of its own.
+    /// It was nested too deeply and has no tag.
     Nothing,
-    /// A link, and the word for it if it has none of its own.
+    /// A link, and the text to insert if it has none.
     Link(&'static str),
-    /// A link that could not be made one.
+    /// A link that got no tag.
     NoLink,
 }
 
 struct HtmlWriter<'a> {
     markdown: &'a str,
-    /// Behind the last line end of the Markdown.
+    /// Offset after the last line end of the Markdown.
     complete: usize,
     out: RenderedHtml,
-    /// What is open, and how it ends.
+    /// The open elements, outermost first.
     open: Vec<ElementEnd>,
-    /// Links and pictures that are open. Only the outermost has a tag.
+    /// Open links and pictures. Only the outermost has a tag.
     links: usize,
-    /// In the first row of a table.
+    /// Whether we are in the first row of a table.
     head: bool,
 }
 
@@ -139,7 +139,7 @@ impl HtmlWriter<'_> {
                     }
                 }
             }
-            // The one tag that models write for want of Markdown, in the cells of tables.
+            // Models write this one tag where Markdown has none, in the cells of tables.
             Event::InlineHtml(html) if is_line_break(&html) => self.formatting("<br>"),
             Event::InlineHtml(html) => self.text(&html),
             Event::Code(code) => {
@@ -151,7 +151,7 @@ impl HtmlWriter<'_> {
             Event::HardBreak => self.formatting("<br>"),
             Event::Rule => self.formatting("<hr>"),
             Event::TaskListMarker(done) => self.formatting(if done { "☑ " } else { "☐ " }),
-            // Not switched on.
+            // Not enabled.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
                 self.text(&text)
             }
@@ -166,7 +166,7 @@ impl HtmlWriter<'_> {
             _ => return,
         };
         let RenderedHtml { blocks, paragraphs, ref html, .. } = self.out;
-        // Its line may begin with blanks, which mean something.
+        // The line may begin with blanks, which have a meaning.
         let line = self.markdown.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
         if line < self.complete {
             self.out.last = Some(BlockBoundary { markdown: line, html: html.len(), blocks, paragraphs });
@@ -217,7 +217,7 @@ impl HtmlWriter<'_> {
             }
             Tag::Link { dest_url, .. } => self.link(&dest_url, "link"),
             Tag::Image { dest_url, .. } => self.link(&dest_url, "image"),
-            // Not switched on.
+            // Not enabled.
             Tag::FootnoteDefinition(_)
             | Tag::DefinitionList
             | Tag::DefinitionListTitle
@@ -232,7 +232,7 @@ impl HtmlWriter<'_> {
         match self.open.pop() {
             Some(ElementEnd::Link(word)) => {
                 self.links -= 1;
-                // A picture without words is still to be seen, and a link without words cannot be followed.
+                // Without text, a picture would be invisible and a link could not be followed.
                 if self.out.html.ends_with("\">") {
                     self.raw(word);
                 }
@@ -240,7 +240,7 @@ impl HtmlWriter<'_> {
             }
             Some(ElementEnd::NoLink) => self.links -= 1,
             Some(ElementEnd::Tag(close)) => {
-                // What a block of HTML ends with.
+                // Removes the line break at the end of a block of HTML.
                 if close == "</p>" && self.out.html.ends_with("<br>") {
                     self.out.html.truncate(self.out.html.len() - "<br>".len());
                 }
@@ -286,7 +286,7 @@ impl HtmlWriter<'_> {
         }
     }
 
-    /// A tag that is formatting by itself.
+    /// Writes a tag that is formatting by itself.
     fn formatting(&mut self, tag: &str) {
         self.out.formatted = true;
         self.raw(tag);
@@ -334,7 +334,7 @@ fn is_line_break(html: &str) -> bool {
     name.eq_ignore_ascii_case("br")
 }
 
-/// Whether Markdown reads differently from what is written although nothing is marked: `\*`, `&amp;`.
+/// Whether the text differs from its source although it has no formatting: `\*`, `&amp;`.
 fn has_escapes(markdown: &str) -> bool {
     markdown.as_bytes().windows(2).any(|pair| match pair[0] {
         b'\\' => pair[1].is_ascii_punctuation(),
@@ -343,7 +343,7 @@ fn has_escapes(markdown: &str) -> bool {
     })
 }
 
-// With its path, because the benchmark takes this file into another module.
+// With its path, because the benchmark includes this file in another module.
 #[cfg(test)]
 #[path = "html/tests.rs"]
 mod tests;

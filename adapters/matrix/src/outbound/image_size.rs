@@ -1,6 +1,6 @@
-//! How large a picture is, by a look at its first bytes: clients keep a place for it before it has come.
+//! Reads the size of a picture from its first bytes, so that clients can reserve space before it has loaded.
 
-/// Width and height; `None` where that is not easy to say.
+/// Width and height; `None` if they are not easy to find.
 pub(super) fn size(content: &[u8]) -> Option<(u32, u32)> {
     let size = match content {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => {
@@ -14,7 +14,7 @@ pub(super) fn size(content: &[u8]) -> Option<(u32, u32)> {
     (size.0 > 0 && size.1 > 0).then_some(size)
 }
 
-/// The first frame header; before it are segments that say how long they are.
+/// Reads the first frame header; the segments before it say how long they are.
 fn jpeg(content: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -24,7 +24,7 @@ fn jpeg(content: &[u8]) -> Option<(u32, u32)> {
         match *content.get(at + 1)? {
             // Padding.
             0xff => at += 1,
-            // Start of frame, but not the tables that have numbers among them.
+            // Start of frame; the numbers left out between them are tables.
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
                 return Some((big(content, at + 7, 2)?, big(content, at + 5, 2)?));
             }

@@ -1,9 +1,9 @@
-//! The HTML of answers that grow.
+//! Caches the HTML of answers that grow.
 //!
-//! Each edit shows a longer text, and to render all of it each time would cost the square of its length. What stands
-//! before the last block of a text does not change when more text follows, so only the rest is rendered again. (With
-//! one exception: an address may be given at the end of a text for a link at its beginning. The finished answer is
-//! rendered anew, so there it is a link.)
+//! Each edit shows a longer text, and rendering all of it each time would cost the square of its length. The text
+//! before the last block does not change when more text follows, so only the rest is rendered again. (With one
+//! exception: the end of a text may give the address of a link at its beginning. The finished answer is rendered
+//! anew, so there it is a link.)
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use super::html::{self, RenderedHtml};
 /// Answers that may grow at once before some are rendered from their beginning. Each holds its text twice.
 const MOST: usize = 64;
 
-/// The answers of an account that grow at present.
+/// The growing answers of an account.
 #[derive(Default)]
 pub(crate) struct RenderCache {
     open: Mutex<HashMap<MessageId, RenderedDraft>>,
 }
 
 impl RenderCache {
-    /// The HTML of what a message is to show, or `None` if it needs none.
+    /// Renders the text of a message; `None` if it needs no HTML. The last call for an answer has `done` set.
     pub fn render(&self, message: &MessageId, markdown: &str, done: bool) -> Option<String> {
         let mut draft = self.open().remove(message).unwrap_or_default();
         if done {
@@ -31,7 +31,7 @@ impl RenderCache {
         let html = draft.render(markdown);
         let mut open = self.open();
         if open.len() >= MOST {
-            // Some answer that ended without an end, most likely.
+            // Most likely that answer broke off and never got its final text.
             let any = open.keys().next().cloned();
             any.map(|any| open.remove(&any));
         }
@@ -44,17 +44,17 @@ impl RenderCache {
     }
 }
 
-/// One answer that grows.
+/// One growing answer.
 #[derive(Default)]
 pub(super) struct RenderedDraft {
-    /// The beginning of the text, up to its last block.
+    /// The text before the last block.
     text: String,
-    /// That beginning, rendered.
+    /// HTML of `text`.
     done: RenderedHtml,
 }
 
 impl RenderedDraft {
-    /// The HTML of a text that begins, most likely, as the one before did.
+    /// Renders a text that most likely begins like the one before.
     pub fn render(&mut self, markdown: &str) -> Option<String> {
         if !markdown.starts_with(&self.text) {
             *self = Self::default();
@@ -77,7 +77,8 @@ impl RenderedDraft {
             self.done.html.push_str(&html[..mark.html]);
             self.done.blocks += mark.blocks;
             self.done.paragraphs += mark.paragraphs;
-            // Said a little early, of text that is yet to be done; it hardly ever becomes untrue.
+            // Set a little early, because the formatting may be in the part that is not kept yet; it hardly ever
+            // becomes untrue.
             self.done.formatted |= formatted && mark.blocks > 0;
             self.done.overflown |= overflown;
         }
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Text as models write it, and as they should not.
+    /// Markdown as models write it, good and bad.
     const ANSWER: &str = "\
 # A title
 
@@ -187,7 +188,7 @@ The end.";
             while end < text.len() {
                 end = (end + step).min(text.len());
                 let shown = &text[..end];
-                // That formatting is noticed a little early is harmless.
+                // Noticing formatting a little early is harmless.
                 if let Some(html) = html::render(shown) {
                     prop_assert_eq!(draft.render(shown), Some(html), "{:?}", shown);
                 } else {

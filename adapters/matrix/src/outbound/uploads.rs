@@ -1,7 +1,7 @@
 //! Uploads that outlive the request they are for.
 //!
-//! The core waits for a message for half a minute, and a large file over a slow line takes longer. So an upload goes
-//! on by itself, and when the core sends the same message again it finds what became of it.
+//! The core waits half a minute for a message, and a large file over a slow line takes longer. So an upload continues
+//! by itself, and when the core sends the message again it finds the result.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use super::content::FileContent;
 use crate::encrypted_rooms::SendMode;
 
-/// How long one try waits for its upload; the message itself has to be sent, too.
+/// How long one attempt waits for its upload; the message itself has to be sent, too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Uploads that are remembered. The core sends one message after the other in a room, so this is many rooms.
 const MOST: usize = 32;
 
-/// What an upload is for. What was uploaded for a plain room is never used for an encrypted one.
+/// Key of an upload. An upload for a plaintext room is never used for an encrypted one.
 type UploadPurpose = (SendKey, SendMode);
 
 /// The uploads of an account that no message shows yet.
@@ -35,7 +35,7 @@ enum UploadState {
 }
 
 impl PendingUploads {
-    /// What a message says of its file, once that is uploaded. Begins the upload unless an earlier try did.
+    /// The description of an uploaded file. Starts the upload unless an earlier attempt did, and waits for it.
     pub(super) async fn content<W>(
         &self,
         key: &SendKey,
@@ -67,7 +67,7 @@ impl PendingUploads {
         Ok(content)
     }
 
-    /// The message is there.
+    /// Forgets an upload when its message was sent.
     pub(super) fn forget(&self, key: &SendKey, speech: SendMode) {
         self.open().remove(&(key.clone(), speech));
     }

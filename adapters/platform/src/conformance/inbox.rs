@@ -5,8 +5,8 @@ use tokio::sync::watch;
 
 use crate::{BoxFuture, EventBatch, Inbox, InboxError, RoomEvent, RoomEventKind, RoomInvite};
 
-/// An [`Inbox`] for tests: takes batches whole or not at all, keeps each event once, and can be told
-/// to fail. Keep it over a restart of the platform, as the store outlives the process.
+/// An [`Inbox`] for tests: accepts batches whole or not at all, stores each event once, and can be told to fail. Use
+/// one inbox over a restart of the platform, as the store outlives the process.
 #[derive(Default)]
 pub struct MemoryInbox {
     state: Mutex<InboxState>,
@@ -25,22 +25,22 @@ struct InboxState {
 }
 
 impl MemoryInbox {
-    /// An empty inbox that works.
+    /// Makes an empty inbox that works.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on every call fails, as if the disk were full; [`recover`](Self::recover) ends it.
+    /// Makes every call fail from now on, as if the disk were full, until [`recover`](Self::recover).
     pub fn fail(&self) {
         self.state().fails = true;
     }
 
-    /// From now on every call works again.
+    /// Makes every call work again.
     pub fn recover(&self) {
         self.state().fails = false;
     }
 
-    /// What was accepted, oldest first, each event once.
+    /// The accepted events, oldest first, each once.
     pub fn events(&self) -> Vec<RoomEvent> {
         self.state().events.clone()
     }
@@ -61,14 +61,14 @@ impl MemoryInbox {
         self.state().cursor.clone()
     }
 
-    /// Returns as soon as `found` returns something; it is asked now and after every change.
+    /// Returns as soon as `found` returns something. `found` is called now and after every change.
     pub async fn until<T>(&self, found: impl Fn(&Self) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         loop {
             if let Some(found) = found(self) {
                 return found;
             }
-            // Cannot fail: the other end is in `self`.
+            // Cannot fail: `self` holds the sender.
             let _ = changes.changed().await;
         }
     }
@@ -151,7 +151,7 @@ impl Inbox for MemoryInbox {
     }
 }
 
-/// Replaces the value of `key` where it stands, or adds it at the end.
+/// Replaces the value of `key` in its place, or adds the pair at the end.
 fn put(rows: &mut Vec<(String, String)>, key: &str, value: &str) {
     match rows.iter_mut().find(|(known, _)| known == key) {
         Some((_, old)) => value.clone_into(old),

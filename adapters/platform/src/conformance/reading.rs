@@ -1,4 +1,4 @@
-//! Rules about `run`: nothing is lost, nothing is invented, and it ends when asked.
+//! Rules about `run`: it loses no event, invents none, and ends when asked.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     RoomEventKind, SendKey, spawn_task,
 };
 
-/// A platform that is being read. Dropping it ends the task, so a failed check leaves nothing behind.
+/// A platform whose `run` is running. Dropping it ends the task, so a failed check leaves nothing behind.
 pub(super) struct RunningReader {
     pub(super) platform: Arc<dyn Platform>,
     inbox: Arc<MemoryInbox>,
@@ -19,7 +19,7 @@ pub(super) struct RunningReader {
 }
 
 impl RunningReader {
-    /// Runs the platform of a world, as a process would that has just begun.
+    /// Runs the platform of a world, as a process does at its start.
     pub(super) async fn begin(
         world: &dyn ConformanceWorld,
         inbox: &Arc<MemoryInbox>,
@@ -47,7 +47,7 @@ impl RunningReader {
         Self { platform, inbox, stop, task: AbortOnDropHandle::new(spawn_task("platform under test", run)) }
     }
 
-    /// Waits for a message and gives it the last word it is owed; some platforms read on only then.
+    /// Waits for a message and answers it finally: some platforms read on only then.
     async fn hears(&self, world: &dyn ConformanceWorld, text: &str) -> Result<RoomEvent, String> {
         let first = |inbox: &MemoryInbox| inbox.messages(text).into_iter().next();
         let event = soon("", self.inbox.until(first)).await.map_err(
@@ -79,7 +79,7 @@ pub(super) async fn a_message_arrives_once(world: &dyn ConformanceWorld) -> Chec
 
     world.person_says("the first message").await;
     let event = reading.hears(world, "the first message").await?;
-    // Whatever would come twice has come by the time that a later message is there.
+    // By the time a later message is there, a duplicate of the first would have come too.
     world.person_says("the second message").await;
     reading.hears(world, "the second message").await?;
 
@@ -119,7 +119,7 @@ pub(super) async fn a_restart_loses_nothing(world: &dyn ConformanceWorld) -> Che
 pub(super) async fn a_failing_store_loses_nothing(world: &dyn ConformanceWorld) -> CheckResult {
     let inbox = Arc::new(MemoryInbox::new());
     let mut reading = RunningReader::begin(world, &inbox).await?;
-    // The first message makes sure that reading has begun, so that it is `accept` that fails.
+    // The first message proves that reading has begun, so that only `accept` fails.
     world.person_says("while all is well").await;
     reading.hears(world, "while all is well").await?;
 
@@ -132,7 +132,7 @@ pub(super) async fn a_failing_store_loses_nothing(world: &dyn ConformanceWorld) 
     };
     inbox.recover();
 
-    // Both ways are right: to give up with an error and to be started again, or to keep trying.
+    // Two ways are right: `run` gives up with an error and is started again, or it keeps trying.
     let again = |inbox: &MemoryInbox| inbox.messages("while the store fails").into_iter().next();
     let ended = match ended {
         Some(ended) => Some(ended),

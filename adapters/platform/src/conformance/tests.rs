@@ -1,5 +1,5 @@
-//! Proof that the suite passes a right adapter and catches wrong ones: a check that cannot fail is
-//! worth nothing. The network is a list in memory; each [`Fault`] is one mistake an adapter could make.
+//! Proof that the suite passes a right adapter and catches wrong ones: a check that cannot fail is worth nothing. The
+//! network is a list in memory; each [`Fault`] is one mistake that an adapter could make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ enum Fault {
     RefusesLateSends,
 }
 
-/// Each mistake with words of the rule that has to be named for it.
+/// Each mistake with words of the rule that the suite must name for it.
 const FAULTS: &[(Fault, &str)] = &[
     (Fault::ChangesItsMind, "about must be constant"),
     (Fault::TakesTooLittleText, "at least 200"),
@@ -108,15 +108,15 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::RefusesLateSends, "sends must work after run has ended"),
 ];
 
-/// The network and the account on it; every platform made from it shares them.
+/// The network and the account on it, shared by every platform made from it.
 struct Memory {
     show: ShowMode,
     delete: bool,
     fault: Option<Fault>,
-    /// Nothing can be done before `run` has come to a position, what was said before counts as history, and an edit
-    /// whose key was used before changes nothing.
+    /// Whether there is a login: nothing works before `run` has reached a position, earlier messages count as
+    /// history, and an edit whose key was used before changes nothing.
     login: bool,
-    /// Everything that was ever said, with whether we said it. The cursor is an index into it.
+    /// Every message so far, and whether we wrote it. The cursor is an index into it.
     said: watch::Sender<Vec<(String, bool)>>,
     posts: Arc<Mutex<Vec<Post>>>,
 }
@@ -125,7 +125,7 @@ struct Post {
     key: SendKey,
     id: MessageId,
     text: Option<String>,
-    /// Which platform posted it: the fault that forgets over a restart needs to know.
+    /// Number of the platform that posted it, for the fault that forgets keys over a restart.
     by: usize,
 }
 

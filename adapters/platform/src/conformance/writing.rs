@@ -1,5 +1,5 @@
-//! Rules about `send`, `edit`, `delete`, `fetch` and `signal`: rooms show what they were told to,
-//! once, and whatever is not offered says so.
+//! Rules about `send`, `edit`, `delete`, `fetch`, `react` and `signal`: rooms show what they were sent, once, and a
+//! call that is not announced returns `Unsupported`.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::{
     PlatformErrorKind, SendKey, ShowMode, Signal,
 };
 
-/// The longest text the suite sends. Long enough to find buffers of a usual size.
+/// Bytes of the longest text that the suite sends. Enough to overflow buffers of a usual size.
 const LONG: usize = 20_000;
 
-/// A platform in its world, with the calls of the trait as the checks need them.
+/// A platform in its world, with the calls of the trait in the form that the checks need.
 struct PlatformWriter<'a> {
     world: &'a dyn ConformanceWorld,
     platform: Arc<dyn Platform>,
-    /// Where an account has to be opened; it stays so while this lives.
+    /// Set for a world that opens its account; the account stays open while this lives.
     reading: Option<RunningReader>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> PlatformWriter<'a> {
         Ok(Self { world, platform: Arc::clone(&reading.platform), reading: Some(reading) })
     }
 
-    /// As a process ends: nothing is left of the platform.
+    /// Ends the platform as the end of a process does: nothing is left of it.
     async fn end(self) -> CheckResult {
         match self.reading {
             Some(reading) => reading.end().await,
@@ -61,7 +61,7 @@ impl<'a> PlatformWriter<'a> {
         })
     }
 
-    /// How many messages read exactly this.
+    /// Counts the messages with exactly this text.
     async fn count(&self, text: &str) -> usize {
         self.world.shown().await.iter().filter(|shown| *shown == text).count()
     }
@@ -123,7 +123,7 @@ pub(super) async fn an_answer_grows_as_announced(world: &dyn ConformanceWorld) -
     match writer.platform.about().show {
         ShowMode::Edit { .. } | ShowMode::Append => {
             let id = writer.send("conformance.a", &growing("It grows")).await?;
-            // Each edit has a key of its own: a network that knows keys would take the second for the first.
+            // Each edit has a key of its own: a network that knows keys would drop the second edit as a repetition.
             for (key, text) in
                 [("conformance.a.1", "It grows and"), ("conformance.a.2", "It grows and grows")]
             {
@@ -161,7 +161,7 @@ pub(super) async fn the_end_may_replace_the_beginning(world: &dyn ConformanceWor
             must(writer.world.shown().await == ["The last word."], rule)
         }
         ShowMode::Append => {
-            // What was printed stays, so the answer stands after it.
+            // Printed text stays, so the answer follows it.
             let id = writer.send("conformance.a", &growing("A first thought")).await?;
             writer.edit(&id, "conformance.a.1", &answer("The last word.")).await?;
             must(writer.world.shown().await.last().is_some_and(|text| text == "The last word."), rule)
@@ -170,7 +170,7 @@ pub(super) async fn the_end_may_replace_the_beginning(world: &dyn ConformanceWor
     }
 }
 
-/// More calls than any deletion of one message without edits may take.
+/// More calls than the deletion of one message without edits may take.
 const DELETIONS: usize = 8;
 
 pub(super) async fn delete_does_as_announced(world: &dyn ConformanceWorld) -> CheckResult {
@@ -204,7 +204,7 @@ pub(super) async fn fetch_does_as_announced(world: &dyn ConformanceWorld) -> Che
     let platform = &writer.platform;
     let fetched = soon("fetch", platform.fetch(&MediaId::from("conformance"), 1)).await?;
     if platform.about().media {
-        // Which files exist is the network's affair; that an unknown one fails can be asked anywhere.
+        // Only the network knows which files exist, but an unknown file must fail everywhere.
         must(fetched.is_err(), "fetching a file that does not exist must fail, but it did not")
     } else {
         must(
@@ -218,7 +218,7 @@ pub(super) async fn react_does_as_announced(world: &dyn ConformanceWorld) -> Che
     let writer = PlatformWriter::new(world).await?;
     let (platform, place) = (&writer.platform, world.place());
     let id = writer.send("conformance.a", &answer("Still the same.")).await?;
-    // Twice, as after an answer that was lost.
+    // Twice, as the core does after a lost response.
     for _ in 0..2 {
         let marked = soon("react", platform.react(&place, &id, "👀")).await?;
         match platform.about().react {
@@ -253,12 +253,12 @@ fn growing(text: &str) -> MessageBody {
     MessageBody { done: false, ..answer(text) }
 }
 
-/// One line of plain words, exactly `length` bytes long and different everywhere, so that a missing
-/// piece is noticed wherever it is.
+/// Makes one line of plain words, exactly `length` bytes long and different everywhere, so that a check notices a
+/// missing piece wherever it is.
 fn words(length: usize) -> String {
     let mut text: String = (0..=length / 6).map(|n| format!("w{n:04} ")).collect();
     text.truncate(length.saturating_sub(1));
-    // No space at the end, which a network might trim.
+    // No space at the end, because a network might trim it.
     text.push('.');
     text
 }

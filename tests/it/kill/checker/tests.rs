@@ -1,4 +1,4 @@
-//! Each promise is broken once in a history that is otherwise good.
+//! Tests of the checker: each promise is broken once in a history that is otherwise good.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ fn answer(prompt: &Prompt, text: &str) -> Shown {
     Shown { place: Place::room(prompt.room), bodies: vec![body(false, half), body(true, text)] }
 }
 
-/// What the checker says to a good history after `damage`.
+/// The checker's result for a good history after `damage`.
 fn after(kind: Kind, damage: impl FnOnce(&mut History)) -> Vec<Broken> {
     let mut history = good(kind);
     damage(&mut history);

@@ -1,4 +1,4 @@
-//! What people can answer, and what that does.
+//! The answers that people can give, and their effects.
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ async fn an_approval_without_a_code_never_meets_a_question_that_nobody_has_read(
     room.is_asked("one").await;
     room.says("@ann", "/approve").await;
     room.is_asked("two").await;
-    // Bob has read the first one, and was slower than Ann.
+    // Bob has read the first ask, and was slower than Ann.
     room.says("@bob", "/approve").await;
     room.shows("or did a moment ago").await;
     assert_eq!(gateway.agent_itself().ran(), ["rm one"]);
@@ -273,7 +273,7 @@ async fn an_answer_to_one_question_never_decides_another() {
     let first = room.is_asked("run a command").await;
     replies(&first, "/deny").await;
     let second = room.is_asked("send a letter").await;
-    // Long enough that nobody could have meant the first one by a word for the second.
+    // After so long, an answer to the second ask cannot be meant for the first.
     room.chat.is_quiet(Duration::from_secs(10)).await;
     replies(&first, "/approve").await;
     room.shows("no longer waits").await;

@@ -1,4 +1,4 @@
-//! No answer, a stop, the end of the process: each of them is no.
+//! No answer, a stop, the end of the process: each of them denies.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn a_stop_takes_back_an_approval_that_came_a_moment_before() {
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
     room.chat.is_quiet(Duration::from_secs(1)).await;
-    // Both are taken in one batch.
+    // Both come in one batch.
     room.posts("@ann", &format!("/approve {} session", asked.code), Vec::new());
     room.posts("@bob", "/stop", Vec::new());
     room.settled().await;
@@ -77,7 +77,7 @@ async fn a_stop_takes_back_an_approval_that_came_a_moment_before() {
     assert_eq!(gateway.agent_itself().ran(), [""; 0]);
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (stopped)"]);
     assert!(room.now().contains("Denied, because it was stopped"), "{}", room.now());
-    // Nor is anything left of it for the next time.
+    // No grant is left for the next time.
     gateway.agent().asks("run a command", "rm -r build");
     room.says("@ann", "again").await;
     room.chat.until("it is asked again", || room.asked().get(1).map(drop)).await;
@@ -209,7 +209,7 @@ async fn what_the_store_cannot_keep_is_denied_and_nobody_can_allow_it_afterwards
     let asked = room.is_asked("run a command").await;
     room.chat.is_quiet(Duration::from_secs(5)).await;
 
-    // Another program holds the database for longer than we wait for it.
+    // Another program locks the database for longer than we wait.
     let other = rusqlite::Connection::open(gateway.database()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     agent.is_hanging().await;

@@ -1,4 +1,4 @@
-//! What need not be asked again, for how long, and that it can be taken back.
+//! Grants: which actions need no further ask, for how long, and that a grant can be revoked.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::room::Room;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Has the agent ask the same once more, and says whether people were asked.
+/// Makes the agent ask for the action once more; returns whether people were asked.
 async fn is_asked_again(gateway: &TestGateway, room: &Room) -> bool {
     let (asked, told) = (room.asked().len(), gateway.agent_itself().answers().len());
     gateway.agent().asks("run a command", "rm -r build");

@@ -1,10 +1,10 @@
 //! Asks, answers, time, stops and ends of the process in any order: nothing runs without a valid approval.
 //!
-//! A [`trial`] is made of a seed: people who may and people who may not answer, in the right and in the wrong
-//! place, with right, old and invented codes, with marks, one by one and several at once, while questions come
-//! and time out, turns are stopped, and the gateway is restarted or killed. The [`checker`] knows what
-//! people did and what the agent was told, and names every promise that was broken. Below, the checker itself
-//! is tested: with a safety mechanism switched off it must complain.
+//! A [`trial`] is derived from a seed: people who may and people who may not answer, in the right and in the wrong
+//! place, with right, old and invented codes, with reactions, one by one and several at once, while asks come and
+//! time out, turns are stopped, and the gateway is restarted or killed. The [`checker`] knows the people's actions
+//! and the answers that the agent got, and names every broken promise. Below, the checker itself is tested: with a
+//! safety mechanism switched off it must complain.
 //!
 //! 200 trials; 1,000 with `TALARIA_TESTS=full`.
 
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use trial::Trial;
 
-/// How many trials run in one test, so that the tests share the machine's cores.
+/// Number of tests that share the trials, so that they run on all cores.
 const PARTS: u64 = 4;
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +38,7 @@ async fn nothing_runs_without_a_valid_approval_4() {
     trials(3).await;
 }
 
-/// Every fourth seed, from this one on.
+/// Runs every fourth seed, from this one on.
 async fn trials(part: u64) {
     let full = std::env::var("TALARIA_TESTS").is_ok_and(|tests| tests == "full");
     let count = if full { 1000 } else { 200 };
@@ -50,7 +50,7 @@ async fn trials(part: u64) {
         asked += history.asked.len();
         allowed += history.allowed().count();
     }
-    // Trials in which nothing can be allowed, or everything is, would prove nothing.
+    // Trials that allow nothing, or everything, would prove nothing.
     assert!(allowed * 20 > asked && allowed * 2 < asked, "{allowed} of {asked} were allowed");
 }
 

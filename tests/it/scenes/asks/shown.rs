@@ -1,4 +1,4 @@
-//! What a person reads is what would be done: all of it, and nothing can hide in it.
+//! An ask shows the whole action that would run, and nothing can hide in it.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
 async fn what_does_not_fit_is_denied_at_once_and_said() {
     let gateway = TestGateway::with(Setup { max_text: 400, rules: people(), ..Setup::default() }).await;
     let room = gateway.room();
-    // Fits as it is, but not once its hidden characters are shown.
+    // Fits as it is, but not once its hidden characters are made visible.
     let hidden = "\u{202e}".repeat(60);
     gateway.agent().asks_all([ask("long", &"x".repeat(400)), ask("hidden", &hidden), ask("nothing", " \n")]);
 

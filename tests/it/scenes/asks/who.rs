@@ -1,4 +1,4 @@
-//! Who may answer, where: every cell of {person} × {place} × {answer}, on a question that is really open.
+//! Who may answer, and where: every cell of {person} × {place} × {answer}, on an open ask.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ enum Who {
     Admin,
     Allowed,
     Stranger,
-    /// Only listed for direct chats.
+    /// A person who is listed for direct chats only.
     Direct,
     /// An admin who has left the room.
     Left,
@@ -49,7 +49,7 @@ async fn exactly_those_who_may_decide_anything() {
     }
 }
 
-/// What comes of it, as the record would say; written down without a look at the code that decides.
+/// The expected audit rule of a cell; written down independently of the code that decides.
 fn expected(direct: bool, who: Who, answer: Answer) -> Option<&'static str> {
     let may = matches!(who, Who::Admin | Who::Allowed) || (who == Who::Direct && direct);
     match answer {

@@ -1,4 +1,4 @@
-//! A restart while another agent stands in: nothing runs a second time, and nothing runs at the wrong one.
+//! A restart while the fallback answers: nothing runs a second time, and nothing runs at the wrong agent.
 
 use std::time::Duration;
 

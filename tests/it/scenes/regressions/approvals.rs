@@ -1,5 +1,5 @@
-//! What attackers really did to the approvals of programs of this kind (spec/reliability.md, 1.5): each incident
-//! once, by its name, tried on us.
+//! Real attacks on the approvals of similar programs: each incident once, under its name (CVE, GHSA, or issue of the
+//! project), tried on us.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Asked, Room};
 use crate::support::scripted::ask;
 
-/// A room where Ann's agent asks for something.
+/// A room where Ann's agent asks for an action.
 async fn asked(gateway: &TestGateway) -> (Room, Asked) {
     let room = gateway.shared_room();
     gateway.agent().asks("run a command", "rm -r build");
@@ -24,7 +24,7 @@ async fn asked(gateway: &TestGateway) -> (Room, Asked) {
     (room, asked)
 }
 
-/// Nothing was decided, and nothing was said about it.
+/// Checks that nothing was decided, and that no message was posted.
 async fn nothing_happened(gateway: &TestGateway, room: &Room) {
     let before = room.ours().len();
     gateway.chat().is_quiet(Duration::from_secs(30)).await;
@@ -33,7 +33,7 @@ async fn nothing_happened(gateway: &TestGateway, room: &Room) {
     assert_eq!(outcomes(gateway).await, [""; 0]);
 }
 
-/// `/approve` in a chat went around the right that approvals need.
+/// `/approve` in a chat bypassed the right that approvals need.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28473_approve_needs_the_same_right_as_everything_else() {
     let gateway = gateway().await;
@@ -49,7 +49,7 @@ async fn cve_2026_28473_approve_needs_the_same_right_as_everything_else() {
     assert_eq!(shown, 1, "strangers are told nothing");
 }
 
-/// The same, where the right is an admin's.
+/// `/approve` bypassed the right; here the right is an admin's.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28473_approve_can_be_for_admins() {
     let mut rules = people();
@@ -66,7 +66,7 @@ async fn cve_2026_28473_approve_can_be_for_admins() {
     assert_eq!(outcomes(&gateway).await, ["ask once yes by @ada:test (approved)"]);
 }
 
-/// A mark on a message was obeyed without a look at the list.
+/// A reaction was obeyed without a check of the list.
 #[tokio::test(start_paused = true)]
 async fn ghsa_9vvh_2768_c8vp_the_mark_of_a_stranger_means_nothing() {
     let gateway = gateway().await;
@@ -77,7 +77,7 @@ async fn ghsa_9vvh_2768_c8vp_the_mark_of_a_stranger_means_nothing() {
     nothing_happened(&gateway, &room).await;
 }
 
-/// With an empty list any member of the room could approve by a mark.
+/// With an empty list any member of the room could approve by a reaction.
 #[tokio::test(start_paused = true)]
 async fn hermes_34567_an_empty_list_lets_nobody_answer() {
     let gateway = gateway().await;
@@ -94,7 +94,7 @@ async fn hermes_34567_an_empty_list_lets_nobody_answer() {
     assert_eq!(gateway.agent_itself().ran(), [""; 0]);
 }
 
-/// A client believed the kind of action that the agent itself had put on it.
+/// A client trusted the kind of action that the agent itself had claimed.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_32898_what_an_agent_calls_an_action_decides_nothing() {
     let gateway = gateway().await;
@@ -106,7 +106,7 @@ async fn cve_2026_32898_what_an_agent_calls_an_action_decides_nothing() {
         room.is_asked(&format!("`{title}`")).await;
     }
     nothing_happened(&gateway, &room).await;
-    // Nor does the name of something that was allowed for ever.
+    // The name of an action that was allowed for ever decides nothing either.
     let read = room.is_asked("`read`").await;
     room.says("@ada", &format!("/approve {} always", read.code)).await;
     room.shows("Allowed here for 30 days: `read`").await;
@@ -121,7 +121,7 @@ async fn cve_2026_32898_what_an_agent_calls_an_action_decides_nothing() {
     assert_eq!(gateway.agent_itself().ran(), ["rm -r build"; 2]);
 }
 
-/// Where many things were done in one go, nobody was asked.
+/// For many actions at once, nobody was asked.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_9350_many_at_once_are_as_many_questions() {
     let gateway = gateway().await;
@@ -144,7 +144,7 @@ async fn cve_2026_9350_many_at_once_are_as_many_questions() {
     assert_eq!(answers.iter().filter(|answer| answer.choice == AskChoice::Deny).count(), 4);
 }
 
-/// And where nobody is there who could answer, as in a batch, that is no yes.
+/// If nobody is there to answer, as in a batch, that is a denial.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_9350_nobody_there_is_no() {
     let owner = TestGateway::with(Setup { rules: AccountRules::owner(), ..Setup::default() }).await;

@@ -1,4 +1,4 @@
-//! Commands that did something else than was asked for, and people who are none.
+//! Commands that did something else than asked, and senders that are not people.
 
 use insta::assert_snapshot;
 

@@ -1,4 +1,4 @@
-//! Answers that were dropped, doubled or kept waiting on their way into the room.
+//! Answers that were dropped, doubled or delayed on their way into the room.
 
 use insta::assert_snapshot;
 use talaria_platform::{BodyKind, PlatformErrorKind, RateLimit, ShowMode};
@@ -15,7 +15,7 @@ async fn a_final_that_cannot_be_an_edit_comes_anew() {
     room.says("@ann", "speak").await;
     agent.is_hanging().await;
     room.settled().await;
-    // One more partial edit may come before the final; neither is possible.
+    // One more partial edit may come before the final one; neither is possible.
     for _ in 0..2 {
         gateway.chat().next_edit(Fault::Answers(PlatformErrorKind::Unsupported));
     }
@@ -54,7 +54,7 @@ async fn white_space_at_the_end_does_not_make_a_terminal_print_twice() {
     agent.goes_on();
     room.settled().await;
 
-    // A terminal prints a text anew that does not begin with what it has printed.
+    // A terminal prints a text anew that does not begin with the printed text.
     let revisions = room.history_of_first();
     let [grown, last] = revisions.as_slice() else { panic!("{revisions:?}") };
     assert!(last.starts_with(grown.as_str()), "{revisions:?}");

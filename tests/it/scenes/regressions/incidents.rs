@@ -1,5 +1,5 @@
-//! What attackers really did to programs of this kind (spec/reliability.md, 1.5), as far as it is about who
-//! somebody is and where one place ends: each incident once, by its name, tried on us.
+//! Real attacks on similar programs, as far as they concern identity and the borders of a place: each incident once,
+//! under its name (CVE, GHSA, or issue of the project), tried on us.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn people(ids: &[&str]) -> BTreeSet<UserId> {
     ids.iter().map(|id| UserId::from(*id)).collect()
 }
 
-/// Somebody with this id and name writes.
+/// A person with this id and name writes.
 async fn writes(room: &Room, id: &str, name: &str, text: &str) {
     let mut event = room.event("@somebody", RoomEventKind::Message(IncomingMessage::text(text)));
     event.author = EventAuthor {
@@ -33,7 +33,7 @@ async fn writes(room: &Room, id: &str, name: &str, text: &str) {
     room.does(event).await;
 }
 
-/// Nothing was said to anybody, and the agent heard nothing.
+/// Checks that nothing was posted, and that the agent got nothing.
 async fn nothing_happened(gateway: &TestGateway) {
     gateway.room().settled().await;
     assert!(gateway.chat().requests().is_empty());
@@ -53,7 +53,7 @@ async fn cve_2026_28471_a_display_name_or_a_bare_name_is_nobody() {
     nothing_happened(&gateway).await;
 }
 
-/// The list held a name that people can change and that others can take over.
+/// The list contained a name that people can change and others can take over.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_28480_a_name_that_changes_hands_gives_no_right() {
     let gateway = gateway(AccessLists { people: people(&["@ann:test"]), ..AccessLists::default() }).await;
@@ -83,7 +83,7 @@ async fn cve_2026_28446_an_empty_id_or_a_part_of_one_is_nobody() {
     nothing_happened(&gateway).await;
 }
 
-/// Whoever was let into a direct chat ran the commands of rooms.
+/// A person who was paired in a direct chat could run the commands of rooms.
 #[tokio::test(start_paused = true)]
 async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_rooms() {
     let gateway =
@@ -110,7 +110,7 @@ async fn cve_2026_44110_whoever_was_paired_in_a_direct_chat_is_a_stranger_in_roo
     agent.goes_on();
 }
 
-/// Some commands were looked at before anybody asked who sent them.
+/// Some commands ran before the check of their sender.
 #[tokio::test(start_paused = true)]
 async fn hermes_44727_no_command_is_quicker_than_the_question_who_sent_it() {
     let lists = AccessLists {
@@ -122,7 +122,7 @@ async fn hermes_44727_no_command_is_quicker_than_the_question_who_sent_it() {
     let room = gateway.room();
     for command in ChatCommand::all() {
         room.says("@ann", &format!("/{}", command.name())).await;
-        // Slowly: that it is too much would be another answer.
+        // Slowly: otherwise the rate limit would answer.
         room.settled().await;
     }
     let shown = room.ours();
@@ -141,7 +141,7 @@ async fn hermes_37992_no_list_is_nobody() {
     nothing_happened(&gateway).await;
 }
 
-/// Allowed in one room or account said nothing about another.
+/// Permission in one room or account leaked into another.
 #[tokio::test(start_paused = true)]
 async fn what_one_place_remembers_no_other_place_hears() {
     let gateway = gateway(AccessLists { allow_all: true, ..AccessLists::default() }).await;
@@ -155,7 +155,7 @@ async fn what_one_place_remembers_no_other_place_hears() {
     assert_ne!(heard[0].session, heard[1].session);
 }
 
-/// `/resume` took any session's id, so one person went on in another one's conversation.
+/// `/resume` accepted any session's id, so one person could continue another's conversation.
 #[tokio::test(start_paused = true)]
 async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
     let rules = AccountRules {
@@ -165,7 +165,7 @@ async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
     };
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let (room, alone) = (gateway.shared_room(), gateway.direct_room("!ann"));
-    // Ann has conversations in the room, in a thread of it and alone with us; each is kept in her list.
+    // Ann has conversations in the room, in a thread of it and alone with us; her list has each of them.
     for (place, text) in [(&room, "my secret"), (&room.thread("t1"), "my thread"), (&alone, "my own")] {
         place.says("@ann", text).await;
         place.settled().await;
@@ -180,7 +180,7 @@ async fn ghsa_7w36_4h66_4hx4_nobody_resumes_the_conversation_of_another() {
             place.says("@bob", &format!("/resume {named}")).await;
             place.settled().await;
             let answer = place.ours().pop().unwrap();
-            // What is hers is for him exactly as what does not exist. His own first one he may name.
+            // To him, hers look exactly like ones that do not exist. He may name his own first one.
             let wanted = format!("There is no conversation {named} here. /sessions lists those there are.");
             let own = "“(untitled)” is the conversation you are in already.";
             assert_eq!(answer, if named == "1" { own } else { &wanted }, "{named}");

@@ -1,4 +1,4 @@
-//! What people lost, or saw, because somebody came, left, or changed their mind at a bad moment.
+//! Text that people lost, or should not have seen, because a person came, left, or edited at a bad moment.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::room::{Room, file};
 const BUSY: AgentErrorKind = AgentErrorKind::NothingRan { after: Some(Duration::from_secs(60)) };
 const UNREACHABLE: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 
-/// Only these people, everywhere.
+/// Rules that allow only these people, everywhere.
 fn only(people: &[&str]) -> AccountRules {
     let people = people.iter().map(|id| UserId::from(*id)).collect();
     AccountRules { limits: None, ..AccountRules::listed(AccessLists { people, ..AccessLists::default() }) }
@@ -55,7 +55,7 @@ async fn a_direct_chat_that_becomes_a_room_keeps_its_conversation_from_whoever_c
     assert_ne!(heard[1].session, heard[0].session);
     assert_eq!(gateway.agent_itself().ran(), ["rm -r build"]);
 
-    // Alone again, she goes on where she was.
+    // Alone again, she continues where she was.
     chat.says("@ada", "do you remember?").await;
     chat.settled().await;
     assert_eq!(gateway.agent_itself().heard()[2].history[0].content, "my secret is tea");
@@ -155,7 +155,7 @@ async fn where_only_whole_answers_are_shown_nothing_is_shown_after_somebody_left
 
     room.says("@ann", "tell me").await;
     agent.is_hanging().await;
-    // Long enough that it is kept.
+    // Long enough for a checkpoint.
     tokio::time::sleep(Duration::from_secs(10)).await;
     room.leaves("@ann").await;
 

@@ -1,4 +1,4 @@
-//! Turns that were stranded, stopped, forgotten or run under a false name.
+//! Turns that were stranded, stopped, forgotten or run under a wrong name.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn resumable() -> Setup {
     Setup { resumable: true, ..Setup::default() }
 }
 
-/// A person who says the next thing in the very moment in which the answer before it ends: both wait for
-/// the same commit of the store, and then race for the session's line.
+/// A person who writes the next message in the very moment in which the answer before it ends: both wait for the same
+/// commit of the store, and then race for the session's queue.
 async fn talks_without_a_pause(gateway: &TestGateway, room: &Room, prompts: usize) {
     let words = |number| format!("{} {number}.", room.name);
     let script = |number| {
@@ -39,12 +39,12 @@ async fn talks_without_a_pause(gateway: &TestGateway, room: &Room, prompts: usiz
     gateway.chat().until("all is answered", || (answers(room) == all).then_some(())).await;
 }
 
-/// What we said in a room, without the notices about waiting.
+/// Our messages in a room, without the notices about waiting.
 fn answers(room: &Room) -> Vec<String> {
     room.ours().into_iter().filter(|text| !text.starts_with("Noted")).collect()
 }
 
-/// With the real clock and real threads, because it is about what happens at the same time.
+/// With the real clock and real threads, because it is about simultaneous events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_prompt_that_comes_in_the_moment_a_line_ends_is_not_stranded() {
     let gateway = TestGateway::with(Setup { show: ShowMode::Once, ..Setup::default() }).await;

@@ -1,4 +1,4 @@
-//! What a server said of itself or of a turn, and what was made of it. In the real binary.
+//! Claims of a server about itself or about a turn, and how the real binary takes them.
 
 use crate::support::binary::Talaria;
 use crate::support::upstream::{Answer, DONE, Upstream, delta, event, finish};
@@ -11,7 +11,7 @@ async fn a_server_that_could_not_say_what_it_can_do_is_asked_again() {
         Answer::stream_with(&[("content-type", "application/json")]).sends(r#"{"features":{"#).closes(),
     ] {
         let upstream = Upstream::with_capabilities(failing).await;
-        // Only of a server that is known to be idempotent is the rest of this asked for.
+        // The rest is requested only from a server that is known to be idempotent.
         upstream
             .answers(Answer::stream().sends(delta("Half")).closes())
             .answers(Answer::says(["Half and half."]));

@@ -1,4 +1,4 @@
-//! Going on from a response.
+//! Continuing a conversation from a response.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{ask, asks};
 use crate::support::served::{Served, json};
 
-/// What the agent was told in its last run: everything before the question, and the question.
+/// The agent's input in its last run: the history, and the question.
 fn heard(served: &Served) -> Vec<String> {
     let heard = served.gateway.agent_itself().heard();
     let last = heard.last().unwrap();
@@ -51,7 +51,7 @@ async fn a_second_response_behind_the_same_one_knows_nothing_of_the_first() {
     assert_eq!(heard(&served), ["0", "zero", "1", "one", "3"]);
     let fork = third.headers()["x-hermes-session-id"].clone();
     let third = json(third).await;
-    // Each of them is the newest where it is.
+    // Each of them is the newest of its own branch.
     ask(&served, "4", json!({ "previous_response_id": second["id"] })).await;
     assert_eq!(heard(&served), ["0", "zero", "1", "one", "2", "ok", "4"]);
     let body = asks("5", json!({ "previous_response_id": third["id"] }));
@@ -69,7 +69,7 @@ async fn responses_behind_one_that_runs_wait_for_it_or_are_refused() {
     let behind = json!({ "background": true, "previous_response_id": first["id"] });
     let second = ask(&served, "2", behind.clone()).await;
     assert_eq!(second["status"], "in_progress");
-    // What was said up to the first is not known yet, and the second has its session.
+    // The text of the first is not known yet, and the second has its session.
     let third = served.post("/v1/responses", &asks("3", behind)).await;
     assert_eq!(third.status(), 409);
     assert_eq!(json(third).await["error"]["code"], "response_in_progress");
@@ -79,7 +79,7 @@ async fn responses_behind_one_that_runs_wait_for_it_or_are_refused() {
     assert_eq!(heard(&served), ["1", "one", "2"]);
 }
 
-/// What is not stored must not end up in the session of what is, not even if it could wait for it there.
+/// A response that is not stored must not end up in the session of a stored one, even if it could wait there.
 #[tokio::test]
 async fn what_is_not_stored_does_not_wait_behind_a_response_that_runs() {
     let served = Served::start().await;

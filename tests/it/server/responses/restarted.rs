@@ -1,7 +1,7 @@
-//! A response whose process ended while a person was asked, read on by number.
+//! A response whose process ended during an ask, continued by sequence number.
 //!
-//! OpenAI's own clients know no ids of events. They say `starting_after`, or read the whole stream again and leave out
-//! what has no higher number; and they find an item by its index.
+//! OpenAI's own clients do not know event ids. They send `starting_after`, or read the whole stream again and skip
+//! events without a higher number; and they find an item by its index.
 
 use serde_json::{Value, json};
 use talaria::agent::StepState;
@@ -12,14 +12,14 @@ use crate::support::scripted::{Script, ask};
 use crate::support::served::{Served, settings};
 use crate::support::stream::{Event, Stream};
 
-/// What a client makes of the events that it is told.
+/// The state that a client builds from the events.
 #[derive(Clone, Debug, Default)]
 struct Client {
     last: Option<u64>,
     /// The ids of the items, by their indexes.
     items: Vec<String>,
     text: String,
-    /// Questions that came out, and how.
+    /// Answered asks, each with its outcome.
     answers: Vec<(String, String)>,
     ended: bool,
 }
@@ -67,18 +67,18 @@ impl Client {
 
 struct Scene {
     served: Served,
-    /// Where the response is read again.
+    /// Path at which the response is read again.
     path: String,
 }
 
 impl Scene {
-    /// Asks with this script, and reads until so many questions were asked.
+    /// Asks with this script, and reads until there were so many asks.
     async fn start(script: impl FnOnce(Script) -> Script, questions: usize) -> (Self, Vec<Event>) {
         let (scene, _, seen) = Self::reading(script, questions).await;
         (scene, seen)
     }
 
-    /// The same, with the stream on which more is to come.
+    /// Asks with this script, reads until there were so many asks, and also returns the open stream.
     async fn reading(script: impl FnOnce(Script) -> Script, questions: usize) -> (Self, Stream, Vec<Event>) {
         let served = Served::with(Setup { resumable: true, ..Setup::default() }, settings()).await;
         script(served.agent());
@@ -94,14 +94,14 @@ impl Scene {
         Stream::of(self.served.get(&format!("{}{after}", self.path)).await)
     }
 
-    /// The process dies, and the next one runs this script.
+    /// Kills the process; the next one runs this script.
     async fn dies(&mut self, script: impl FnOnce(Script) -> Script) {
         self.served.gateway.kill().await;
         script(self.served.agent());
         self.served.restart().await;
     }
 
-    /// A person answers a question.
+    /// A person answers an ask.
     async fn answers(&self, seen: &[Event], question: &str, choice: &str) {
         let run = seen.iter().find_map(|event| event.json()["run_id"].as_str().map(str::to_owned)).unwrap();
         let body = json!({ "choice": choice, "approval_id": question });
@@ -109,7 +109,7 @@ impl Scene {
         assert_eq!(answer.status(), 200);
     }
 
-    /// Whoever has heard some of these comes back, and again behind each event that is told then.
+    /// A client that has read some of these events comes back, and again after each event of the new stream.
     async fn all_is_told_once(&self, seen: &[Event], text: &str, answers: &[(String, String)]) {
         self.served.gateway.idle().await;
         let whole = self.reads(None).await.rest().await;
@@ -143,18 +143,18 @@ async fn until_asked(stream: &mut Stream, questions: usize) -> Vec<Event> {
     seen
 }
 
-/// The ids of the questions.
+/// The ids of the asks.
 fn asked(events: &[Event]) -> Vec<String> {
     let asked = events.iter().filter(|event| event.kind() == "approval.request");
     asked.map(|event| event.json()["item"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How it sounds when a restart denied these.
+/// The outcomes for asks that a restart denied.
 fn denied(questions: &[String]) -> Vec<(String, String)> {
     questions.iter().map(|id| (id.clone(), "restart".to_owned())).collect()
 }
 
-/// What is told, however the text is cut.
+/// The kinds of events and their indexes, however the text is cut into deltas.
 fn kinds(events: &[Event]) -> Vec<(String, Value)> {
     let mut kinds: Vec<_> =
         events.iter().map(|event| (event.kind(), event.json()["output_index"].clone())).collect();
@@ -193,7 +193,7 @@ async fn over_several_restarts_each_denial_is_heard_once() {
     scene.all_is_told_once(&seen, "Hello!", &denied(&all)).await;
 }
 
-/// The agent may be away for long, and whoever reads should not take the question for an open one.
+/// The agent may be away for long, and a reader should not take the ask for an open one.
 #[tokio::test]
 async fn a_denial_does_not_wait_for_the_agent_where_nothing_was_told_before() {
     let (mut scene, seen) = Scene::start(|script| script.asks("one", "first"), 1).await;
@@ -212,7 +212,7 @@ async fn what_was_answered_before_the_restart_keeps_its_index_too() {
     scene.answers(&seen, &first, "once").await;
     seen.extend(until_asked(&mut stream, 1).await);
     let second = asked(&seen).remove(1);
-    // Whoever runs it again knows what was answered, and does not ask.
+    // The next run knows the answer, and does not ask again.
     scene.dies(|script| script.thinks("Hm. ").says(["Hel"]).thinks("So.").says(["lo"])).await;
     let answers = [(first, "approved".to_owned()), (second, "restart".to_owned())];
     scene.all_is_told_once(&seen, "Hello", &answers).await;
@@ -240,7 +240,7 @@ async fn answers_are_told_in_their_order_and_not_in_that_of_the_questions() {
     scene.all_is_told_once(&seen, "Hello", &answers).await;
 }
 
-/// It is nobody's turn but theirs: what they are not told of nobody answers.
+/// Only this reader can answer: an ask that they do not see stays unanswered.
 #[tokio::test]
 async fn who_has_read_further_than_the_next_process_hears_what_that_one_asks() {
     let (mut scene, seen) = Scene::start(|script| script.says(["Hello, you"]).asks("one", "first"), 1).await;
@@ -252,7 +252,7 @@ async fn who_has_read_further_than_the_next_process_hears_what_that_one_asks() {
     assert_eq!(client.answers, denied(&asked(&seen)));
     let second = asked(&more).remove(0);
     scene.answers(&more, &second, "once").await;
-    // Also who comes back once more.
+    // Also a client that comes back once more.
     let mut stream = scene.reads(client.last).await;
     let more = until_asked(&mut stream, 1).await;
     more.iter().for_each(|event| client.hears(event));
@@ -262,7 +262,7 @@ async fn who_has_read_further_than_the_next_process_hears_what_that_one_asks() {
 #[tokio::test]
 async fn as_many_questions_as_a_turn_may_ask_are_told_apart() {
     const MOST: usize = 100;
-    // The last is one too many: it is refused at once, and so it is no item.
+    // The last ask is one too many: it is refused at once, and so it is no item.
     let questions = |script: Script| (0..=MOST).fold(script, |script, _| script.asks("one", "first"));
     let (mut scene, mut stream, mut seen) = Scene::reading(questions, 1).await;
     for _ in 1..MOST {

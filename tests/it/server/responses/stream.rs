@@ -1,4 +1,4 @@
-//! A response as it grows.
+//! A response as a stream.
 
 use serde_json::{Value, json};
 use talaria::agent::StepState;
@@ -13,21 +13,21 @@ fn events(text: &str) -> Vec<(Option<String>, String, Value)> {
         let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         let data: Value = serde_json::from_str(&field("data: ")?).unwrap();
         let name = field("event: ").unwrap();
-        // What a person is asked has a name of ours, and a type that every client knows.
+        // An ask has an event name of ours, and a type that every client knows.
         assert!(data["type"] == name.as_str() || name.starts_with("approval."), "{frame}");
         Some((field("id: "), name, data))
     };
     frames.filter_map(read).collect()
 }
 
-/// The names, each once if it comes several times in a row.
+/// The names of the events, without repetitions in a row.
 fn names(events: &[(Option<String>, String, Value)]) -> Vec<&str> {
     let mut names: Vec<_> = events.iter().map(|(_, name, _)| name.as_str()).collect();
     names.dedup();
     names
 }
 
-/// The text that the deltas come to.
+/// The text of all deltas.
 fn text(events: &[(Option<String>, String, Value)]) -> String {
     let deltas = events.iter().filter(|(_, name, _)| name == "response.output_text.delta");
     deltas.map(|(_, _, data)| data["delta"].as_str().unwrap()).collect()
@@ -79,7 +79,7 @@ async fn events_come_in_order() {
     assert_eq!(types, ["reasoning", "mcp_call", "message"]);
     assert_eq!(output[0]["content"][0]["text"], "Hm.");
     assert_eq!((&output[1]["name"], &output[1]["status"]), (&json!("search"), &json!("completed")));
-    // What is kept is the same but for the reasoning and the steps.
+    // The stored response equals it, except for the reasoning and the steps.
     let mut kept = get(&served, &last["response"]).await;
     assert_eq!(kept["output"], json!([output[2]]));
     kept["output"] = last["response"]["output"].clone();
@@ -115,7 +115,7 @@ async fn a_stream_goes_on_where_it_was_cut_by_id_and_by_number() {
     }
 }
 
-/// A reader who has seen everything up to `at` has now seen all of it, once.
+/// Checks that a reader who has seen everything up to `at` has now seen all of it, once.
 fn assert_goes_on(
     whole: &[(Option<String>, String, Value)],
     at: usize,

@@ -1,5 +1,5 @@
-//! The network behind the rooms: what happened on it, and what a test may ask and arrange.
-//! How a gateway sees it is in [`platform`](super::platform).
+//! The network behind the rooms: its events, and what a test may ask and arrange. [`platform`](super::platform) is
+//! the gateway's view of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::requests::{Bucket, Fault, Gate, Request};
 use super::{Line, Room};
 
-/// How long a test waits for a condition, in the test's own time.
+/// Longest wait for a condition, in the test's own time.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The network; cheap to clone. Outlives every gateway that reads it.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Chat {
     pub(super) about: PlatformCapabilities,
     state: Arc<Mutex<State>>,
-    /// Which life of the gateway this is for: the requests of one that was killed come to nothing.
+    /// The life of the gateway that holds this clone: the requests of a killed gateway have no effect.
     pub(super) life: u64,
     /// Counts changes, so that tests can wait for one.
     pub(super) changes: Arc<watch::Sender<u64>>,
@@ -31,9 +31,9 @@ pub struct Chat {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// What people did, oldest first; a cursor is an index.
+    /// The people's events, oldest first; a cursor is an index.
     pub events: Vec<RoomEvent>,
-    /// Events that a gateway has taken.
+    /// Number of events that a gateway has accepted.
     pub accepted: usize,
     pub timelines: HashMap<String, Vec<Line>>,
     pub messages: Vec<Posted>,
@@ -43,42 +43,42 @@ pub(super) struct State {
     pub faults: VecDeque<(bool, Fault)>,
     pub bucket: Option<Bucket>,
     pub files: HashMap<MediaId, Vec<u8>>,
-    /// How the next times fail that something is fetched.
+    /// Faults of the next fetches.
     pub fetching: VecDeque<Fault>,
-    /// What is read next happened while nobody read.
+    /// Whether the next batch happened while nobody read.
     pub late: bool,
     pub typing: HashMap<String, bool>,
-    /// What was shown beside messages, but that we type.
+    /// Read receipts and reactions, without typing.
     pub signals: Vec<Shown>,
     pub violations: Vec<String>,
-    /// Taking a message back fails so often, each time like this.
+    /// Faults of the next deletions.
     pub deletion_fails: VecDeque<PlatformErrorKind>,
-    /// The life of the gateway that may still do something.
+    /// The current life; only its gateway's requests have an effect.
     pub life: u64,
-    /// Reading fails so often, each time like this.
+    /// Faults of the next reads.
     pub reading_fails: VecDeque<PlatformErrorKind>,
-    /// How often reading was begun.
+    /// How often a gateway began to read.
     pub runs: usize,
-    /// Whether marks can be put. A gateway has to open the account first, which it does when it begins to read.
+    /// Whether reactions work. A gateway has to open the account first, which it does when it begins to read.
     pub open: bool,
-    /// The next time that the account is opened takes until this gate opens.
+    /// The next opening of the account waits for this gate.
     pub opening: Option<Gate>,
-    /// Putting a mark on a message fails so often, each time like this.
+    /// Faults of the next reactions.
     pub reaction_fails: VecDeque<PlatformErrorKind>,
-    /// The room where no message can be taken back at the moment.
+    /// The room where no message can be deleted at the moment.
     pub no_deletion_in: Option<String>,
-    /// It is not reached now, and reading tries again by itself.
+    /// Whether the network is unreachable now, while reading keeps trying.
     pub away: bool,
-    /// Of the gateway that reads now. Weak, because a gateway that has ended must let go of its store.
+    /// The inbox of the gateway that reads now. Weak, because a gateway that has ended must close its store.
     pub inbox: Option<Weak<dyn Inbox>>,
 }
 
-/// What is there beside the messages.
+/// A sign beside the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Everything up to this event was taken up.
+    /// Everything up to this event was marked as read.
     Read(EventId),
-    /// A mark on a message.
+    /// A reaction to a message.
     Mark(MessageId, String),
 }
 
@@ -87,10 +87,10 @@ pub(super) struct Posted {
     pub room: String,
     pub body: MessageBody,
     pub revisions: Vec<String>,
-    /// Edits that can be read, also once the message itself is gone.
+    /// Edits that can be read, also after the message itself is gone.
     pub readable_edits: usize,
     pub deleted: bool,
-    /// We took it back ourselves, so whatever we do with it later is wrong.
+    /// Whether we deleted it ourselves, so that any later request about it is wrong.
     pub taken_back: bool,
 }
 
@@ -100,33 +100,33 @@ impl Chat {
         Self { about, state: Arc::new(Mutex::new(state)), life: 0, changes: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// The same network for the next gateway; this one's requests come to nothing from now on.
+    /// The network for the next gateway; requests of this clone have no effect from now on.
     pub fn next_life(&self) -> Self {
         self.state().life += 1;
         Self { life: self.life + 1, ..self.clone() }
     }
 
-    /// The next send fails like this.
+    /// Makes the next send fail like this.
     pub fn next_send(&self, fault: Fault) {
         self.state().faults.push_back((true, fault));
     }
 
-    /// The next edit fails like this.
+    /// Makes the next edit fail like this.
     pub fn next_edit(&self, fault: Fault) {
         self.state().faults.push_back((false, fault));
     }
 
-    /// Taking a message back fails like this, one time more.
+    /// Makes one more deletion fail like this.
     pub fn deletion_fails(&self, kind: PlatformErrorKind) {
         self.state().deletion_fails.push_back(kind);
     }
 
-    /// From now on taking a message of this room back fails every time, as with a fault of the server.
+    /// Makes every deletion in this room fail from now on, as with a fault of the server.
     pub fn deletions_always_fail_in(&self, room: &Room) {
         self.state().no_deletion_in = Some(room.name.clone());
     }
 
-    /// Putting a mark on a message fails like this, one time more.
+    /// Makes one more reaction fail like this.
     pub fn reaction_fails(&self, kind: PlatformErrorKind) {
         self.state().reaction_fails.push_back(kind);
     }
@@ -141,13 +141,13 @@ impl Chat {
         self.state().open = false;
     }
 
-    /// Reading breaks off like this, one time more.
+    /// Makes reading break off like this, one more time.
     pub fn reading_fails(&self, kind: PlatformErrorKind) {
         self.state().reading_fails.push_back(kind);
         self.changed();
     }
 
-    /// From now on it is not reached, or it is again.
+    /// Makes the network unreachable, or reachable again.
     pub fn is_away(&self, away: bool) {
         self.state().away = away;
     }
@@ -157,17 +157,17 @@ impl Chat {
         self.state().runs
     }
 
-    /// A file that can be fetched.
+    /// Stores a file that can be fetched.
     pub fn keeps(&self, id: &str, content: &[u8]) {
         self.state().files.insert(MediaId::from(id), content.to_vec());
     }
 
-    /// The next time that a file is fetched fails like this.
+    /// Makes the next fetch fail like this.
     pub fn next_fetch(&self, fault: Fault) {
         self.state().fetching.push_back(fault);
     }
 
-    /// What is read next happened while nobody read.
+    /// Marks the next batch as one that happened while nobody read.
     pub fn was_not_read(&self) {
         self.state().late = true;
     }
@@ -177,7 +177,7 @@ impl Chat {
         self.state().requests.clone()
     }
 
-    /// What was shown beside messages, but that we type.
+    /// Read receipts and reactions so far, without typing.
     pub fn signals(&self) -> Vec<Shown> {
         self.state().signals.clone()
     }
@@ -193,7 +193,7 @@ impl Chat {
         self.until("a gateway reads", inbox).await
     }
 
-    /// Waits until a gateway has taken everything that happened.
+    /// Waits until a gateway has accepted every event.
     pub async fn is_read(&self) {
         self.until("everything is read", || {
             let state = self.state();
@@ -202,14 +202,14 @@ impl Chat {
         .await;
     }
 
-    /// Waits until so much has changed, or nothing does any more.
+    /// Waits until there were so many changes, or nothing changes any more.
     pub async fn has_changed(&self, times: u64) {
         let mut changes = self.changes.subscribe();
         let enough = changes.wait_for(|changes| *changes >= times);
         let _ = tokio::time::timeout(Duration::from_secs(60), enough).await;
     }
 
-    /// Waits until nothing has changed and nothing was under way for as long as that.
+    /// Waits until nothing has changed and nothing was under way for so long.
     pub async fn is_quiet(&self, quiet: Duration) {
         let mut changes = self.changes.subscribe();
         loop {
@@ -220,7 +220,7 @@ impl Chat {
         }
     }
 
-    /// Waits until `found` returns something; it is asked now and after every change.
+    /// Waits until `found` returns something; it is called now and after every change.
     pub async fn until<T>(&self, what: &str, found: impl Fn() -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         let waited = async {
@@ -264,7 +264,7 @@ impl Chat {
         self.state().timelines.get(room).cloned().unwrap_or_default()
     }
 
-    /// Who a message of ours seems to come from, and what it says.
+    /// The sender that a message of ours seems to have, and its text.
     pub(super) fn rendered(&self, number: usize) -> (String, String) {
         let state = self.state();
         let message = &state.messages[number];
@@ -292,7 +292,7 @@ impl Chat {
         there.map(|message| message.body.markdown.clone()).collect()
     }
 
-    /// The messages in a room that ask something, whether answered or not, oldest first.
+    /// The messages of a room with an ask, whether answered or not, oldest first.
     pub(super) fn asked(&self, room: &str) -> Vec<(MessageId, String)> {
         let state = self.state();
         let asks = |message: &Posted| message.room == room && message.body.kind == BodyKind::Ask;
@@ -301,7 +301,7 @@ impl Chat {
             .collect()
     }
 
-    /// Edits of deleted messages that can still be read.
+    /// Number of edits of deleted messages that can still be read.
     pub fn edits_left_behind(&self) -> usize {
         let state = self.state();
         state.messages.iter().filter(|message| message.taken_back).map(|message| message.readable_edits).sum()

@@ -1,4 +1,4 @@
-//! The network as a gateway sees it: reading from a cursor, and one request after the other.
+//! The gateway's view of the network: reading from a cursor, and one request after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ impl Platform for Chat {
 }
 
 impl Chat {
-    /// One request from its start to its answer.
+    /// Runs one request from its start to its response.
     async fn request(
         &self,
         what: What,
@@ -229,13 +229,13 @@ impl Chat {
         }
     }
 
-    /// Whether the gateway that this is for was killed. Its requests have no effect, and it is told so at once: a scene on
-    /// the real clock would wait for its patience otherwise.
+    /// Whether the gateway that holds this clone was killed. Its requests have no effect, and fail at once: otherwise
+    /// a scene on the real clock would wait for a timeout.
     fn is_dead(&self) -> bool {
         self.state().life != self.life
     }
 
-    /// A request has its effect.
+    /// Applies the effect of a request.
     fn arrives(&self, request: &Request) -> Result<MessageId, PlatformError> {
         let outcome = self.state().apply(request, &self.about);
         self.changed();
@@ -304,7 +304,7 @@ impl State {
                 Ok(MessageId::new(format!("m{number}")))
             }
             What::Edit(id) => {
-                // One that was under way when we took the message back can be read all the same.
+                // An edit that was under way when we deleted the message stays readable.
                 if self.is_taken_back(id) {
                     self.posted(id)?.readable_edits += 1;
                     return Ok(id.clone());
@@ -323,7 +323,7 @@ impl State {
         }
     }
 
-    /// As on Matrix: the message goes first, then one edit with each call, and edits that came late are looked for.
+    /// Deletes as Matrix does: the message first, then one edit with each call, and late edits are looked for.
     fn delete(&mut self, id: &MessageId) -> Result<DeletionProgress, PlatformError> {
         let message = self.posted(id)?;
         match message.taken_back {
@@ -345,14 +345,14 @@ impl State {
         self.posted(id).ok().filter(|message| !message.deleted).ok_or_else(|| PlatformErrorKind::Gone.into())
     }
 
-    /// A message, whether it is there still or not.
+    /// A message, whether it is still there or not.
     fn posted(&mut self, id: &MessageId) -> Result<&mut Posted, PlatformError> {
         let number = id.as_str().strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
         number.and_then(|number| self.messages.get_mut(number)).ok_or_else(|| PlatformErrorKind::Gone.into())
     }
 }
 
-/// A request that has no answer yet. There may be only one for a message.
+/// A request without a response yet. There may be only one for a message.
 struct UnderWay<'a> {
     chat: &'a Chat,
     about: String,

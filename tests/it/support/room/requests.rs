@@ -1,4 +1,4 @@
-//! What the network is asked to do, and the ways in which that can fail.
+//! Requests to the network, and the ways in which they can fail.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub struct Request {
     pub place: Place,
     pub key: SendKey,
     pub body: MessageBody,
-    /// Refused because there were too many.
+    /// Whether it was refused by the rate limit.
     pub refused: bool,
 }
 
-/// What a request asks for.
+/// The action that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Send,
@@ -28,17 +28,17 @@ pub enum What {
 /// How a request fails.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing happens, and this is the answer.
+    /// No effect; this is the response.
     Answers(PlatformErrorKind),
-    /// It has its effect, but the answer is lost.
+    /// It has its effect, but the response is lost.
     LostAnswer,
-    /// No answer ever; it has its effect when the gate opens.
+    /// There is never a response; the effect comes when the gate opens.
     Late(Gate),
-    /// Effect and answer come when the gate opens.
+    /// Effect and response come when the gate opens.
     Waits(Gate),
 }
 
-/// Something that waits until a test lets it go on.
+/// Holds a request until a test releases it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(CancellationToken);
 
@@ -65,7 +65,7 @@ impl Bucket {
         Self { rate, tokens: rate.burst, as_of: Instant::now() }
     }
 
-    /// Takes a token, or says when there will be one.
+    /// Takes a token, or returns how long until there is one.
     pub fn take(&mut self) -> Result<(), Duration> {
         let passed = self.as_of.elapsed().as_secs_f64();
         self.as_of = Instant::now();

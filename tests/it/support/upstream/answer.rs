@@ -11,19 +11,19 @@ use tokio::sync::watch;
 /// The event that ends a stream.
 pub const DONE: &str = "data: [DONE]\n\n";
 
-/// What the server does with one request.
+/// The server's steps for one request.
 #[derive(Clone)]
 pub struct Answer(Vec<Step>);
 
 #[derive(Clone)]
 enum Step {
     Write(Vec<u8>),
-    /// The same bytes again and again, for bodies that a test does not want to hold.
+    /// These bytes many times, for bodies that a test does not want to hold.
     Repeat(Vec<u8>, usize),
     Gate(Gate),
-    /// Says nothing more, but stays until the other end leaves.
+    /// Sends nothing more, but stays until the other end leaves.
     Hang,
-    /// The same, and then stands at a gate.
+    /// Sends nothing more until the other end leaves, and then waits at a gate.
     HangUntilLeft(Gate),
     /// Ends the connection as a crash would.
     Reset,
@@ -48,7 +48,7 @@ impl Answer {
         Self::stream_with(&[("content-type", "text/event-stream")])
     }
 
-    /// The beginning of a stream with headers of one's own.
+    /// The beginning of a stream with these headers.
     pub fn stream_with(headers: &[(&str, &str)]) -> Self {
         Self::bytes(head(200, headers) + "transfer-encoding: chunked\r\n\r\n")
     }
@@ -58,7 +58,7 @@ impl Answer {
         Self::reply(code, &[("content-type", "application/json")], body)
     }
 
-    /// What a server says to a question it does not know.
+    /// The answer of a server to an unknown path.
     pub fn unknown() -> Self {
         Self::status(404, r#"{"error":"not found"}"#)
     }
@@ -72,27 +72,27 @@ impl Answer {
         Self::bytes(bytes)
     }
 
-    /// Whatever this is.
+    /// Exactly these bytes.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(vec![Step::Write(bytes.into())])
     }
 
-    /// More of the stream, as one chunk.
+    /// Sends more of the stream, as one chunk.
     pub fn sends(self, bytes: impl AsRef<[u8]>) -> Self {
         self.step(Step::Write(chunk(bytes.as_ref())))
     }
 
-    /// The same piece of the stream many times.
+    /// Sends a piece of the stream many times.
     pub fn repeats(self, bytes: impl AsRef<[u8]>, times: usize) -> Self {
         self.step(Step::Repeat(chunk(bytes.as_ref()), times))
     }
 
-    /// Waits here until a test lets it go on.
+    /// Waits at a gate until the test opens it.
     pub fn waits(self, gate: &Gate) -> Self {
         self.step(Step::Gate(gate.clone()))
     }
 
-    /// The end of the body; the connection stays open for another request.
+    /// Ends the body; the connection stays open for another request.
     pub fn ends(mut self) -> Self {
         const END: &[u8] = b"0\r\n\r\n";
         match self.0.last_mut() {
@@ -103,28 +103,28 @@ impl Answer {
         self
     }
 
-    /// Nothing more, without an end.
+    /// Sends nothing more, without an end.
     pub fn hangs(self) -> Self {
         self.step(Step::Hang)
     }
 
-    /// Nothing more, without an end. The gate is reached when the other end has left.
+    /// Sends nothing more, without an end. The gate is reached when the other end has left.
     pub fn hangs_until_left(self, gate: &Gate) -> Self {
         self.step(Step::HangUntilLeft(gate.clone()))
     }
 
-    /// The connection ends as in a crash. What was sent just before may be lost on the way, so tests that
-    /// look at it use [`closes`](Self::closes).
+    /// Ends the connection as a crash does. The last bytes may be lost on the way, so tests that need them use
+    /// [`closes`](Self::closes).
     pub fn resets(self) -> Self {
         self.step(Step::Reset)
     }
 
-    /// The connection ends in order, but the body does not.
+    /// Ends the connection in order, but not the body.
     pub fn closes(self) -> Self {
         self.step(Step::Close)
     }
 
-    /// And then all of another answer.
+    /// Appends all steps of another answer.
     pub fn then(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
@@ -135,7 +135,7 @@ impl Answer {
         self
     }
 
-    /// Does it. `Break` if the connection is over.
+    /// Plays the steps. `Break` if the connection is over.
     pub(super) async fn play(self, stream: &mut TcpStream) -> ControlFlow<()> {
         for step in self.0 {
             let written = match step {
@@ -160,7 +160,7 @@ impl Answer {
                 }
                 Step::Close => return ControlFlow::Break(()),
             };
-            // The other end may leave whenever it has had enough.
+            // The other end may leave at any time.
             if written.is_err() {
                 return ControlFlow::Break(());
             }
@@ -176,7 +176,7 @@ async fn repeat(stream: &mut TcpStream, bytes: &[u8], times: usize) -> std::io::
     Ok(())
 }
 
-/// Where an answer waits for a test, and the test for the answer.
+/// A gate where an answer waits for the test, and the test for the answer.
 #[derive(Clone)]
 pub struct Gate(watch::Sender<(bool, bool)>);
 
@@ -191,7 +191,7 @@ impl Gate {
         self.0.send_modify(|(open, _)| *open = true);
     }
 
-    /// Waits until an answer stands at the gate.
+    /// Waits until an answer is at the gate.
     pub async fn is_reached(&self) {
         let mut changes = self.0.subscribe();
         let reached = changes.wait_for(|(_, reached)| *reached);
@@ -212,7 +212,7 @@ pub fn delta(text: &str) -> String {
     event(&json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }))
 }
 
-/// An event that says why the answer ends.
+/// An event with the finish reason.
 pub fn finish(reason: &str) -> String {
     event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
 }
@@ -227,7 +227,7 @@ fn head(code: u16, headers: &[(&str, &str)]) -> String {
     format!("HTTP/1.1 {code} Scripted\r\n{lines}")
 }
 
-/// A piece of a body whose length was not said before. Nothing is no piece: it would mean the end.
+/// A chunk of a body. No bytes make no chunk: an empty one would mean the end.
 fn chunk(bytes: &[u8]) -> Vec<u8> {
     if bytes.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as it takes to read a request.
+//! As much of HTTP/1.1 as is needed to read a request.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ pub struct Request {
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// When it had come completely.
+    /// When it was complete.
     pub at: Instant,
 }
 
@@ -23,12 +23,12 @@ impl Request {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body.
+    /// The body as JSON.
     pub fn json(&self) -> serde_json::Value {
         super::json(&self.body)
     }
 
-    /// What it asks, as (role, content).
+    /// The messages, as (role, content).
     pub fn messages(&self) -> Vec<(String, String)> {
         let body = self.json();
         let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();

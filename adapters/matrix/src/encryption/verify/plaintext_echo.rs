@@ -1,14 +1,14 @@
-//! Says our part of a verification in the clear, to somebody who cannot read us yet.
+//! Sends our part of a verification in plaintext, to a person who cannot decrypt our messages yet.
 //!
-//! With `trust: verified` only people whom the operator has verified get our keys. Whoever wants to be verified in a
-//! room has none: the SDK encrypts our part like everything else there, and they cannot read it; and most clients verify
-//! other people nowhere but in rooms. So each event of ours in such a verification is sent once more, as it is, when it
-//! comes back to us.
+//! With `trust: verified` only people whom the operator has verified get our room keys. A person who asks for
+//! verification in a room has none: the SDK encrypts our part like any other message there, and they cannot read it;
+//! and most clients verify other people only in rooms. So we send each of our events in such a verification once
+//! more, unchanged, when the sync returns it to us.
 //!
-//! None of it is secret: between devices the same goes in the clear, as Matrix has it, Element's web client says all of
-//! its part in the clear in rooms too, and what keeps both sides safe from whoever is in between are the pictures that
-//! they compare. Nobody's words can be among it: only these types, only what this device encrypted, each once, and
-//! only in answer to a request that the operator has gone on with.
+//! None of it is secret: between devices Matrix sends the same events in plaintext, and in rooms Element's web client
+//! sends its whole part in plaintext too. The emoji that both sides compare protect them from a man in the middle. No
+//! message of a person can leak this way: we repeat only these types, only events that this device encrypted, each
+//! once, and only in answer to a request that the operator has accepted.
 
 use std::time::Duration;
 
@@ -29,16 +29,17 @@ use super::requests::VerificationRequests;
 use crate::error::kind_of;
 use crate::login::OpenedAccount;
 
-/// How long one try of sending may take.
+/// How long one attempt to send may take.
 const SENDING: Duration = Duration::from_secs(10);
 
-/// The pause before the next try, where the homeserver names none.
+/// The pause before the next attempt, if the homeserver names none.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Parts that may wait to be said: all of ours in several verifications. One person looks at them, one after the other.
+/// Events that may wait to be sent: all of ours in several verifications. The operator handles them one after the
+/// other.
 pub(super) const WAITING: usize = 32;
 
-/// What one side of a verification says after the request.
+/// Event types that one side sends after the request.
 const PARTS: [&str; 7] = [
     "m.key.verification.ready",
     "m.key.verification.start",
@@ -49,8 +50,8 @@ const PARTS: [&str; 7] = [
     "m.key.verification.cancel",
 ];
 
-/// Puts our part of those verifications that have to be heard into the `line`, until the handler is taken away. The
-/// sync does no more than that: a homeserver that wants us slower must not stop it.
+/// Queues our events of verifications that need plaintext in `line`, until the handler is removed. The sync does
+/// nothing more: a homeserver that throttles us must not stop it.
 pub(super) fn listen(
     opened: &OpenedAccount,
     line: mpsc::Sender<(Room, VerificationPart)>,
@@ -58,7 +59,7 @@ pub(super) fn listen(
     let (requests, own, device) = (opened.requests.clone(), opened.own.clone(), opened.device.clone());
     opened.client.add_event_handler(
         move |_: AnySyncMessageLikeEvent, raw: RawEvent, sealed: Option<EncryptionInfo>, room: Room| {
-            // What was said aloud comes back in the clear, and ends here.
+            // Our plaintext copy comes back unencrypted, and stops here.
             let ours = sealed.is_some_and(|info| {
                 info.sender == own && info.sender_device.as_deref().is_some_and(|by| by == device)
             });
@@ -73,7 +74,7 @@ pub(super) fn listen(
     )
 }
 
-/// Says what comes in, in its order. Never ends.
+/// Sends queued events in order. Never ends.
 pub(super) async fn say_all(
     requests: &VerificationRequests,
     mut line: mpsc::Receiver<(Room, VerificationPart)>,
@@ -81,7 +82,7 @@ pub(super) async fn say_all(
     while let Some((room, part)) = line.recv().await {
         say(requests, &room, part).await;
     }
-    // Nobody has to be answered like this.
+    // The handler is gone: nobody needs plaintext.
     std::future::pending().await
 }
 
@@ -89,12 +90,12 @@ pub(super) async fn say_all(
 pub(super) struct VerificationPart {
     id: OwnedEventId,
     kind: &'static str,
-    /// The request that it belongs to.
+    /// Event id of the request that it belongs to.
     flow: OwnedEventId,
     content: Box<RawValue>,
 }
 
-/// What an event has to do with a verification; `None` if nothing.
+/// Reads an event as part of a verification; `None` if it is not one.
 fn part(json: &str) -> Option<VerificationPart> {
     #[derive(Deserialize)]
     struct EchoEvent {
@@ -118,9 +119,10 @@ fn part(json: &str) -> Option<VerificationPart> {
     Some(VerificationPart { id: wire.event_id, kind, flow: relates_to.event_id, content: wire.content })
 }
 
-/// Sends it as it is, past the SDK's encryption, and again for as long as that helps and the verification goes on.
+/// Sends the event unchanged, past the SDK's encryption, and repeats that while it helps and the verification is
+/// open.
 async fn say(requests: &VerificationRequests, room: &Room, part: VerificationPart) {
-    // Whatever became of an earlier try, it is in the room once.
+    // The transaction id makes it appear once, whatever became of an earlier attempt.
     let transaction = OwnedTransactionId::from(format!("aloud {}", part.id));
     let content = Raw::from_json(part.content);
     let request = Request::new_raw(room.room_id().to_owned(), transaction, part.kind.into(), content);
@@ -128,7 +130,7 @@ async fn say(requests: &VerificationRequests, room: &Room, part: VerificationPar
     loop {
         let error = match room.client().send(request.clone()).with_request_config(once).await {
             Ok(_) => {
-                tracing::debug!(kind = part.kind, "our part of a verification was said in the clear");
+                tracing::debug!(kind = part.kind, "our part of a verification was sent in plaintext");
                 return;
             }
             Err(error) => error,
@@ -138,7 +140,7 @@ async fn say(requests: &VerificationRequests, room: &Room, part: VerificationPar
                 tracing::debug!(kind = part.kind, %error, "our part of a verification is sent again");
                 tokio::time::sleep(after.unwrap_or(AGAIN)).await;
             }
-            // The other side waits in vain, and both begin again.
+            // The other side waits in vain, and both have to start over.
             PlatformErrorKind::Retry { .. }
             | PlatformErrorKind::Gone
             | PlatformErrorKind::Rejected

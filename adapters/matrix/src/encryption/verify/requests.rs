@@ -1,4 +1,4 @@
-//! Who wants to verify us: few at a time, and for ten minutes at most.
+//! Requests to verify us: a few at a time, each for at most ten minutes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use tokio::sync::mpsc;
 use super::plaintext_echo;
 use crate::login::OpenedAccount;
 
-/// Requests that wait at a time. One person looks at them, one after the other.
+/// Requests that may wait at a time. The operator handles them one after the other.
 const WAITING: usize = 8;
 
-/// How long a request holds; Matrix says so.
+/// How long a request is valid, as Matrix specifies.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// The requests of an account.
+/// The verification requests of an account.
 #[derive(Default)]
 pub(crate) struct VerificationRequests {
     waiting: Mutex<Vec<PendingRequest>>,
@@ -35,29 +35,29 @@ pub(crate) struct VerificationRequests {
 pub(super) struct PendingRequest {
     pub id: String,
     pub user: OwnedUserId,
-    /// What Matrix calls it.
+    /// Matrix' id of the verification: a transaction id or an event id.
     flow: String,
-    /// True if the other device has no keys to read us, so `plaintext_echo` sends our part in the clear.
+    /// Whether the other device has no keys to read our messages, so `plaintext_echo` sends our part in plaintext.
     aloud: bool,
-    /// The operator has gone on with it. Before that nothing of it is said in the clear: a second request makes the SDK
-    /// break both off by itself, and then anybody could have us say as much as they like.
+    /// Whether the operator has acted on it. Before that, nothing is sent in plaintext: a second request makes the
+    /// SDK cancel both by itself, and then anybody could make us send as much as they like.
     answered: bool,
-    /// Parts of ours that were said in the clear. Each is said once, however often it comes back to us.
+    /// Types of our events that were sent in plaintext. Each is sent once, however often the sync returns it.
     said: BTreeSet<&'static str>,
     since: Instant,
 }
 
-/// Somebody asks.
+/// A verification request from the network.
 struct IncomingRequest<'a> {
     user: &'a UserId,
     flow: &'a str,
-    /// It is another device of our own account.
+    /// Whether another device of our own account asks.
     own: bool,
     aloud: bool,
 }
 
 impl VerificationRequests {
-    /// Takes a request down. One for each person, so that nobody takes the place of all others.
+    /// Stores a request. One for each person, so that nobody can take all places.
     fn note(&self, asked: &IncomingRequest<'_>, now: Instant) -> bool {
         let IncomingRequest { user, flow, own, aloud } = *asked;
         let mut waiting = self.waiting.lock();
@@ -65,7 +65,7 @@ impl VerificationRequests {
         if waiting.iter().any(|one| one.user == user && one.flow == flow) {
             return false;
         }
-        // Other devices of ours are few, and the operator's own.
+        // Other devices of ours are few, and belong to the operator.
         if !own {
             waiting.retain(|one| one.user != user);
             if waiting.len() >= WAITING {
@@ -88,28 +88,28 @@ impl VerificationRequests {
         true
     }
 
-    /// Whether nobody but ourselves is taken down any more.
+    /// Whether only requests of our own devices are still accepted.
     fn are_full(&self) -> bool {
         self.all().len() >= WAITING
     }
 
-    /// Lets go of one.
+    /// Removes a request.
     fn forget(&self, id: &str) {
         self.waiting.lock().retain(|one| one.id != id);
     }
 
-    /// The operator goes on with one.
+    /// Notes that the operator acts on a request.
     pub(super) fn answer(&self, id: &str) {
         let mut waiting = self.waiting.lock();
         waiting.iter_mut().filter(|one| one.id == id).for_each(|one| one.answered = true);
     }
 
-    /// Whether our part of a verification is said in the clear, still.
+    /// Whether our part of this verification still goes out in plaintext.
     pub(super) fn is_aloud(&self, flow: &EventId) -> bool {
         self.all().iter().any(|one| one.aloud && one.answered && one.flow == flow.as_str())
     }
 
-    /// Whether a part of ours in a verification is to be said in the clear now. That is so once.
+    /// Whether to send this event of ours in plaintext now. Returns true once per verification and type.
     pub(super) fn says_aloud(&self, flow: &EventId, part: &'static str) -> bool {
         let mut waiting = self.waiting.lock();
         let one = waiting.iter_mut().find(|one| one.flow == flow.as_str() && one.since.elapsed() < HOLDS);
@@ -122,8 +122,8 @@ impl VerificationRequests {
     }
 }
 
-/// Takes requests down for as long as the handlers live, and answers in a way that can be read while the future is
-/// driven, which never ends: `trust` says who can read us.
+/// Stores requests while the returned handlers live. The returned future never ends; while it is polled, people
+/// without our room keys get our part in plaintext. `trust` says who has those keys.
 pub(crate) fn listen(
     opened: &OpenedAccount,
     trust: AuthorTrust,
@@ -164,8 +164,8 @@ pub(crate) fn listen(
     (all, plaintext_echo::say_all(&opened.requests, said))
 }
 
-/// Whether a device that asks gets the keys to what we write. Where devices need only be signed by their owner, those
-/// that are not cannot be verified either.
+/// Whether a device that asks gets the keys of our messages. Where devices need only be signed by their owner, an
+/// unsigned device cannot be verified either.
 async fn can_read(client: &Client, trust: AuthorTrust, user: &UserId, device: &DeviceId) -> bool {
     match trust {
         AuthorTrust::Violated | AuthorTrust::Network | AuthorTrust::CrossSigned => true,
@@ -176,7 +176,7 @@ async fn can_read(client: &Client, trust: AuthorTrust, user: &UserId, device: &D
     }
 }
 
-/// Takes a request down, if there is room for it.
+/// Stores a request, if there is room for it.
 async fn take_down(client: &Client, requests: &VerificationRequests, asked: &IncomingRequest<'_>) {
     let user = asked.user;
     if requests.are_full() {
@@ -185,12 +185,13 @@ async fn take_down(client: &Client, requests: &VerificationRequests, asked: &Inc
     if requests.note(asked, Instant::now()) {
         tracing::info!(%user, hint = "`talaria matrix verify` goes on with it", "somebody wants to verify us");
     } else {
-        tracing::debug!(%user, "a verification request is not taken down");
+        tracing::debug!(%user, "a verification request is not stored: it is known, or too many wait");
     }
 }
 
-/// Lets go of what is over. If that is nothing and `user` is somebody from our rooms, the oldest stranger goes whom
-/// the operator has not answered: anybody may write to a device, so strangers must not be able to fill the list.
+/// Removes requests that are over. If the list is still full and `user` is in one of our rooms, removes the oldest
+/// request of a stranger that the operator has not answered: anybody may write to a device, so strangers must not be
+/// able to fill the list.
 async fn make_room(client: &Client, requests: &VerificationRequests, user: &UserId) {
     let mut unanswered = Vec::new();
     for waiting in requests.all() {
@@ -222,7 +223,7 @@ async fn is_in_our_rooms(client: &Client, user: &UserId) -> bool {
     false
 }
 
-/// What the SDK knows of a request.
+/// The SDK's state of a request.
 pub(super) async fn find(client: &Client, waiting: &PendingRequest) -> Option<VerificationRequest> {
     client.encryption().get_verification_request(&waiting.user, &waiting.flow).await
 }
@@ -253,17 +254,17 @@ mod tests {
         }
         assert_eq!(requests.all().len(), WAITING);
         assert!(requests.are_full());
-        // Our own devices still come through.
+        // Our own devices are still accepted.
         assert!(
             requests.note(&IncomingRequest { own: true, ..asks(user_id!("@bot:example.org"), "mine") }, now)
         );
 
-        // What is over makes room.
+        // Requests that are over make room.
         let over = requests.all();
         over.iter().take(2).for_each(|one| requests.forget(&one.id));
         assert!(requests.note(&asks(user_id!("@bob:example.org"), "next"), now));
 
-        // And after ten minutes others do.
+        // After ten minutes the others make room too.
         let later = now + HOLDS + Duration::from_secs(1);
         assert!(requests.note(&asks(user_id!("@zoe:example.org"), "late"), later));
     }
@@ -291,7 +292,7 @@ mod tests {
         requests.note(&IncomingRequest { aloud: true, ..asks(ann, first.as_str()) }, now);
         requests.answer(&requests.all()[0].id);
         assert!(requests.says_aloud(first, "ready") && !requests.says_aloud(first, "ready"));
-        // The same request once more changes nothing.
+        // A repeated request changes nothing.
         requests.note(&IncomingRequest { aloud: true, ..asks(ann, first.as_str()) }, now);
         assert!(!requests.says_aloud(first, "ready") && requests.says_aloud(first, "key"));
 

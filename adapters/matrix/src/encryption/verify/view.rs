@@ -1,4 +1,4 @@
-//! A verification as the operator sees it.
+//! The operator's view of a verification.
 
 use matrix_sdk::encryption::verification::{
     SasState, SasVerification, Verification as Flow, VerificationRequest, VerificationRequestState,
@@ -10,24 +10,24 @@ use super::requests::PendingRequest;
 /// A verification as the operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerificationView {
-    /// What it is called in commands.
+    /// Id for commands.
     pub id: String,
-    /// Who wants to be sure of us.
+    /// User id of the other side.
     pub user: String,
-    /// With which of their devices, as far as it is known.
+    /// Device of the other side, as far as it is known.
     pub device: Option<String>,
-    /// It is another device of our own account.
+    /// Whether it is another device of our own account.
     pub own: bool,
-    /// How far it is.
+    /// Progress of the verification.
     pub stage: VerificationStage,
-    /// The pictures both sides compare, each with its name; empty until they are there.
+    /// The emoji that both sides compare, each with its name; empty until they are there.
     pub emoji: Vec<(String, String)>,
-    /// The numbers that say the same, for clients that show no pictures.
+    /// The comparison code as numbers, for clients that show no emoji.
     pub numbers: Option<(u16, u16, u16)>,
 }
 
 impl VerificationView {
-    /// Whether somebody still has to do something.
+    /// Whether one side still has to act.
     pub fn is_open(&self) -> bool {
         match self.stage {
             VerificationStage::Asked
@@ -39,25 +39,25 @@ impl VerificationView {
     }
 }
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationStage {
-    /// They wait for the operator to accept.
+    /// The other side waits for the operator to accept.
     Asked,
-    /// Accepted; the other side has not gone on yet.
+    /// Accepted; the other side has not continued yet.
     Accepted,
-    /// The pictures can be compared.
+    /// Both sides can compare the emoji.
     Compare,
-    /// We said that they match; the other side has not yet.
+    /// We confirmed that they match; the other side has not yet.
     Confirmed,
-    /// Both did.
+    /// Both sides confirmed.
     Done,
-    /// It was broken off, with the reason.
+    /// Cancelled, with the reason.
     Cancelled(String),
 }
 
-/// What the operator is shown of a request.
+/// Makes the operator's view of a request.
 pub(super) fn view(waiting: &PendingRequest, request: &VerificationRequest) -> VerificationView {
     let mut view = VerificationView {
         id: waiting.id.clone(),
@@ -107,7 +107,7 @@ fn show(view: &mut VerificationView, sas: &SasVerification) {
     }
 }
 
-/// The reason is the other side's text: one short line of it.
+/// Cuts the reason, which is the other side's text, to one short line.
 fn cancelled(reason: &str) -> VerificationStage {
     VerificationStage::Cancelled(reason.chars().filter(|c| !c.is_control()).take(100).collect())
 }

@@ -149,7 +149,7 @@ fn what_has_the_wrong_shape_says_nothing() {
     for event in nothing {
         assert!(matches!(what(&event), MatrixEventKind::Nothing), "{event}");
     }
-    // Relations that make no sense are none; the message stays.
+    // Relations that make no sense are ignored; the message stays.
     for relates in [
         json!(null),
         json!("m.thread"),

@@ -73,7 +73,7 @@ fn only_harmless_addresses_are_linked() {
         ("[a](/relative) b", "a b"),
         ("[a](mxc://x.example/y)", "a"),
         ("[](https://x.example)", "<a href=\"https://x.example\">link</a>"),
-        // Links, and nobody's phone rings: `m.mentions` is empty.
+        // A link; no phone rings, because `m.mentions` is empty.
         (
             "[Ann](https://matrix.to/#/@ann:x.example)",
             "<a href=\"https://matrix.to/#/@ann:x.example\">Ann</a>",
@@ -137,7 +137,7 @@ fn nesting_and_size_are_bounded() {
     }
 }
 
-/// That the HTML consists of allowed tags, closed in order, and of text that is nothing else.
+/// Checks that the HTML consists of allowed tags, closed in order, and of escaped text.
 fn checked(html: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = html;
@@ -209,7 +209,7 @@ fn the_check_itself_notices_what_is_not_allowed() {
     }
 }
 
-/// Pieces that mean something, and some that do not.
+/// Pieces with a meaning in Markdown, and some without.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ \\n\\t>#*_`~|!\\[\\]()<>&;:\"'=+-]{1,6}",

@@ -1,4 +1,4 @@
-//! Reads what people did and what the agent was told, and names every promise that was broken. Knows nothing of
+//! Reads the people's actions and the answers that the agent got, and names every broken promise. Knows nothing of
 //! how the gateway decides.
 
 use std::time::Duration;
@@ -9,19 +9,19 @@ use talaria::agent::AskChoice;
 use super::trial::{Did, History, What};
 use crate::support::scripted::{Answer, Asked};
 
-/// How long people have.
+/// The time that people have to answer.
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 
-/// A broken promise, with the question it was made for.
+/// A broken promise, with the ask it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Allowed, and nobody who may had said so before its time was over.
+    /// Allowed, although no authorized person had approved before the time was over.
     TooLate(String),
-    /// Allowed, and only somebody who may not had said so.
+    /// Allowed, although only an unauthorized person had approved.
     Unauthorized(String),
-    /// Allowed, and it was only said in another place.
+    /// Allowed, although the approval came in another place.
     Elsewhere(String),
-    /// Allowed, and nobody had said anything.
+    /// Allowed, although nobody had approved.
     Unasked(String),
     /// Allowed after a stop.
     Stopped(String),
@@ -29,23 +29,23 @@ pub enum Broken {
     Ended(String),
     /// Neither allowed nor denied in the end.
     Undecided(String),
-    /// Not on record exactly once.
+    /// Not in the audit exactly once.
     Audited(String, usize),
-    /// More was done than the record says.
+    /// More actions ran than the audit has.
     Unrecorded(usize, usize),
 }
 
-/// Why an approval is none for a question. What is nearer to a good one is greater.
+/// Why an approval does not count for an ask. The nearer it is to a valid one, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Flaw {
     Place,
     Person,
     Time,
-    /// Taken back in the same moment, or given after a stop.
+    /// Withdrawn in the same moment, or given after a stop.
     Stop,
 }
 
-/// Every broken promise of a history.
+/// Finds every broken promise of a history.
 pub fn check(history: &History) -> Vec<Broken> {
     let mut broken: Vec<Broken> = history.allowed().filter_map(|answer| judge(history, answer)).collect();
     for (title, state, digest) in &history.stored {
@@ -56,12 +56,12 @@ pub fn check(history: &History) -> Vec<Broken> {
         let asked = history.asked.iter().filter(|asked| format!("`{}`", asked.ask.title) == *title).count();
         let outcomes =
             history.audited.iter().filter(|(other, _, rule)| other == digest && rule != "granted").count();
-        // What is decided as it is asked has no question in the store.
+        // An ask that is decided at once, by a grant, has no row in the store.
         if !(stored..=asked).contains(&outcomes) {
             broken.push(Broken::Audited(title.clone(), outcomes));
         }
     }
-    // A killed process takes some of its last words with it.
+    // A killed process may lose its last audit rows.
     if !history.killed && history.audited.len() != history.asked.len() {
         broken.push(Broken::Audited("all".to_owned(), history.audited.len()));
     }
@@ -73,7 +73,7 @@ pub fn check(history: &History) -> Vec<Broken> {
     broken
 }
 
-/// What is wrong with telling the agent that it may act, if it was told so.
+/// The broken promise in allowing this ask, if it was allowed.
 fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     let AskChoice::Allow(grant) = answer.choice else { return None };
     let title = answer.asked.ask.title.clone();
@@ -84,7 +84,7 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     if history.did.iter().any(|did| between(did) && matches!(did.what, What::Ended)) {
         return Some(Broken::Ended(title));
     }
-    // The same may have been approved before, for longer than once.
+    // An earlier approval of the same action may hold for longer than once.
     let same = |asked: &&Asked| asked.ask == answer.asked.ask && asked.order < answer.asked.order;
     let granted = |asked: &Asked| flaws(history, asked, answer.order, grant).contains(&None);
     if grant != GrantScope::Once && history.asked.iter().filter(same).any(granted) {
@@ -103,13 +103,13 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     })
 }
 
-/// Every approval that may be meant for a question and came before `until`, with what is wrong with it.
+/// Every approval before `until` that may be meant for the ask, with its flaw.
 fn flaws(history: &History, asked: &Asked, until: u64, grant: GrantScope) -> Vec<Option<Flaw>> {
     let said = history.did.iter().filter(|did| (asked.order..until).contains(&did.order.0));
     said.filter_map(|did| flaw(history, did, asked, grant)).collect()
 }
 
-/// What is wrong with this as an approval of the question, if it is one at all.
+/// The flaw of this action as an approval of the ask; the outer `None` if it is no approval at all.
 fn flaw(history: &History, did: &Did, asked: &Asked, grant: GrantScope) -> Option<Option<Flaw>> {
     let What::Said { room, who, text } = &did.what else { return None };
     let mut words = text.strip_prefix("/approve")?.split_whitespace().peekable();
@@ -121,7 +121,7 @@ fn flaw(history: &History, did: &Did, asked: &Asked, grant: GrantScope) -> Optio
         Some(code) => {
             history.codes.iter().any(|(_, title, known)| known == code && *title == asked.ask.title)
         }
-        // It can only mean what is asked alone.
+        // Without a code it can only mean an ask that is the only open one.
         None => !history.answers.iter().any(|other| is_open_beside(other, asked, did)),
     };
     let may = match grant {
@@ -152,7 +152,7 @@ fn is_open_beside(other: &Answer, asked: &Asked, did: &Did) -> bool {
         && other.order > did.order.1
 }
 
-/// Whether somebody who may asks to stop what the question is about.
+/// Whether an authorized person stops the turn of this ask.
 fn stops(did: &Did, asked: &Asked) -> bool {
     match &did.what {
         What::Said { room, who, text } => *room == home(asked) && *who != "@eve" && text == "/stop",
@@ -160,7 +160,7 @@ fn stops(did: &Did, asked: &Asked) -> bool {
     }
 }
 
-/// The room of a question; its title begins with it.
+/// The room of an ask; its title begins with the number.
 fn home(asked: &Asked) -> usize {
     asked.ask.title.split(' ').next().and_then(|room| room.parse().ok()).unwrap()
 }

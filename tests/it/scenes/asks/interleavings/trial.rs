@@ -1,4 +1,4 @@
-//! One random history: what people and the machine do to a gateway whose agent asks.
+//! One random history: the actions of people and of the machine on a gateway whose agent asks.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::support::gateway::TestGateway;
 use crate::support::room::Room;
 use crate::support::scripted::{Answer, Asked, ask, count};
 
-/// The last of them is a stranger; the first is an admin.
+/// The first is an admin, the last is a stranger.
 pub const PEOPLE: [&str; 4] = ["@ada", "@ann", "@bob", "@eve"];
 
-/// An action that is asked for again and again, so that grants matter.
+/// An action that the agent asks for again and again, so that grants matter.
 const COMMON: &str = "common";
 
 pub struct Trial {
     gateway: TestGateway,
     random: u64,
     did: Vec<Did>,
-    /// What is posted together is taken together.
+    /// Number of the current batch: events that are posted together are accepted together.
     batch: u64,
     number: usize,
     killed: bool,
 }
 
-/// Something that a person or the machine did.
+/// An action of a person or of the machine.
 #[derive(Clone, Debug)]
 pub struct Did {
     pub what: What,
     pub at: Instant,
-    /// When it began, and when the gateway had it, among everything that is counted.
+    /// Its place in the counted order: when it began, and when the gateway had accepted it.
     pub order: (u64, u64),
     pub batch: u64,
 }
@@ -55,19 +55,19 @@ pub enum What {
     Ended,
 }
 
-/// What became of it all.
+/// The complete result of a trial.
 pub struct History {
     pub did: Vec<Did>,
-    /// What the agent asked, and what it was told.
+    /// The agent's asks, and the answers that it got.
     pub asked: Vec<Asked>,
     pub answers: Vec<Answer>,
-    /// The code of each question that was shown: room, title, code.
+    /// The code of each ask that was shown: room, title, code.
     pub codes: Vec<(usize, String, String)>,
-    /// Every question in the store: title and state.
+    /// Every ask in the store: title, state and digest.
     pub stored: Vec<(String, String, String)>,
     /// Every outcome in the audit: digest, whether it was allowed, rule.
     pub audited: Vec<(String, bool, String)>,
-    /// The process did not always end in order.
+    /// Whether the process was ever killed instead of stopped.
     pub killed: bool,
 }
 
@@ -78,7 +78,7 @@ impl History {
 }
 
 impl Trial {
-    /// Everything that a seed leads to.
+    /// Runs the trial of a seed.
     pub async fn run(seed: u64) -> History {
         let mut trial = Self {
             gateway: gateway().await,
@@ -131,7 +131,7 @@ impl Trial {
         }
     }
 
-    /// Somebody asks something in a room, and the agent wants to do a few things for it.
+    /// A person asks a question in a room, and the agent asks for a few actions.
     async fn asks(&mut self, room: usize) {
         let asks: Vec<Ask> = (0..1 + self.below(3))
             .map(|_| {
@@ -149,7 +149,7 @@ impl Trial {
         self.says(room, "@ann", words);
         self.is_read().await;
         if self.below(4) > 0 {
-            // Mostly, people have the time to read it.
+            // Mostly, people have time to read the ask.
             tokio::time::sleep(Duration::from_secs(4)).await;
         }
     }
@@ -159,7 +159,7 @@ impl Trial {
         for _ in 0..together {
             let who = PEOPLE[self.below(PEOPLE.len())];
             let asked: Vec<_> = (0..2).flat_map(|room| codes(&self.room(room), room)).collect();
-            // Mostly one of the latest, sometimes any.
+            // Mostly about one of the latest asks, sometimes about any.
             let back = if self.below(4) == 0 { asked.len() } else { 3 };
             let about = asked.len().checked_sub(1 + self.below(back.max(1))).and_then(|at| asked.get(at));
             let (home, code) =
@@ -213,7 +213,7 @@ impl Trial {
         self.did.len() - 1
     }
 
-    /// The gateway has taken everything that was posted since the last time.
+    /// Waits until the gateway has accepted everything that was posted so far.
     async fn is_read(&mut self) {
         self.gateway.chat().is_read().await;
         for did in self.did.iter_mut().filter(|did| did.order.1 == u64::MAX) {
@@ -235,7 +235,7 @@ impl Trial {
     }
 }
 
-/// What was asked in a room: its number, the title and the code.
+/// The asks that a room shows: room number, title and code.
 fn codes(room: &Room, number: usize) -> Vec<(usize, String, String)> {
     let title = |text: &str| text.split('`').nth(1).unwrap().to_owned();
     room.asked().into_iter().map(|asked| (number, title(&asked.text), asked.code)).collect()
