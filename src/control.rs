@@ -140,7 +140,7 @@ pub fn open(control: Arc<ControlState>) -> Option<ControlSocket> {
     let home = control.home.clone();
     match listen(&home) {
         Ok(listener) => {
-            let serving = spawn_task("control socket", serve(listener, router(control)));
+            let serving = spawn_task("control-socket", serve(listener, router(control)));
             Some(ControlSocket { path: path(&home), serving })
         }
         Err(error) => {

@@ -242,7 +242,7 @@ impl DeliveryAccount {
     /// Sends a notice once, without waiting for it and without retrying.
     pub fn say(self: &Arc<Self>, place: &Place, key: SendKey, words: String) {
         let (account, place) = (self.clone(), place.clone());
-        spawn_task("say once", async move {
+        spawn_task("say-once", async move {
             let ticket = account.permit(RequestClass::Notice).await;
             let body = MessageBody::new(BodyKind::Notice, words);
             let _ = account.request(ticket, account.platform.send(&place, &key, &body)).await;
@@ -335,7 +335,7 @@ impl DeliveryAccount {
         if let Some(rate) = learned {
             let (store, key) = (self.store.clone(), rate_key(&self.id));
             let text = rate_text(rate, self.about.rate);
-            spawn_task("keep a learned rate", async move {
+            spawn_task("keep-a-learned-rate", async move {
                 if let Err(error) = store.write(move |tx| tx.set_setting(&key, &text)).await {
                     tracing::warn!(%error, "a learned rate could not be stored");
                 }

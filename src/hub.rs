@@ -96,7 +96,7 @@ impl Hub {
         let (account, store, turns) = (self.account.clone(), self.store.clone(), self.turns.clone());
         let (strangers, acceptor) = (self.strangers.clone(), self.acceptor());
         let (commands, live) = (self.commands.clone(), self.live.clone());
-        let accepted = spawn_task("accept a batch", async move {
+        let accepted = spawn_task("accept-a-batch", async move {
             failpoint("accept.received");
             // The same moment, when something would be lost: an adapter's own store is ahead of ours.
             if !batch.events.is_empty() {
@@ -118,7 +118,7 @@ impl Hub {
                     PostCommit::GiveCode(code_message) => {
                         let delivery =
                             pairing::deliver(account.clone(), store.clone(), live.now(), *code_message);
-                        spawn_task("send a pairing code", delivery);
+                        spawn_task("send-a-pairing-code", delivery);
                     }
                 }
             }

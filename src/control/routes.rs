@@ -100,7 +100,7 @@ pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandE
 /// Handles a request in a task of its own, as the hub does: changes that the store has committed must be acted
 /// on even if the client is gone or the time is up.
 async fn in_time(request: Request, next: Next) -> Response {
-    let answering = spawn_task("answer a command", next.run(request));
+    let answering = spawn_task("answer-a-command", next.run(request));
     let problem = match tokio::time::timeout(WORK, answering).await {
         Ok(Ok(response)) => return response,
         Ok(Err(_panicked)) => CommandError::new(

@@ -130,7 +130,7 @@ async fn revoke(State(control): State<Arc<ControlState>>, asked: RawRequest) -> 
 async fn whole<T: Send + 'static>(
     act: impl Future<Output = HandlerResult<T>> + Send + 'static,
 ) -> HandlerResult<T> {
-    let done = spawn_task("change tokens", act).await;
+    let done = spawn_task("change-tokens", act).await;
     done.unwrap_or_else(|error| Err(CommandError::store(&error)))
 }
 

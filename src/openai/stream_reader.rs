@@ -341,7 +341,7 @@ fn step(tool: &ToolProgress<'_>) -> Step {
 /// Reads the rest of a body, so that its connection can serve the next turn. In a task of its own because the
 /// turn is over; it ends by itself within [`REST`].
 fn let_end(mut response: Response) {
-    spawn_task("read the rest of a body", async move {
+    spawn_task("read-the-rest-of-a-body", async move {
         let mut left = REFUSAL;
         let rest = async {
             while let Ok(Some(chunk)) = response.chunk().await {

@@ -107,7 +107,7 @@ impl AppTokens {
 /// Records that a token was used, in a task of its own: the request does not wait for it, and the task ends
 /// with the store.
 fn note(store: Store, id: String) {
-    spawn_task("note the use of a token", async move {
+    spawn_task("note-the-use-of-a-token", async move {
         if let Err(error) = store.write(move |tx| tx.touch_token(&id)).await {
             tracing::warn!(%error, "the use of a token could not be recorded");
         }

@@ -105,7 +105,7 @@ pub async fn respond(
     // once.
     let (turns, id, by) = (server.turns.clone(), turn.id.clone(), caller.actor());
     let answering = async move { turns.answer(&id, approval_id.map(AskId), choice, by).await };
-    match spawn_task("answer an ask", answering).await.map_err(ApiError::mistake)?? {
+    match spawn_task("answer-an-ask", answering).await.map_err(ApiError::mistake)?? {
         AnswerResult::Taken(ask) => Ok(Json(ApprovalResponse {
             object: "hermes.run.approval_response",
             run_id: turn.id.0,

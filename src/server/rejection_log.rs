@@ -64,7 +64,7 @@ impl Server {
         }
         let store = self.store.clone();
         // In a task of its own: the client does not wait for it, and the task ends with the store.
-        spawn_task("log rejections", async move {
+        spawn_task("log-rejections", async move {
             let kept = store.write(move |tx| {
                 let (why, app) = match sent {
                     RejectedRequest::Name => ("unknown host", None),

@@ -116,7 +116,7 @@ pub async fn submit_response(
 ) -> Result<SubmittedTurn, ApiError> {
     let (server, caller) = (server.clone(), caller.clone());
     let submitted =
-        spawn_task("submit a turn", async move { submit_here(&server, &caller, turn_request, keep).await })
+        spawn_task("submit-a-turn", async move { submit_here(&server, &caller, turn_request, keep).await })
             .await;
     submitted.unwrap_or_else(|error| Err(ApiError::mistake(error)))
 }

@@ -94,7 +94,7 @@ impl Turns {
             Some(account) => {
                 let shown =
                     conversation::show(account, turn.clone(), log.clone(), before.already_shown.clone());
-                spawn_task("show a turn", shown.in_current_span())
+                spawn_task("show-a-turn", shown.in_current_span())
             }
             None => {
                 let kept = checkpoint::keep(
@@ -103,7 +103,7 @@ impl Turns {
                     log.clone(),
                     before.already_shown.len(),
                 );
-                spawn_task("checkpoint a turn", kept.in_current_span())
+                spawn_task("checkpoint-a-turn", kept.in_current_span())
             }
         };
         let result = {

@@ -60,7 +60,7 @@ impl UpstreamRuns {
     /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
     /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
     pub fn stop(&self, run: &UpstreamRunId) {
-        spawn_task("stop a run", tell_to_stop(self.to(run, "stop")));
+        spawn_task("stop-a-run", tell_to_stop(self.to(run, "stop")));
     }
 
     /// The same for a run whose name is not known yet, because the upstream has not answered. It answers as soon as it
@@ -68,7 +68,7 @@ impl UpstreamRuns {
     /// nobody reads ends by itself.
     pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
         let runs = self.clone();
-        spawn_task("stop a run that begins", async move {
+        spawn_task("stop-a-run-that-begins", async move {
             let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
             if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
                 tell_to_stop(runs.to(&run, "stop")).await;

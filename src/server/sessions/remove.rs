@@ -34,7 +34,7 @@ pub async fn remove(
     let id = caller.session(&name);
     // On a task of its own: the client may disconnect, and a session whose turns were stopped must be deleted
     // too.
-    let removing = spawn_task("remove a session", async move { removed(&server, &id).await });
+    let removing = spawn_task("remove-a-session", async move { removed(&server, &id).await });
     removing.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))?;
     Ok(Json(DeletedSession { object: "hermes.session.deleted", id: name, deleted: true }))
 }

@@ -50,7 +50,7 @@ async fn accept(
 ) {
     while let Ok((stream, _)) = listener.accept().await {
         let (run, counts) = (run.clone(), counts.clone());
-        talaria_platform::spawn_task("stand-in upstream", async move {
+        talaria_platform::spawn_task("stand-in-upstream", async move {
             // A consumer that goes away is the usual end.
             let _ = answer(stream, run, &counts, deltas.unwrap_or(usize::MAX)).await;
         });

@@ -233,13 +233,14 @@ const ASKED_AT: f64 = 1_794_973_710.1;
 /// refused.
 #[tokio::test]
 async fn a_server_that_started_after_the_question_is_not_waited_for() {
-    for left in [vec![], vec![calls_a_tool()]] {
+    let (at_once, later) = ("2026-11-18T03:48:30.900000+00:00", "2026-11-18T03:48:34.488867+00:00");
+    for (left, started) in [(vec![], later), (vec![calls_a_tool()], later), (vec![], at_once)] {
         let upstream = upstream().await;
         let messages: Vec<_> = std::iter::once(user_at("and now?", ASKED_AT)).chain(left).collect();
         upstream
             .answers(cut())
             .answers_at("/messages", [session(&messages)])
-            .answers_at("/health/detailed", [health("connected", "2026-11-18T03:48:34.488867+00:00")]);
+            .answers_at("/health/detailed", [health("connected", started)]);
         let gateway = relay(&upstream.url(), None).await;
         let broke = std::time::Instant::now();
         asked(&gateway, &upstream, &shown(LOST)).await;
@@ -268,8 +269,8 @@ async fn a_server_that_may_still_work_on_the_question_is_waited_for() {
     let after = "2026-11-18T03:48:34.488867+00:00";
     for health in [
         health("connected", before),
-        // Within the same second neither is later.
-        health("connected", "2026-11-18T03:48:30.900000+00:00"),
+        // It came up a moment before it was asked.
+        health("connected", "2026-11-18T03:48:30.050000+00:00"),
         // The process that got the question ends, and records that.
         health("disconnected", after),
         health("connected", "lately"),

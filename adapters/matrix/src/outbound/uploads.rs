@@ -52,7 +52,7 @@ impl PendingUploads {
             running => {
                 let mut running = match running {
                     Some(UploadState::Running(running)) => running,
-                    Some(UploadState::Done(_)) | None => spawn_task("upload a file", begin()),
+                    Some(UploadState::Done(_)) | None => spawn_task("upload-a-file", begin()),
                 };
                 match timeout(PATIENCE, &mut running).await {
                     Ok(ended) => ended.map_err(again)??,

@@ -44,7 +44,7 @@ impl RunningReader {
             let (platform, inbox, stop) = (Arc::clone(&platform), Arc::clone(&inbox), stop.clone());
             async move { platform.run(inbox, stop).await }
         };
-        Self { platform, inbox, stop, task: AbortOnDropHandle::new(spawn_task("platform under test", run)) }
+        Self { platform, inbox, stop, task: AbortOnDropHandle::new(spawn_task("platform-under-test", run)) }
     }
 
     /// Waits for a message and answers it finally: some platforms read on only then.
