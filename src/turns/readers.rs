@@ -70,7 +70,7 @@ struct WatchedTurn {
     stopping: bool,
     /// Asks that earlier processes opened or resolved in this turn.
     asked_before: Arc<[PriorAsk]>,
-    /// Held for the caller, such as its slot among running turns; dropped at the end.
+    /// Held for the caller until the end, such as its slot among running turns.
     permit: Option<Box<dyn Any + Send>>,
 }
 
