@@ -79,7 +79,7 @@ impl fmt::Display for TurnId {
 pub struct AgentName(String);
 
 impl AgentName {
-    /// This text as a name; `None` if it breaks the rules above.
+    /// This text as a name; `None` if it has another length or other characters.
     pub fn new(text: &str) -> Option<Self> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         ((1..=64).contains(&text.len()) && text.bytes().all(fits)).then(|| Self(text.to_owned()))

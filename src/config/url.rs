@@ -76,7 +76,7 @@ impl BaseUrl {
         self.encrypted
     }
 
-    /// The machine.
+    /// The host, by address or name.
     pub fn host(&self) -> &UrlHost {
         &self.host
     }

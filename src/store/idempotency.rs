@@ -19,7 +19,7 @@ pub(super) const MESSAGE_BYTES: &str = "octet_length(content) + 3 * coalesce(oct
 pub enum KeyLookup {
     /// The key is unknown.
     New,
-    /// The same request came with this key.
+    /// An equal request came with this key.
     Same(TurnId),
     /// Another request came with this key.
     Other,

@@ -50,7 +50,7 @@ impl StoreWriter {
     /// Schedules maintenance after this time; an earlier schedule stays in force.
     pub(super) fn arm(&mut self, after: Duration) {
         self.is_armed = true;
-        // The timer thread ends after this one.
+        // Cannot fail: the timer thread ends after this one.
         let _ = self.timer.send(after);
     }
 

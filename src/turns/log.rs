@@ -98,11 +98,11 @@ struct LogState {
     unread_since: Option<Instant>,
     /// A reader waits in [`TurnLog::changed`]. Most deltas come while none does, and then nobody needs a wake-up.
     awaited: bool,
-    /// Set before `ended` fires.
+    /// The process ends, and the next one resumes the turn. Set before `ended` is cancelled.
     suspended: bool,
     /// Bytes of text, from its beginning, that people have been shown.
     shown: usize,
-    /// Somebody asked to stop the turn.
+    /// Somebody asked to stop the turn: the room is shown nothing more before the end.
     frozen: bool,
     /// Final text reported by the agent, if it differs from the streamed deltas.
     settled: Option<String>,

@@ -30,7 +30,7 @@ pub(super) struct AttemptFacts {
     pub attempt: AttemptKind,
     /// The turn was already passed on to another agent.
     pub elsewhere: bool,
-    /// What the caller wants while the agent is away: wait or fail.
+    /// Whether the caller waits or fails while the agent is away.
     pub when_away: WhenAway,
 }
 
