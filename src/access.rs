@@ -1,8 +1,8 @@
-//! Who may do what, where: the one place that decides it. Pure.
+//! The access policy: decides which person may do which action in which kind of place. Pure.
 //!
-//! Nobody may do anything unless a list names them by their full, immutable id, byte for byte. Direct chats
-//! and rooms have lists of their own, because what a person may say to us alone says nothing about a room
-//! that others read. The rule that decided is part of the answer: it is what the audit keeps.
+//! Nobody may do anything unless a list names them by their full, immutable id, byte for byte. Direct chats and rooms
+//! have lists of their own: a person who may talk to us alone may not therefore talk in a room that others read. The
+//! decision names the rule behind it, and the audit keeps that rule.
 
 use std::collections::BTreeSet;
 
@@ -10,78 +10,78 @@ use talaria_platform::{AuthorTrust, RoomEvent, RoomEventKind, UserId};
 
 use crate::command::ChatCommand;
 
-/// Who may do what on one account.
+/// Access rules of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Whoever reaches the account owns it: a person at the terminal of this very process.
+    /// Everybody who reaches the account owns it: a person at the terminal of this very process.
     Owner,
-    /// Those who are listed.
+    /// Only the people on these lists may do anything.
     Listed(AccessLists),
 }
 
-/// The lists of an account. Empty means nobody.
+/// Access lists of an account. An empty list admits nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessLists {
-    /// May do everything everywhere.
+    /// People who may do everything everywhere.
     pub admins: BTreeSet<UserId>,
-    /// May talk to us in direct chats and in rooms.
+    /// People who may talk to us in direct chats and in rooms.
     pub people: BTreeSet<UserId>,
-    /// May talk to us in direct chats.
+    /// People who may talk to us in direct chats only.
     pub direct: BTreeSet<UserId>,
-    /// May talk to us in rooms.
+    /// People who may talk to us in rooms only.
     pub rooms: BTreeSet<UserId>,
-    /// Everybody may talk to us, as if listed in `people`.
+    /// Everybody may talk to us, as if `people` named them.
     pub allow_all: bool,
-    /// Strangers may ask to be let in, in direct chats.
+    /// Strangers may ask for a pairing code in direct chats.
     pub pairing: bool,
     /// Commands that only admins may use.
     pub admin_commands: BTreeSet<ChatCommand>,
-    /// How sure we must be of the author of something that came encrypted; `None` takes the network's word.
+    /// Least trust in the author of an encrypted event; `None` trusts the network's word.
     pub trust: Option<AuthorTrust>,
-    /// What could have come encrypted and did not is refused. Where it is not, nothing can be proven of it, and the
-    /// network's word is taken.
+    /// Refuses events that could have come encrypted and did not. If false, the network's word for their author is
+    /// trusted: nothing about them can be proven.
     pub secure_only: bool,
 }
 
-/// Somebody who does something.
+/// The person who does something, as the adapter and the store know them.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
-    /// The immutable id.
+    /// The immutable id on the platform.
     pub id: &'a UserId,
-    /// How sure the adapter is of it.
+    /// How sure the adapter is that the action is this person's.
     pub trust: AuthorTrust,
-    /// How what they do reached us.
+    /// Whether the action came encrypted.
     pub channel: EntryChannel,
-    /// Marked as a program by the network.
+    /// The network marks the account as a program.
     pub bot: bool,
-    /// Let in by the operator through pairing.
+    /// The operator let them in through pairing.
     pub paired: bool,
-    /// Has left the room.
+    /// They have left the room.
     pub left: bool,
 }
 
 impl<'a> Actor<'a> {
-    /// Somebody whose message was judged when it came, of whom nothing else is known: only lists speak for them.
+    /// A person whose message was judged when it came, with nothing else known of them now: only the lists decide.
     pub fn known(id: &'a UserId) -> Self {
         let (trust, channel) = (AuthorTrust::Verified, EntryChannel::Secure);
         Self { id, trust, channel, bot: false, paired: false, left: false }
     }
 }
 
-/// How something reached us.
+/// Whether an event came encrypted, or could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryChannel {
-    /// End-to-end encrypted: whose it is can be proven.
+    /// End-to-end encrypted: the author can be proven.
     Secure,
     /// In the clear, although it could have been encrypted.
     Plain,
-    /// In the clear, like everything of its kind on every network: marks and invitations. Nobody can prove such a
-    /// thing, so it can only ever take something back or refuse it, or bring us somewhere.
+    /// In the clear, like every event of its kind on every network: reactions and invitations. Nobody can prove their
+    /// author, so they may only take something back, refuse something, or bring us into a room.
     Bare,
 }
 
 impl EntryChannel {
-    /// How an event came.
+    /// The channel of an event.
     pub fn of(event: &RoomEvent) -> Self {
         if event.secure {
             return Self::Secure;
@@ -99,7 +99,7 @@ impl EntryChannel {
     }
 }
 
-/// What kind of place something is done in. A thread is as its room is.
+/// Kind of a place. A thread is of the kind of its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// A chat between one person and us.
@@ -108,80 +108,80 @@ pub enum PlaceKind {
     Room,
 }
 
-/// What somebody does. Every entry into the gateway is one of these.
+/// An action of a person. Every entry into the gateway is one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessAction {
-    /// Asks the agent something.
+    /// Sends a prompt to the agent.
     Message,
-    /// Asks the gateway something.
+    /// Sends a command to the gateway.
     Command(ChatCommand),
-    /// Changes what they asked.
+    /// Edits their own prompt.
     Edit,
-    /// Takes back what they asked.
+    /// Deletes their own prompt.
     Delete,
-    /// Puts a mark on a message of ours.
+    /// Reacts to a message of ours.
     Reaction,
-    /// Allows what an agent asks for.
+    /// Approves an ask.
     Approve(GrantScope),
-    /// Refuses what an agent asks for.
+    /// Denies an ask.
     Deny,
-    /// Wants us in a room.
+    /// Invites us into a room.
     Invite,
 }
 
 /// How far an approval reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GrantScope {
-    /// This once.
+    /// This ask only.
     Once,
-    /// The same again in this session.
+    /// Equal asks in this session.
     Session,
-    /// The same again in this place, until it is revoked or expires.
+    /// Equal asks in this place, until the grant is revoked or expires.
     Always,
 }
 
-/// The answer.
+/// Result of [`AccessPolicy::authorize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessDecision {
-    /// Whether it may happen.
+    /// Whether the action may happen.
     pub allowed: bool,
-    /// What decided it.
+    /// The rule that decided it.
     pub rule: AccessRule,
 }
 
-/// What decided.
+/// The rule behind a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRule {
-    /// The account's owner.
+    /// Allowed: the account's owner.
     Owner,
-    /// An admin.
+    /// Allowed: an admin.
     Admin,
-    /// A list names them.
+    /// Allowed: a list names them.
     Listed,
-    /// The operator let them in.
+    /// Allowed: the operator let them in through pairing.
     Paired,
-    /// Everybody may.
+    /// Allowed: `allow_all` is on.
     Everybody,
-    /// A stranger's direct chat, where pairing is switched on.
+    /// Allowed: a stranger's invitation to a direct chat, while pairing is on.
     Pairing,
-    /// The keys contradict the author.
+    /// Denied: the keys contradict the author.
     Violated,
-    /// A program.
+    /// Denied: the actor is a program.
     Bot,
-    /// Has left the room.
+    /// Denied: the actor has left the room.
     Left,
-    /// A list names them, but we are not sure enough that it is they.
+    /// Denied: a list names them, but we are not sure enough that they are the author.
     Untrusted,
-    /// A list names them, but it came in the clear.
+    /// Denied: a list names them, but the event came in the clear.
     Plain,
-    /// Only admins may.
+    /// Denied: the action is for admins.
     AdminsOnly,
-    /// No list names them.
+    /// Denied: no list names them.
     NotListed,
 }
 
 impl AccessPolicy {
-    /// Decides. What speaks against somebody comes before what speaks for them.
+    /// Decides whether `actor` may do `action`. Rules against a person come before rules for them.
     pub fn authorize(&self, actor: Actor<'_>, place: PlaceKind, action: AccessAction) -> AccessDecision {
         if actor.trust == AuthorTrust::Violated {
             return deny(AccessRule::Violated);
@@ -201,11 +201,11 @@ impl AccessPolicy {
             false => lists.admits(actor, place),
         };
         let Some(rule) = admitted else {
-            // To ask for a code a stranger must be able to open a direct chat with us.
+            // A stranger must be able to open a direct chat with us in order to ask for a code.
             let pairs = action == AccessAction::Invite && place == PlaceKind::Direct && lists.pairing;
             return if pairs { allow(AccessRule::Pairing) } else { deny(AccessRule::NotListed) };
         };
-        // Only now: whoever is on no list is a stranger, however their words came.
+        // Last, because a person on no list is a stranger, no matter how their event came.
         if let Some(doubt) = lists.doubts(actor, action) {
             return deny(doubt);
         }
@@ -216,7 +216,7 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether somebody may be let in by a list, wherever that is.
+    /// Whether some list names this person, for whichever kind of place.
     pub fn may_admit(&self, person: &UserId) -> bool {
         match self {
             Self::Owner => true,
@@ -227,12 +227,12 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether a stranger may ask to be let in.
+    /// Whether a stranger may ask for a pairing code.
     pub fn pairs(&self) -> bool {
         matches!(self, Self::Listed(AccessLists { pairing: true, .. }))
     }
 
-    /// Whether anybody at all is answered where things come in this way.
+    /// Whether anybody at all is answered on this channel.
     pub fn serves(&self, channel: EntryChannel) -> bool {
         !(matches!(self, Self::Listed(AccessLists { secure_only: true, .. }))
             && channel == EntryChannel::Plain)
@@ -240,7 +240,7 @@ impl AccessPolicy {
 }
 
 impl AccessLists {
-    /// The rule that lets an ordinary person in.
+    /// The rule that lets a person in who is no admin.
     fn admits(&self, actor: Actor<'_>, place: PlaceKind) -> Option<AccessRule> {
         let here = match place {
             PlaceKind::Direct => &self.direct,
@@ -257,7 +257,7 @@ impl AccessLists {
         }
     }
 
-    /// What speaks against somebody whom a list names: that it may not be they.
+    /// The rule against a person whom a list names, if we cannot be sure that they are the author.
     fn doubts(&self, actor: Actor<'_>, action: AccessAction) -> Option<AccessRule> {
         match actor.channel {
             EntryChannel::Secure => {
@@ -279,7 +279,7 @@ impl AccessLists {
     fn is_for_admins(&self, action: AccessAction) -> bool {
         match action {
             AccessAction::Command(command) => self.admin_commands.contains(&command),
-            // It outlives the conversation, and is nobody's in particular.
+            // An `always` grant outlives the conversation and belongs to no single person.
             AccessAction::Approve(GrantScope::Always) => true,
             AccessAction::Approve(GrantScope::Once | GrantScope::Session) => {
                 self.admin_commands.contains(&ChatCommand::Approve)
@@ -295,7 +295,7 @@ impl AccessLists {
 }
 
 impl AccessAction {
-    /// Its name in the audit.
+    /// Name in the audit.
     pub fn name(self) -> String {
         match self {
             Self::Message => "message".to_owned(),
@@ -311,7 +311,7 @@ impl AccessAction {
 }
 
 impl PlaceKind {
-    /// Its name on record.
+    /// Name in the store and in the audit.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -321,10 +321,10 @@ impl PlaceKind {
 }
 
 impl GrantScope {
-    /// All of them.
+    /// Every scope, from the narrowest.
     pub const ALL: [Self; 3] = [Self::Once, Self::Session, Self::Always];
 
-    /// As people write it.
+    /// The word that people write after `/approve`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Once => "once",
@@ -335,7 +335,7 @@ impl GrantScope {
 }
 
 impl AccessRule {
-    /// Its name in the audit.
+    /// Name in the audit.
     pub fn name(self) -> &'static str {
         match self {
             Self::Owner => "owner",

@@ -1,7 +1,7 @@
-//! Watches one turn and keeps the room showing it.
+//! Shows one running turn in its room.
 //!
-//! Reads the turn's log only when something may be shown, so that a thousand deltas between two edits
-//! cost one look. What people are about to see is kept in the store first.
+//! Reads the turn's log only when the room may be updated, so that a thousand deltas between two edits cost one read.
+//! Stores text as a checkpoint before people see it.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::turns::log::{LogPosition, TurnLog};
 use crate::util::one_line;
 use crate::util::this_process;
 
-/// "is typing" is repeated this often while a turn runs; networks forget it after a few seconds.
+/// Interval of the "is typing" signal while a turn runs; networks forget it after a few seconds.
 const TYPING: Duration = Duration::from_secs(4);
 
-/// Text that nobody was shown yet is kept at least this often.
+/// Longest time that unshown text stays without a checkpoint.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
-/// How soon to ask again when no edit is possible as things stand.
+/// Wait before the next look when no edit is possible as things stand.
 const NEVER: Duration = Duration::from_secs(5);
 
-/// Shows a turn until its log ends. `already_shown` is the text that was kept of it by an earlier process.
+/// Shows a turn until its log ends. `already_shown` is the text that an earlier process checkpointed.
 pub async fn show(
     account: Arc<DeliveryAccount>,
     turn: Arc<TurnRow>,
@@ -39,13 +39,13 @@ pub async fn show(
 ) {
     let mut conversation = Conversation::new(&account, &turn, &log, already_shown);
     if let Err(error) = conversation.run().await {
-        // The turn itself meets the same error and says so; the room gets the final all the same.
+        // The turn itself meets the same error and reports it; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
     }
     account.signal(&turn.place, Signal::Typing(false));
 }
 
-/// A step that people can be shown by name, whatever the agent calls it.
+/// Gives a step without a printable title a generic name, so that the room can show it.
 fn named(account: &DeliveryAccount, mut step: Step) -> Step {
     if one_line(&step.title, 1).is_empty() {
         step.title = account.words(&TextKey::NamelessTool.into()).unwrap_or_default();
@@ -68,22 +68,22 @@ struct Conversation<'a> {
     position: LogPosition,
     reply: Reply,
     style: ShowStyle,
-    /// Bytes of text that the store holds. Begins with what an earlier process kept.
+    /// Bytes of text that the store holds. Starts with the text that an earlier process stored.
     kept: usize,
     kept_at: Instant,
-    /// Before this time no look at the text could show people anything new.
+    /// Before this time no read could show people anything new.
     next_look: Instant,
-    /// The [`fingerprint`] of what the room shows. Only compared, and the text itself may be long.
+    /// [`fingerprint`] of the text that the room shows. Only compared, and the text itself may be long.
     shown: u64,
-    /// When the oldest event came that the room does not show; `None` if it shows all.
+    /// Time of the oldest event that the room does not show; `None` if it shows all.
     unshown_since: Option<std::time::Instant>,
-    /// A step or a notice is among what the room does not show.
+    /// The events that the room does not show include a step or a notice.
     unshown_line: bool,
-    /// A notice for a platform that cannot show it below the growing text.
+    /// Notices for a platform that cannot show them below the growing text.
     said: SeparateNotices,
 }
 
-/// Notices that are messages of their own, because what is printed cannot be taken back.
+/// Notices sent as messages of their own, because printed text cannot be taken back.
 #[derive(Default)]
 struct SeparateNotices {
     waiting: Option<String>,
@@ -120,7 +120,7 @@ impl<'a> Conversation<'a> {
     }
 
     async fn run(&mut self) -> store::Result<()> {
-        // Whatever is not waiting for text is boxed: a thousand streams wait, and few of them do anything.
+        // Every future except the wait for text is boxed: a thousand streams wait, and few of them do anything else.
         let mut live_message = Box::pin(LiveMessage::open(self.account, self.turn)).await?;
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
         let mut ended = poll_when_woken(log.ended());
         loop {
             if self.log.is_ended() {
-                // The final shows it all; one more edit before it would only cost a token.
+                // The final shows everything; one more edit before it would only cost a token of the rate limit.
                 break;
             }
             if self.log.is_frozen() {
@@ -151,7 +151,7 @@ impl<'a> Conversation<'a> {
                 },
                 (Some(_), None) => Some(Instant::now() + NEVER),
             };
-            // One timer for whichever comes first: each that is set costs wake-ups of its own.
+            // One timer for the earliest deadline: each timer that is set costs wake-ups of its own.
             let due = wait.map_or(checkpoint, |wait| wait.min(checkpoint));
             tokio::select! {
                 biased;
@@ -167,7 +167,7 @@ impl<'a> Conversation<'a> {
             }
         }
         if self.log.is_suspended() {
-            // The next process goes on; until then people should see all that came.
+            // The next process goes on; until then people should see everything that came.
             self.read();
             if let Some(message) = &mut live_message {
                 Box::pin(self.show_now(message)).await?;
@@ -179,21 +179,21 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// How long nobody needs to look although the room shows all that was read: nothing could be shown
-    /// earlier. So a delta right after an edit wakes nobody.
+    /// How long to sleep although the room shows everything that was read: no edit is possible earlier. So a delta
+    /// right after an edit causes no wake-up.
     fn rest(&self, live_message: Option<&LiveMessage>, checkpoint: Instant) -> Option<Instant> {
-        // What is not read is not kept either, so not beyond the next checkpoint.
+        // Text that is not read is not stored either, so the sleep ends at the next checkpoint.
         let live_message = live_message?;
         let until = Instant::from_std(live_message.rests_until()?).min(checkpoint);
         (until > Instant::now()).then_some(self.beat(live_message, until))
     }
 
-    /// Later edits keep to the account's beat; the first text goes out as soon as it may.
+    /// Aligns later edits with the account's beat; the first text goes out as soon as it may.
     fn beat(&self, message: &LiveMessage, at: Instant) -> Instant {
         if message.rests_until().is_some() { self.account.beat(at) } else { at }
     }
 
-    /// Folds what is new.
+    /// Folds new events of the log into the reply.
     fn read(&mut self) {
         let (account, reply, steps) = (self.account, &mut self.reply, self.account.display().steps);
         let (said, apart) = (&mut self.said, !matches!(self.account.about().show, ShowMode::Edit { .. }));
@@ -211,7 +211,7 @@ impl<'a> Conversation<'a> {
                 reply.notice(phrase.and_then(|phrase| account.words(&phrase)));
                 line = true;
             }
-            // What is asked is a message of its own.
+            // An ask is shown as a message of its own.
             TurnEvent::Step(_)
             | TurnEvent::Thought(_)
             | TurnEvent::Usage(_)
@@ -225,7 +225,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends a new notice as a message of its own. Best effort: the final says how it came out.
+    /// Sends a new notice as a message of its own. Best effort: the final tells how the turn ended.
     fn say(&mut self) {
         let Some(words) = self.said.waiting.take().filter(|words| *words != self.said.last) else { return };
         self.said.count += 1;
@@ -238,7 +238,7 @@ impl<'a> Conversation<'a> {
         let last = self.log.changed_at().map_or(since, Instant::into_std);
         let text = self.reply.text().trim_start();
         UnshownText {
-            // Before the first message all text is unshown; afterwards nobody looks.
+            // Before the first message all text is unshown; after it, nobody reads this number.
             chars: text.len().min(64),
             line_end: self.unshown_line
                 || text.get(..text.len().min(64)).is_some_and(|text| text.contains('\n')),
@@ -252,7 +252,7 @@ impl<'a> Conversation<'a> {
         let fingerprint = fingerprint(self.style, &snapshot);
         if snapshot.trim().is_empty() || fingerprint == self.shown {
             if self.reply.text().len() > self.account.about().max_text {
-                // The message is full. What comes now is kept, and seen when the answer has ended.
+                // The message is full. Further text is stored, and shown when the answer has ended.
                 self.next_look = Instant::now() + CHECKPOINT;
             } else {
                 self.unshown_since = None;
@@ -260,7 +260,7 @@ impl<'a> Conversation<'a> {
             }
             return Ok(());
         }
-        // A terminal cannot take back what it printed, so keeping it once a second is enough there.
+        // A terminal cannot take back printed text, so a checkpoint once a second is enough there.
         let often =
             !matches!(self.account.about().show, ShowMode::Append) || self.kept_at.elapsed() >= CHECKPOINT;
         let checkpoint =
@@ -275,7 +275,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Keeps what is new without showing it.
+    /// Stores new text without showing it.
     async fn keep(&mut self) -> store::Result<()> {
         self.read();
         match checkpoint(&self.reply, &mut self.kept, &mut self.kept_at) {
@@ -285,7 +285,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The text that the store does not hold yet; `kept` is how much it holds, `kept_at` since when.
+/// Text that the store does not hold yet; `kept` is the length that it holds, `kept_at` the time of the last
+/// checkpoint.
 fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<TextCheckpoint> {
     *kept_at = Instant::now();
     let text = reply.text();
@@ -294,8 +295,8 @@ fn checkpoint(reply: &Reply, kept: &mut usize, kept_at: &mut Instant) -> Option<
     Some(TextCheckpoint { offset, text: new })
 }
 
-/// Tells two texts apart. Were it ever wrong, one edit would be left out; the final does not ask. Where text is only
-/// ever added, its length says as much, and costs nothing for each frame of a long answer.
+/// Cheap comparison of two texts. A collision would lose one edit; the final does not use it. Where text only grows,
+/// its length is enough, and costs nothing for each frame of a long answer.
 fn fingerprint(style: ShowStyle, text: &str) -> u64 {
     if style == ShowStyle::Append {
         return text.len() as u64;

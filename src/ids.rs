@@ -1,4 +1,4 @@
-//! Ids of sessions, turns, agents and asks.
+//! Ids of sessions, turns, agents and asks, and the keys derived from them.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -8,8 +8,7 @@ use talaria_platform::{AccountId, EventId, RoomId, SendKey};
 
 use crate::util::{UtcTime, hash, random_hex};
 
-/// What an agent remembers: `YYYYMMDD_HHMMSS_<8 hex>` in UTC, perhaps with `.<n>` for the nth time
-/// that its history was changed after the fact.
+/// Id of a session: `YYYYMMDD_HHMMSS_<8 hex>` in UTC; with `.<n>` after the nth change of its history after the fact.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub String);
@@ -32,25 +31,25 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// What the id of a turn begins with that a program asked for.
+/// Prefix of the id of a turn that an app asked for.
 pub const RUN: &str = "run_";
 
-/// The account of what programs ask over HTTP; its rooms are the apps. No platform can have this name.
+/// Account of all turns asked for over HTTP; its rooms are the apps. No platform can have this name.
 pub const HTTP: &str = "@http";
 
-/// A turn: 16 hex digits derived from what started it, so that the same event is the same turn. One that a program
-/// asked for is `run_` and 32 random ones.
+/// Id of a turn: 16 hex digits derived from the event that started it, so that the same event is the same turn. The id
+/// of an app's turn is `run_` and 32 random hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnId(pub String);
 
 impl TurnId {
-    /// The turn that `event` starts; `attempt` counts its `/retry`s.
+    /// Id of the turn that `event` starts; `attempt` counts its `/retry`s.
     pub fn new(account: &AccountId, room: &RoomId, event: &EventId, attempt: u32) -> Self {
         Self(idempotency_key(account, room, event, attempt)[..16].to_owned())
     }
 
-    /// A turn that a program asks for.
+    /// A new id for a turn that an app asks for.
     pub fn random_run() -> Self {
         Self(format!("{RUN}{}", random_hex(16)))
     }
@@ -61,7 +60,7 @@ impl TurnId {
         digits.get(..6).unwrap_or(digits)
     }
 
-    /// The send key of what this turn shows as `what`: `0` is the answer's first message.
+    /// The send key of one message of this turn; `what` is its part, `0` the answer's first message.
     pub fn send_key(&self, what: impl fmt::Display) -> SendKey {
         SendKey::new(format!("t.{}.{what}", self.0))
     }
@@ -80,7 +79,7 @@ impl fmt::Display for TurnId {
 pub struct AgentName(String);
 
 impl AgentName {
-    /// This text as a name, if it can be one.
+    /// This text as a name; `None` if it has another length or other characters.
     pub fn new(text: &str) -> Option<Self> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         ((1..=64).contains(&text.len()) && text.bytes().all(fits)).then(|| Self(text.to_owned()))
@@ -96,12 +95,12 @@ impl AgentName {
         Self("local".to_owned())
     }
 
-    /// The agent that answers while nobody configured one: it tells how.
+    /// The agent that answers while none is configured: it explains how to configure one.
     pub fn guide() -> Self {
         Self("guide".to_owned())
     }
 
-    /// The name as text.
+    /// The name as it stands in the configuration.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -113,28 +112,28 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// An ask: 128 random bits, never shown to people.
+/// Id of an ask: 128 random bits, never shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskId(pub String);
 
 impl AskId {
-    /// A new one.
+    /// A new random id.
     pub fn random() -> Self {
         Self(random_hex(16))
     }
 
-    /// The send key of the message that asks.
+    /// The send key of the message that shows the ask.
     pub fn send_key(&self) -> SendKey {
         SendKey::new(format!("a.{}", self.0))
     }
 
-    /// The send key of the line that says how it came out, where no person's message led to it.
+    /// The send key of the line that reports how the ask ended, for an end that no person's message caused.
     pub fn end_key(&self) -> SendKey {
         SendKey::new(format!("a.{}.end", self.0))
     }
 }
 
-/// The `Idempotency-Key` of a turn: the same for every repeat, another one for each `/retry`.
+/// The `Idempotency-Key` of a turn: equal for every resend, different for each `/retry`.
 pub fn idempotency_key(account: &AccountId, room: &RoomId, event: &EventId, attempt: u32) -> String {
     hash([account.as_str(), room.as_str(), event.as_str(), &attempt.to_string()])
 }

@@ -1,6 +1,6 @@
-//! What an operator may change while the gateway runs: who may do what, how places behave, the words.
+//! The rules that an operator may change while the gateway runs: access, sessions, limits, and the texts for rooms.
 //!
-//! Everybody asks [`LiveRules`] anew for each thing they decide, so a reload holds from the next event on.
+//! Code asks [`LiveRules`] anew for each decision, so a reload holds from the next event on.
 
 mod session_key;
 
@@ -16,53 +16,53 @@ use crate::i18n::TextCatalog;
 use crate::ids::AgentName;
 pub use session_key::SessionKey;
 
-/// The rules of this moment.
+/// All rules at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// What rooms are told.
+    /// Texts that rooms are shown.
     pub words: TextCatalog,
-    /// Per account. One that is missing here lets nobody in.
+    /// Rules by account. An account that is missing here lets nobody in.
     pub accounts: HashMap<AccountId, Arc<AccountRules>>,
 }
 
-/// The rules of one account.
+/// Rules of one account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountRules {
-    /// Who may do what.
+    /// Which person may do which action.
     pub access: AccessPolicy,
-    /// What belongs to one session, and when another one begins.
+    /// How prompts are grouped into sessions, and when a new session begins.
     pub session: SessionRules,
-    /// What a prompt does that comes while an answer runs.
+    /// Effect of a prompt that comes while an answer runs.
     pub busy: BusyPolicy,
-    /// Rooms where something is different.
+    /// Rooms with rules of their own.
     pub places: HashMap<RoomId, PlaceRules>,
-    /// How much one person may ask; `None` for an account that belongs to one person.
+    /// Rate limits of one person; `None` for an account that belongs to one person.
     pub limits: Option<PersonLimits>,
 }
 
-/// What is different in one room; `None` is as everywhere.
+/// Rules of one room that differ from its account's; `None` takes the account's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlaceRules {
-    /// What a prompt does that comes while an answer runs.
+    /// Effect of a prompt that comes while an answer runs.
     pub busy: Option<BusyPolicy>,
-    /// Who may do what.
+    /// Which person may do which action in this room.
     pub access: Option<AccessPolicy>,
-    /// Who answers.
+    /// The agent that answers in this room.
     pub agent: Option<AgentName>,
 }
 
-/// What belongs to one session.
+/// How the prompts of an account are grouped into sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionRules {
     /// Each thread is a session of its own.
     pub threads: bool,
     /// Each person of a shared room has a session of their own.
     pub people: bool,
-    /// When another one begins by itself.
+    /// When a new session begins without a command.
     pub reset: SessionReset,
 }
 
-/// When another session begins by itself.
+/// When a new session begins without a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionReset {
     /// Never.
@@ -70,34 +70,34 @@ pub enum SessionReset {
     None,
     /// With the first prompt after this time of the day.
     Daily {
-        /// Since midnight, UTC.
+        /// Time since midnight, UTC.
         at: Duration,
     },
-    /// With the first prompt after such a pause.
+    /// With the first prompt after a pause.
     Idle {
-        /// The pause.
+        /// Shortest pause that ends the session.
         after: Duration,
     },
 }
 
-/// What a prompt does that comes while an answer runs.
+/// Effect of a prompt that comes while an answer runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BusyPolicy {
-    /// It waits in line.
+    /// The prompt waits in line.
     #[default]
     Queue,
-    /// It stops the running answer and takes its place.
+    /// The prompt stops the running answer and takes its place.
     Interrupt,
 }
 
-/// How much one person may ask.
+/// Rate limits of one person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersonLimits {
-    /// Messages in a minute.
+    /// Most messages in a minute.
     pub per_minute: usize,
-    /// Messages in an hour.
+    /// Most messages in an hour.
     pub per_hour: usize,
-    /// Whether programs that talk to each other are met with silence.
+    /// Stop answering in a room where programs seem to talk to each other.
     pub loop_guard: bool,
 }
 
@@ -108,8 +108,8 @@ impl Default for PersonLimits {
 }
 
 impl SessionReset {
-    /// Whether a session that was last used at one time is over at another, both in seconds since 1970. A clock
-    /// that was set back ends nothing: what was used later than now was used just now.
+    /// Whether a session that was last used at `used` is over at `now`, both in seconds since 1970. A clock that was
+    /// set back ends nothing: a use in the future counts as a use just now.
     pub fn is_due(self, used: i64, now: i64) -> bool {
         const DAY: i64 = 24 * 60 * 60;
         let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
@@ -125,7 +125,7 @@ impl SessionReset {
 }
 
 impl AccountRules {
-    /// An account that belongs to whoever reaches it, such as a terminal.
+    /// Rules of an account that belongs to the person who reaches it, such as a terminal.
     pub fn owner() -> Self {
         Self {
             access: AccessPolicy::Owner,
@@ -136,29 +136,29 @@ impl AccountRules {
         }
     }
 
-    /// An account with lists, everything else at its default.
+    /// Rules of an account with access lists; everything else has its default.
     pub fn listed(lists: AccessLists) -> Self {
         Self { access: AccessPolicy::Listed(lists), limits: Some(PersonLimits::default()), ..Self::owner() }
     }
 
-    /// What a prompt does in this room while an answer runs.
+    /// Effect of a prompt that comes to this room while an answer runs.
     pub fn busy_in(&self, room: &RoomId) -> BusyPolicy {
         self.places.get(room).and_then(|place| place.busy).unwrap_or(self.busy)
     }
 
-    /// Who answers in this room; `None` is whoever answers everywhere.
+    /// The agent configured for this room; `None` means the default agent.
     pub fn agent_in(&self, room: &RoomId) -> Option<&AgentName> {
         self.places.get(room).and_then(|place| place.agent.as_ref())
     }
 
-    /// Who may do what in this room.
+    /// The access policy of this room.
     pub fn access_in(&self, room: &RoomId) -> &AccessPolicy {
         self.places.get(room).and_then(|place| place.access.as_ref()).unwrap_or(&self.access)
     }
 }
 
 impl Rules {
-    /// The rules of an account; one that nobody configured lets nobody in.
+    /// Rules of an account. An account that nobody configured lets nobody in.
     pub fn account(&self, id: &AccountId) -> Arc<AccountRules> {
         self.accounts
             .get(id)
@@ -166,7 +166,7 @@ impl Rules {
             .unwrap_or_else(|| Arc::new(AccountRules::listed(AccessLists::default())))
     }
 
-    /// Leaves an account as it is by these other rules.
+    /// Replaces the rules of one account by those in `by`.
     pub fn keep(&mut self, id: &AccountId, by: &Self) {
         match by.accounts.get(id) {
             Some(rules) => self.accounts.insert(id.clone(), rules.clone()),
@@ -175,17 +175,17 @@ impl Rules {
     }
 }
 
-/// The rules as they are now; shared by everything that decides.
+/// The current rules, shared by all code that decides something. Replaced by a reload.
 #[derive(Debug, Default)]
 pub struct LiveRules {
-    /// Accounts that belong to whoever reaches them. Settled at the start: whether an account is a terminal of this
-    /// process is nothing that a file can change, and a mistake here would make every stranger an owner.
+    /// Accounts that belong to the person who reaches them. Fixed at the start: no file can turn an account into a
+    /// terminal of this process, and a mistake here would make every stranger an owner.
     owned: BTreeSet<AccountId>,
     now: RwLock<Arc<Rules>>,
 }
 
 impl LiveRules {
-    /// Begins with these. Only they can give an account an owner.
+    /// Starts with `rules`. Only these can give an account an owner.
     pub fn new(rules: Rules) -> Arc<Self> {
         let owned = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
             (rules.access == AccessPolicy::Owner).then(|| id.clone())
@@ -194,12 +194,13 @@ impl LiveRules {
         Arc::new(Self { owned, now: RwLock::new(Arc::new(rules)) })
     }
 
-    /// The rules of this moment. Not to be kept beyond one decision.
+    /// The current rules. Do not keep them beyond one decision.
     pub fn now(&self) -> Arc<Rules> {
         self.now.read().clone()
     }
 
-    /// These rules, as far as they can hold here: an account with an owner keeps its rules, and no other gets one.
+    /// Restricts `rules` to changes that a reload may make: an account with an owner keeps its rules, and no other gets
+    /// an owner.
     pub fn permissible(&self, mut rules: Rules) -> Rules {
         let now = self.now();
         let claims = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
@@ -212,7 +213,7 @@ impl LiveRules {
         rules
     }
 
-    /// Makes these hold from now on, as far as they can hold here.
+    /// Puts `rules` into force, restricted by [`LiveRules::permissible`].
     pub fn replace(&self, rules: Rules) {
         let rules = self.permissible(rules);
         *self.now.write() = Arc::new(rules);
@@ -249,7 +250,7 @@ mod tests {
 
     const HOUR: i64 = 60 * 60;
     const DAY: i64 = 24 * HOUR;
-    /// A midnight.
+    /// Some midnight, in seconds since 1970.
     const MIDNIGHT: i64 = 20_000 * DAY;
 
     #[test]
@@ -262,7 +263,7 @@ mod tests {
             (daily(4), at(4) - 1, at(4), true),
             (daily(4), at(4), at(4) + 1, false),
             (daily(4), at(4), at(23), false),
-            // Past midnight is not past four in the morning.
+            // After midnight is still before four in the morning.
             (daily(4), at(22), at(24 + 2), false),
             (daily(4), at(22), at(24 + 4) - 1, false),
             (daily(4), at(22), at(24 + 4), true),

@@ -1,10 +1,9 @@
-//! Everything durable: one SQLite file, and the only SQL.
+//! The durable store: one SQLite file, and the only SQL of the program.
 //!
-//! One thread owns the only connection that writes; jobs that wait at the same moment share one
-//! transaction and one `fsync` (group commit), each in a savepoint of its own, so that a failing job
-//! undoes only itself. A job has happened when its `write` returned. One more thread reads.
-//! That only one connection writes and checkpoints also keeps us clear of the WAL-reset bug of the
-//! bundled SQLite.
+//! One thread owns the only connection that writes; jobs that wait at the same moment share one transaction and one
+//! `fsync` (group commit), each in a savepoint of its own, so that a failing job undoes only itself. When `write`
+//! returns, its job is on disk. A second thread reads. One single connection that writes and checkpoints also keeps us
+//! clear of the WAL-reset bug of the bundled SQLite.
 
 mod actors;
 mod asks;
@@ -72,32 +71,32 @@ pub use turns::{FinishedTurn, OpenTurn, PersonInfo, TurnRow, TurnState};
 pub use usage::UsageTotals;
 pub use write_health::WriteFailure;
 
-/// Jobs that may wait for a thread. Generous: each is small, and a full queue only makes callers wait.
+/// Most jobs that wait for a thread. Generous: each is small, and a full queue only makes callers wait.
 const QUEUE: usize = 1024;
 
-/// The store; cheap to clone.
+/// Handle to the open store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     writer: mpsc::Sender<WriterCommand>,
     reader: mpsc::Sender<ReadJob>,
-    /// How long whoever reads waits, and whoever writes.
+    /// Wait of callers for reads, and for writes.
     timings: (Histogram, Histogram),
-    /// How the last commit went.
+    /// Result of the last commit.
     health: WriteHealth,
 }
 
-/// What is left to do for a job once its transaction is committed, or not.
+/// Reports to the caller of a job whether its transaction was committed.
 type JobReply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-/// Given no connection, a job only hands the error on.
+/// A write job. Given an error instead of a connection, it only passes the error on.
 type WriteJob = Box<dyn FnOnce(Result<&Connection>) -> RanJob + Send>;
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The threads of an open store. Ends when every [`Store`] is dropped.
+/// Threads of an open store. They end when every [`Store`] is dropped.
 pub struct StoreThreads {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// A transaction, or a consistent view for reading. What can be done with it is in the submodules.
+/// A transaction, or a consistent view for reading. The submodules add its methods, one table or topic each.
 pub struct Tx<'a> {
     conn: &'a Connection,
 }
@@ -105,10 +104,10 @@ pub struct Tx<'a> {
 /// Why a job did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// SQLite said no; nothing of the job is on disk.
+    /// SQLite refused; nothing of the job is on disk.
     #[error("the database refused: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// A stored value does not read back; nothing was changed.
+    /// A stored value cannot be parsed; nothing was changed.
     #[error("a stored value is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     /// The commit that the job shared with others failed; nothing of it is on disk.
@@ -122,16 +121,16 @@ pub enum StoreError {
     Closed,
 }
 
-/// What store jobs return.
+/// Result of a store job.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 impl Store {
-    /// Opens or creates the database, after proving that it is ours, whole and not newer than we are.
+    /// Opens or creates the database, after proving that it is ours, intact, and not newer than this program.
     pub fn open(path: &Path) -> Result<(Self, StoreThreads), OpenError> {
         Self::open_keeping(path, Retention::default())
     }
 
-    /// Like [`open`](Self::open), with another retention than the default.
+    /// Opens the database like [`open`](Self::open), with another retention than the default.
     pub fn open_keeping(path: &Path, retention: Retention) -> Result<(Self, StoreThreads), OpenError> {
         let (writing, reading) = open::open(path)?;
         let (writer, commands) = mpsc::channel(QUEUE);
@@ -190,7 +189,7 @@ impl Store {
         done_by(&self.writer, WriterCommand::Write(job), result, &self.timings.1).await
     }
 
-    /// Runs `job` on a connection that cannot write; sees everything that was committed before.
+    /// Runs `job` on a connection that cannot write. The job sees everything that was committed before.
     pub async fn read<T, F>(&self, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -200,19 +199,19 @@ impl Store {
         let lead = crate::testing::clock_lead();
         let (done, result) = oneshot::channel();
         let job: ReadJob = Box::new(move |conn| {
-            // A savepoint of nothing but reads is one view of the database, whatever is written meanwhile.
+            // A savepoint with only reads is one view of the database, whatever is written meanwhile.
             let _ = done.send(with_lead(lead, || in_savepoint(conn, job)));
         });
         done_by(&self.reader, job, result, &self.timings.0).await
     }
 
-    /// How long reads and writes take, by their names.
+    /// Durations of reads and writes, by name, for the metrics.
     pub fn timings(&self) -> [(&'static str, Histogram); 2] {
         let (reads, writes) = self.timings.clone();
         [("read", reads), ("write", writes)]
     }
 
-    /// How many reads and how many writes wait for their thread.
+    /// Number of reads and of writes that wait for their thread.
     pub fn waiting(&self) -> (usize, usize) {
         (QUEUE - self.reader.capacity(), QUEUE - self.writer.capacity())
     }
@@ -233,11 +232,11 @@ async fn done_by<J, T>(
 }
 
 impl StoreThreads {
-    /// Waits until everything accepted is on disk and the file is closed. Every clone of the store
-    /// must have been dropped.
+    /// Waits until everything accepted is on disk and the file is closed. Every clone of the store must have been
+    /// dropped.
     pub fn join(self) {
         for handle in self.handles {
-            // A panic there was already answered to the job's caller.
+            // The caller of the job already got an error for a panic there.
             let _ = handle.join();
         }
     }
@@ -260,7 +259,7 @@ fn read_loop(conn: &Connection, mut jobs: mpsc::Receiver<ReadJob>) {
     }
 }
 
-/// Durations of what waits for a disk: from 50 microseconds to 13 seconds.
+/// Buckets for disk waits: from 50 microseconds to 13 seconds.
 fn disk_waits() -> Histogram {
     Histogram::new(exponential_buckets(0.000_05, 4.0, 10))
 }
@@ -276,7 +275,7 @@ pub(crate) fn unix_now() -> i64 {
 mod tests {
     use super::*;
 
-    /// A store in a folder that lasts as long as it is held.
+    /// A store in a temporary folder that exists while it is held.
     pub(super) fn temporary() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();
         let (store, _threads) = Store::open(&dir.path().join("talaria.db")).unwrap();

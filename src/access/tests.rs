@@ -1,4 +1,4 @@
-//! Every line of the rules.
+//! Tests: one scene for every rule of the access policy.
 
 use super::*;
 
@@ -236,12 +236,12 @@ fn pairing_opens_direct_chats_and_nothing_else() {
     };
     assert_eq!(decide(&pairing, paired, PlaceKind::Direct, AccessAction::Message), allow(AccessRule::Paired));
     assert_eq!(decide(&pairing, paired, PlaceKind::Room, AccessAction::Message), deny(AccessRule::NotListed));
-    // Switched off, it no longer counts.
+    // With pairing switched off, an earlier pairing no longer counts.
     assert_eq!(
         decide(&lists(), paired, PlaceKind::Direct, AccessAction::Message),
         deny(AccessRule::NotListed)
     );
-    // A stranger may open a direct chat with us to ask for a code; that is all.
+    // A stranger may open a direct chat with us to ask for a code, and do nothing else.
     assert_eq!(
         decide(&pairing, actor(&id), PlaceKind::Direct, AccessAction::Invite),
         allow(AccessRule::Pairing)
@@ -301,7 +301,7 @@ fn what_is_for_admins_is_for_nobody_else() {
             decide(guarded(command), "@admin:test", PlaceKind::Room, action),
             allow(AccessRule::Admin)
         );
-        // A stranger does not even learn that it is for admins.
+        // A stranger does not even learn that the command is for admins.
         assert_eq!(decide(guarded(command), ANN, PlaceKind::Room, action), deny(AccessRule::NotListed));
     }
     for grant in [GrantScope::Once, GrantScope::Session] {

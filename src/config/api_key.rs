@@ -1,7 +1,8 @@
-//! The owner's key of the agent server, where nobody has set one: `api.key` in the state folder.
+//! The generated owner's key of the agent server, for an operator who set none: `api.key` in the state folder.
 //!
-//! It is made on the first start that needs it and then stays. Whoever can read it can have the agent do everything,
-//! so a file that others could have read or written is refused, never repaired: the key may be known already.
+//! It is made on the first start that needs it, and then stays. Everybody who can read it can have the agent do
+//! everything, so a file that others could have read or written is refused, never repaired: the key may be known
+//! already.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,28 +18,28 @@ use crate::token;
 /// The file's name in the state folder.
 const NAME: &str = "api.key";
 
-/// What it is called until it is whole.
+/// Temporary name of the file until it is complete.
 const NEW: &str = "api.key.new";
 
-/// How a key begins that we made, so that people and the log recognise one.
+/// Prefix of keys that we make, so that people and the log filter recognise them.
 pub const PREFIX: &str = "tlk_";
 
 /// Random bytes of a key: 256 bits.
 const BYTES: usize = 32;
 
-/// The longest file that is read; a key has 68 characters.
+/// Most bytes that are read; a key has 68 characters.
 const LARGEST: u64 = 4096;
 
-/// Characters that a key in the file has at least: the file is ours, so fewer are a slip.
+/// Fewest characters of a key in the file: we write the file, so fewer are a mistake.
 const SHORTEST: usize = 16;
 
 /// Why there is no key, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct KeyError {
-    /// What is wrong.
+    /// The fault, for people.
     pub message: String,
-    /// What to do.
+    /// The next step, for people.
     pub hint: &'static str,
 }
 
@@ -48,12 +49,12 @@ impl From<KeyError> for ConfigError {
     }
 }
 
-/// Where the key of a state folder is.
+/// Path of the key in a state folder.
 pub fn path(home: &Path) -> PathBuf {
     home.join(NAME)
 }
 
-/// The key of a state folder; `None` if none was made yet. Changes nothing.
+/// Loads the key of a state folder; `None` if none was made yet. Changes nothing.
 pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
     let path = path(home);
     let shown = path.display();
@@ -61,7 +62,7 @@ pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
         message: format!("the key of the agent server in {shown} cannot be read: {}", error.kind()),
         hint: "it must be a file of this user; remove it to have another key made",
     };
-    // Not through a link, which somebody may have put there; and a pipe must not hold us up.
+    // Does not follow a link, which somebody may have put there; and a pipe must not block us.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let flags = i32::try_from(flags).map_err(|_| unreadable(io::ErrorKind::InvalidInput.into()))?;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
@@ -69,7 +70,7 @@ pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    // Asked of the open file, so that nobody can put another one there in between.
+    // Read from the open file, so that nobody can put another one there in between.
     let metadata = file.metadata().map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(unreadable(io::ErrorKind::InvalidInput.into()));
@@ -103,7 +104,7 @@ pub fn load(home: &Path) -> Result<Option<Secret>, KeyError> {
     }
 }
 
-/// The key of a state folder, made if there is none. The caller has the folder to itself.
+/// Loads the key of a state folder, and makes one if there is none. The caller holds the lock of the folder.
 pub fn load_or_make(home: &Path) -> Result<Secret, KeyError> {
     if let Some(key) = load(home)? {
         return Ok(key);
@@ -118,7 +119,7 @@ pub fn load_or_make(home: &Path) -> Result<Secret, KeyError> {
     })
 }
 
-/// Whole or not at all: under another name first.
+/// Makes the key file, complete or not at all: writes it under another name first.
 fn make(home: &Path) -> io::Result<()> {
     let new = home.join(NEW);
     match fs::remove_file(&new) {

@@ -1,4 +1,4 @@
-//! The configuration file as text: reading it with bounds, and finding things in it by line.
+//! The configuration file as text: reads it with bounds, and finds the lines of its keys and values.
 
 use std::fs::{File as Handle, Metadata};
 use std::io::{self, Read as _};
@@ -11,31 +11,31 @@ use super::file::ConfigFile;
 use super::yaml_error::{explain, position};
 use super::yaml_lines::{self, KeyedMapping};
 
-/// The largest file that is read. Ours are a few kilobytes; anything near this is another file.
+/// Largest file that is read. Ours are a few kilobytes; anything near this is another file.
 const LARGEST: u64 = 1024 * 1024;
 
-/// A configuration file that was read.
+/// The text of a configuration file.
 pub(super) struct ConfigDocument {
     path: PathBuf,
-    /// What people call it.
+    /// The path as messages show it.
     name: String,
     text: String,
     access: FileAccess,
 }
 
-/// Who besides us could have read or written the file.
+/// Which other users may have read or written the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileAccess {
-    /// Nobody: it is ours, and closed to group and others.
+    /// Nobody: the file is ours, and closed to group and others.
     Private,
-    /// It is ours, but group or others have rights.
+    /// The file is ours, but group or others have rights.
     Shared,
-    /// It belongs to another user.
+    /// The file belongs to another user.
     Foreign,
 }
 
 impl ConfigDocument {
-    /// Reads the file; `None` when there is none.
+    /// Reads the file; `None` if there is none.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let name = path.strip_prefix(".").unwrap_or(path).display().to_string();
         let unreadable = |error: io::Error| {
@@ -47,7 +47,7 @@ impl ConfigDocument {
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(unreadable(error)),
         };
-        // Asked of the open file, so that nobody can put another one there in between.
+        // Read from the open file, so that nobody can put another one there in between.
         let access = handle.metadata().map(|metadata| FileAccess::of(&metadata)).map_err(unreadable)?;
         let mut bytes = Vec::new();
         handle.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -68,7 +68,7 @@ impl ConfigDocument {
         Ok(Some(Self { path: path.to_owned(), name, text, access }))
     }
 
-    /// Stands for the file where there is none: nothing is written in it.
+    /// An empty document, for a run without a configuration file.
     pub(super) fn absent() -> Self {
         Self {
             path: PathBuf::new(),
@@ -90,13 +90,13 @@ impl ConfigDocument {
         self.access
     }
 
-    /// The whole file; an empty one is the same as none.
+    /// Parses the whole file; an empty file counts as none.
     pub(super) fn parse(&self) -> Result<ConfigFile, ConfigError> {
         yaml_lines::check(&self.text).map_err(|error| self.explain(&error))?;
         self.parse_at(&[])
     }
 
-    /// The part at `path`; the default when it is absent or blank.
+    /// Parses the part at `path`; the default if it is absent or blank.
     pub(super) fn parse_at<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ConfigError> {
         match yaml_lines::read_at::<KeyedMapping<T>>(&self.text, path) {
             Ok(found) => Ok(found.unwrap_or_default().0),
@@ -104,17 +104,18 @@ impl ConfigDocument {
         }
     }
 
-    /// Where the value at `path` stands, as it follows a message: `(talaria.yaml, line 7)`.
+    /// Position of the value at `path`, as it follows a message: `(talaria.yaml, line 7)`.
     pub(super) fn place(&self, path: &[&str]) -> String {
         position(&self.name, self.line(yaml_lines::line_of(&self.text, path)))
     }
 
-    /// The same for the key at the end of `path`: where a whole entry is at fault, and not a value in it.
+    /// Position of the last key of `path`, as it follows a message: for a fault of a whole entry and not of a value in
+    /// it.
     pub(super) fn place_of_key(&self, path: &[&str]) -> String {
         position(&self.name, self.line(yaml_lines::line_of_key(&self.text, path)))
     }
 
-    /// A file that is not there has no lines.
+    /// An empty document has no lines.
     fn line(&self, line: Option<usize>) -> Option<usize> {
         line.filter(|_| !self.text.is_empty())
     }
@@ -143,7 +144,7 @@ impl FileAccess {
         }
     }
 
-    /// Elsewhere rights are lists that we do not read; a person's own folders are closed to others.
+    /// Other systems have access lists, which we do not read; a person's own folders are closed to others there.
     #[cfg(not(unix))]
     fn of(_metadata: &Metadata) -> Self {
         Self::Private
@@ -154,7 +155,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// What YAML does not allow anywhere; its reader would say so without a line.
+/// Characters that YAML does not allow anywhere; its parser would report them without a line.
 fn is_forbidden(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\r' | '\t' | '\u{85}')
 }

@@ -1,24 +1,24 @@
-//! What is wrong with the configuration, in words for the person who wrote it.
+//! The errors of a configuration, in words for the person who wrote it.
 
-/// One thing to put right. `Display` gives the message alone; the command line adds `error:` and `hint:`.
+/// One fault to correct. `Display` gives the message alone; the command line adds `error:` and `hint:`.
 ///
-/// Neither part ever holds a secret, nor text from the file that might be one.
+/// Neither part ever contains a secret, nor text from the file that might be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConfigError {
-    /// What is wrong and where.
+    /// The fault and its position.
     pub message: String,
-    /// What to do about it.
+    /// The next step.
     pub hint: Option<String>,
 }
 
 impl ConfigError {
-    /// An error whose message says all.
+    /// An error without a hint.
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
 
-    /// The same error with the next step.
+    /// Adds the next step.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

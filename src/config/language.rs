@@ -1,4 +1,4 @@
-//! `language` and `words`: what rooms are told.
+//! Resolves `language` and `words`: the texts that rooms are shown.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::document::ConfigDocument;
 use super::suggest::{closest, did_you_mean};
 use crate::i18n::{DEFAULT_LANGUAGE, TextCatalog, TextKey, WordingError};
 
-/// The words that hold; what is wrong with them is added to `errors`.
+/// The texts in force; faults in the configured ones are added to `errors`.
 pub(super) fn read(
     language: Option<&str>,
     written: &BTreeMap<String, Option<String>>,

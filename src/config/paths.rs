@@ -1,4 +1,4 @@
-//! Where things are: the state folder and the configuration file.
+//! Finds the state folder and the configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use super::document::ConfigDocument;
 use super::env::{self, EnvReader};
 use super::{ConfigError, ConfigSources};
 
-/// The name of the configuration file where it is looked for.
+/// Name of the configuration file in the folders that are searched.
 const FILE_NAME: &str = "talaria.yaml";
 
-/// The folder that everything is kept in; it need not exist yet. `os` is `std::env::consts::OS`.
+/// The state folder, which holds everything durable; it need not exist yet. `os` is `std::env::consts::OS`.
 pub(super) fn home(env: EnvReader<'_>, os: &str) -> Result<PathBuf, ConfigError> {
     if let Some(home) = env.get(&env::TALARIA_HOME) {
         return if home == "~" || home.starts_with("~/") {
@@ -19,7 +19,7 @@ pub(super) fn home(env: EnvReader<'_>, os: &str) -> Result<PathBuf, ConfigError>
             Ok(PathBuf::from(home))
         };
     }
-    // Its specification says that a relative path there is to be ignored.
+    // The XDG specification says that a relative path is to be ignored.
     let state = env.get(&env::XDG_STATE_HOME).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = env.get(&env::HOME).map(PathBuf::from);
     let found = match os {
@@ -32,8 +32,8 @@ pub(super) fn home(env: EnvReader<'_>, os: &str) -> Result<PathBuf, ConfigError>
     })
 }
 
-/// The configuration file: the first of `--config`, `TALARIA_CONFIG`, the one in the state folder and
-/// the one here. The first two must exist; without any the embedded defaults hold.
+/// The configuration file: the first of `--config`, `TALARIA_CONFIG`, `talaria.yaml` in the state folder, and
+/// `talaria.yaml` in the current folder. The first two must exist if named; without any file the defaults hold.
 pub(super) fn document(
     sources: &ConfigSources,
     env: EnvReader<'_>,

@@ -1,7 +1,7 @@
-//! The agent server: whether there is one, where it listens, and whom it lets ask.
+//! Resolves the `server` section: whether there is an agent server, its address, and its callers.
 //!
-//! Nothing is opened here. What would be reachable from elsewhere must have a key worth the name: a server without
-//! one, or with one that everybody guesses, is refused before a port is bound.
+//! Nothing is opened here. A server that others can reach must have a strong key: without one, or with one that
+//! everybody guesses, it is refused before a port is bound.
 
 mod key;
 mod origin;
@@ -21,44 +21,44 @@ use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, Secret, UrlHost, is_
 
 pub use origin::WebOrigin;
 
-/// Where everything that speaks this protocol expects it.
+/// The port at which every client of this protocol expects the server.
 const DEFAULT_PORT: u16 = 8642;
 const DEFAULT_MODEL: &str = "talaria";
 const DEFAULT_RUNS: usize = 2000;
 const DEFAULT_RUNS_PER_APP: usize = 200;
 
-/// Characters of the model's name. It stands in every answer.
+/// Most characters of the model's name. It stands in every answer.
 const LONGEST_MODEL: usize = 128;
 
-/// Origins and names in a list, at most. Each request is held against all of them.
+/// Most entries of a list of origins or names. Each request is compared with all of them.
 const LONGEST_LIST: usize = 100;
 
 /// The agent server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where it listens; see [`Self::address`].
+    /// The address it listens on; see [`Self::address`].
     pub host: UrlHost,
     /// The port; 0 is any that is free.
     pub port: u16,
-    /// The owner's key. `None`: the one that was made, see [`super::api_key`]; or nobody's, if it is [`Self::open`].
+    /// The owner's key. `None`: the generated key, see [`super::api_key`]; or no key, if the server is [`Self::open`].
     pub key: Option<Secret>,
-    /// No key is asked for: whoever reaches it is the owner. Only on loopback.
+    /// No key is required: everybody who reaches the server is the owner. Only on loopback.
     pub open: bool,
-    /// Web pages that may ask.
+    /// Origins of web pages that may send requests.
     pub cors_origins: Vec<WebOrigin>,
-    /// What it calls its model.
+    /// Name of its model in answers.
     pub model_name: String,
-    /// Further names that a request may call it by, whatever the port.
+    /// Further names that a `Host` header may have, with any port.
     pub hosts: Vec<UrlHost>,
-    /// Turns at once over HTTP, at most.
+    /// Most turns at once over HTTP.
     pub runs: usize,
-    /// The same for each app.
+    /// Most turns at once of each app.
     pub runs_per_app: usize,
-    /// Somebody asked for it; otherwise it is there because nothing else is.
+    /// The operator asked for the server; otherwise it runs because nothing else is configured.
     pub explicit: bool,
 }
 
-/// From where something that listens can be reached.
+/// From where a listening address can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkReach {
     /// From this machine.
@@ -71,21 +71,21 @@ pub enum NetworkReach {
     Public,
 }
 
-/// What is said of the agent server outside its section.
+/// Facts outside the `server` section that decide whether there is a server.
 pub(super) struct ServerWish {
     /// No platform is configured.
     pub(super) alone: bool,
-    /// The command line asks for it.
+    /// The command line asks for the server.
     pub(super) commanded: bool,
 }
 
 impl ServerConfig {
-    /// Where it listens: `127.0.0.1:8642`, `[::1]:8642`. What binds it resolves a name.
+    /// The address to bind: `127.0.0.1:8642`, `[::1]:8642`. The code that binds it resolves a name.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// From where it can be reached.
+    /// From where the server can be reached.
     pub fn reach(&self) -> NetworkReach {
         match &self.host {
             UrlHost::Address(address) if address.is_loopback() => NetworkReach::Loopback,
@@ -97,8 +97,8 @@ impl ServerConfig {
         }
     }
 
-    /// The owner's key: the one that is configured, or the one that was made, or is made now; `None` if it is open. The
-    /// caller has the state folder to itself.
+    /// The owner's key: the configured one, or the generated one, which is made now if needed; `None` if the server is
+    /// open. The caller holds the lock of the state folder.
     pub fn owner_key(&self, home: &Path) -> Result<Option<Secret>, KeyError> {
         match (&self.key, self.open) {
             (_, true) => Ok(None),
@@ -107,13 +107,13 @@ impl ServerConfig {
         }
     }
 
-    /// Whether a server that runs may take over the key of another configuration: it was judged by who can reach that
-    /// one, and by which names.
+    /// Whether a running server may take over the key of a new configuration. That key was judged for the reach and the
+    /// names of the new configuration, so both must be equal.
     pub fn may_take_key_of(&self, new: &Self) -> bool {
         !self.open && !new.open && (&self.host, &self.hosts) == (&new.host, &new.hosts)
     }
 
-    /// Whether a request to this address comes to us, as far as the addresses tell.
+    /// Whether a request to this address would reach our server, as far as the addresses tell.
     fn is_at(&self, url: &BaseUrl) -> bool {
         let near = match url.host() {
             UrlHost::Address(address) => address.is_loopback() || address.is_unspecified(),
@@ -123,7 +123,7 @@ impl ServerConfig {
         self.port != 0 && url.port() == self.port && (*url.host() == self.host || near && here)
     }
 
-    /// Why it cannot listen, and what to do about it.
+    /// Why the server cannot listen, and what to do about it.
     pub fn cannot_listen(&self, error: &io::Error) -> (String, &'static str) {
         let Self { host, port, .. } = self;
         match error.kind() {
@@ -148,7 +148,8 @@ impl ServerConfig {
 }
 
 impl ConfigResolver<'_> {
-    /// Decides whether there is an agent server, and which. On errors the result is a stand-in that nobody sees.
+    /// Decides whether there is an agent server, and resolves it. On errors the result is a placeholder that nobody
+    /// sees.
     pub(super) fn server(&mut self, written: file::ServerSection, wish: ServerWish) -> Option<ServerConfig> {
         let variable = env::API_SERVER.iter().any(|var| self.env.get(var).is_some());
         let explicit = wish.commanded || variable || written.enabled == Some(true);
@@ -191,7 +192,7 @@ impl ConfigResolver<'_> {
             self.judge(&config);
             return Some(config);
         }
-        // Whoever copied the example has written every key, so only what differs from it is a wish.
+        // An operator who copied the example has every key in the file, so only a value that differs is a wish.
         if off_by_itself && config != ServerConfig::default() {
             self.warnings.push(
                 "`server` has settings but is off, because there are platforms; write `server.enabled: true` to have \
@@ -202,8 +203,8 @@ impl ConfigResolver<'_> {
         None
     }
 
-    /// The server without one that would ask itself: an agent server that is said to be where ours would listen is
-    /// somebody else's, and nobody asked for ours.
+    /// Drops a server that would ask itself: if an agent is configured at the address of our server, that is another
+    /// program, and nobody asked for ours. It is an error if somebody did.
     pub(super) fn beside(
         &mut self,
         server: Option<ServerConfig>,
@@ -236,10 +237,10 @@ impl ConfigResolver<'_> {
         None
     }
 
-    /// Refuses what would let strangers in, and warns about what might.
+    /// Refuses settings that would let strangers in, and warns about settings that might.
     fn judge(&mut self, config: &ServerConfig) {
         let (reach, host) = (config.reach(), &config.host);
-        // Under another name it is called by others, through something that stands in front.
+        // A server with another name is reached by others, through a proxy in front of it.
         let local = reach == NetworkReach::Loopback && config.hosts.is_empty();
         if config.open && config.key.is_some() {
             let place = self.place(&["server", "auth"]);
@@ -288,7 +289,7 @@ impl ConfigResolver<'_> {
         let setting = SettingSource { var: Some(&env::API_SERVER_HOST), path: &["server", "host"] };
         let GivenValue { value, name, place } = self.text(setting, written)?;
         match UrlHost::parse(&value) {
-            // Never asked of a resolver, which might know better.
+            // `localhost` is never resolved: a resolver might give another address than loopback.
             Some(UrlHost::Name(name)) if name == "localhost" || name == "localhost." => None,
             Some(host) => Some(host),
             None => {
@@ -354,8 +355,7 @@ impl ConfigResolver<'_> {
         })
     }
 
-    /// Brings every entry of a list into its normal form. An error is a phrase that follows the list's name, and what
-    /// to do.
+    /// Normalizes every entry of a list. An error is a phrase that follows the list's name, and a hint.
     fn list<T: PartialEq>(
         &mut self,
         list: Vec<String>,
@@ -382,7 +382,7 @@ impl ConfigResolver<'_> {
 }
 
 impl Default for ServerConfig {
-    /// What holds where nothing is said.
+    /// The values of an absent `server` section.
     fn default() -> Self {
         Self {
             host: UrlHost::Address(IpAddr::from([127, 0, 0, 1])),

@@ -1,6 +1,6 @@
-//! "Did you mean": the known word that a mistyped one is close to.
+//! "Did you mean": finds the known word that is close to a mistyped one.
 
-/// A suggestion for people, or nothing when no known word is close.
+/// A suggestion for people; `None` if no known word is close.
 pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
@@ -16,7 +16,7 @@ pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, near)| near)
 }
 
-/// How many slips are forgiven. Short words are close to everything, so they get fewer.
+/// How many typing errors are forgiven. Short words are close to everything, so they get fewer.
 fn tolerance(word: &str) -> usize {
     if word.len() <= 4 { 1 } else { 2 }
 }

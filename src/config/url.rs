@@ -1,13 +1,12 @@
-//! Addresses of servers, and which of them a key may be sent to without encryption.
+//! Addresses of servers, and whether a key may be sent to them without encryption.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use reqwest::Url;
 
-/// The address of a server in its normal form: `http` or `https`, a host, perhaps a path; no
-/// trailing slash, no user name, no query. An address that is written in an odd way (an IP as one
-/// number, upper case) reads plainly here.
+/// The address of a server in its normal form: `http` or `https`, a host, perhaps a path; no trailing slash, no user
+/// name, no query. An address that is written in an odd way (an IP as one number, upper case) is plain here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
     text: String,
@@ -16,18 +15,18 @@ pub struct BaseUrl {
     port: u16,
 }
 
-/// A machine, by its address or its name, each in its normal form. `Display` is as in an address: IPv6 in brackets.
+/// A machine, by its address or its name, each in its normal form. `Display` writes IPv6 in brackets, as in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlHost {
-    /// An IPv4 address inside an IPv6 one stands here as what it is, unless it came in a URL.
+    /// An IPv4 address inside an IPv6 one is IPv4 here, unless it came in a URL.
     Address(IpAddr),
-    /// In lower case.
+    /// A name in lower case.
     Name(String),
 }
 
 impl UrlHost {
-    /// Takes a machine as a person wrote it, without a port. `0` and `127.1` are the addresses that a resolver makes of
-    /// them, so that nobody listens somewhere else than was judged.
+    /// Parses a machine as a person wrote it, without a port. `0` and `127.1` become the addresses that a resolver
+    /// makes of them, so that the server listens only where the check judged it.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -46,7 +45,7 @@ impl UrlHost {
         })
     }
 
-    /// Without the dot that a whole name may have at its end.
+    /// Removes the final dot of a fully qualified name.
     #[must_use]
     pub fn without_dot(self) -> Self {
         match self {
@@ -72,23 +71,23 @@ impl BaseUrl {
         &self.text
     }
 
-    /// Whether what is sent there is encrypted.
+    /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }
 
-    /// The machine.
+    /// The host, by address or name.
     pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
-    /// The port, also where none is written.
+    /// The port, also if the URL names none.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether a key may go there in the clear as far as the address tells. A name may still resolve
-    /// to a public address; whoever connects checks the peer with [`is_private`].
+    /// Whether a key may go there in the clear, as far as the address tells. A name may still resolve to a public
+    /// address, so the code that connects checks the peer with [`is_private`].
     pub fn is_near(&self) -> bool {
         match &self.host {
             UrlHost::Address(address) => is_private(*address),
@@ -96,7 +95,7 @@ impl BaseUrl {
         }
     }
 
-    /// Without `/v1` at its end, for whoever appends that himself.
+    /// Removes `/v1` from the end, for callers that append it themselves.
     pub(super) fn without_version(mut self) -> Self {
         // A host may be called `v1` too.
         let base = self.text.strip_suffix("/v1").map(|base| base.trim_end_matches('/'));
@@ -106,8 +105,8 @@ impl BaseUrl {
         self
     }
 
-    /// Takes an address as a person wrote it. The error is a phrase that follows its name; it does not
-    /// repeat the address, which may hold a password.
+    /// Parses an address as a person wrote it. The error is a phrase that follows its name; it does not repeat the
+    /// address, which may contain a password.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         const FORM: &str = "must be an address such as `http://192.168.1.10:8642`";
         let url = Url::parse(text.trim()).map_err(|_| FORM)?;
@@ -134,9 +133,8 @@ impl BaseUrl {
     }
 }
 
-/// Whether an address is on this machine or in a private network: loopback, RFC 1918, link-local,
-/// shared (100.64/10, as used by Tailscale) and IPv6 unique local addresses. An IPv4 address inside
-/// an IPv6 one counts as what it is.
+/// Whether an address is on this machine or in a private network: loopback, RFC 1918, link-local, shared (100.64/10, as
+/// used by Tailscale) and IPv6 unique local addresses. An IPv4 address inside an IPv6 one is judged as IPv4.
 pub fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || is_shared(v4),
@@ -149,7 +147,7 @@ fn is_shared(address: Ipv4Addr) -> bool {
     first == 100 && (64..128).contains(&second)
 }
 
-/// Names that only a local resolver knows. Compared by whole labels: `localhost.example.com` and
+/// Whether only a local resolver knows the name. Compared by whole labels: `localhost.example.com` and
 /// `127.example.com` are not near.
 pub(super) fn is_near_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);

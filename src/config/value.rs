@@ -1,7 +1,7 @@
-//! Values with a form of their own in the file: lengths of time and whole numbers with bounds.
+//! Values with a form of their own in the file: lengths of time, times of the day, and whole numbers with bounds.
 //!
-//! They check themselves while they are read, because only then is the line known. An error is
-//! always "invalid value, expected …" with our own words behind it; see `yaml_error`.
+//! They are checked while they are parsed, because only then is the line known. An error is always "invalid value,
+//! expected …" followed by our own words; see `yaml_error`.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,12 +58,12 @@ impl<'de, const LEAST_MS: u64> Deserialize<'de> for TimeSpan<LEAST_MS> {
     }
 }
 
-/// How long something is kept: `30d`, `12h`, or `forever`, which is `None`.
+/// A retention time: `30d`, `12h`, or `forever`, which is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepFor(pub Option<Duration>);
 
 impl KeepFor {
-    /// Far beyond use, and far from overflowing a clock.
+    /// The most days that can be written. Far beyond use, and far from overflowing a clock.
     const MOST_DAYS: u64 = 36_500;
 
     fn parse(text: &str) -> Option<Self> {
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for KeepFor {
     }
 }
 
-/// A time of the day: `04:00`. Since midnight.
+/// A time of the day, such as `04:00`, as the time since midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOfDay(pub Duration);
 

@@ -1,13 +1,13 @@
-//! Turns an error of the YAML reader into words for people.
+//! Turns an error of the YAML parser into words for people.
 //!
-//! The reader's own text quotes what it found, and that may be a key somebody pasted into the wrong
-//! place. So nothing is passed on but what we know to be harmless: our own words for what was
-//! expected, the path of known keys, and unknown keys that look like keys.
+//! The parser's own text quotes its input, and that may be a secret that somebody pasted into the wrong place. So only
+//! harmless parts are passed on: our own words for the expected value, the path of known keys, and unknown keys that
+//! look like keys.
 
 use super::suggest::{closest, did_you_mean};
 use super::{ConfigError, yaml_lines};
 
-/// Explains `error`, which came up while `text` was read. `name` is what people call the file.
+/// Explains `error`, which the parser reported for `text`. `name` is the file as messages show it.
 pub(super) fn explain(error: &serde_yaml::Error, name: &str, text: &str) -> ConfigError {
     let line = error.location().map(|location| location.line());
     let place = position(name, line);
@@ -47,12 +47,12 @@ pub(super) fn explain(error: &serde_yaml::Error, name: &str, text: &str) -> Conf
     }
 }
 
-/// The names in a list of serde's, which are quoted with backticks.
+/// The names in one of serde's lists, which quotes them with backticks.
 pub(super) fn quoted(list: &str) -> Vec<&str> {
     list.split('`').skip(1).step_by(2).collect()
 }
 
-/// What the reader complains about, taken from its text: serde has no other form.
+/// The fault that the parser reports, taken from its text: serde has no other form.
 enum YamlFault<'a> {
     UnknownKey { key: &'a str, known: Vec<&'a str> },
     UnknownWord { word: &'a str, known: Vec<&'a str> },
@@ -62,7 +62,7 @@ enum YamlFault<'a> {
 }
 
 impl<'a> YamlFault<'a> {
-    /// Splits `path: complaint`. `None` when the text has none of serde's forms and so is about syntax.
+    /// Splits `path: complaint`. `None` if the text has none of serde's forms and so is about syntax.
     fn read(text: &'a str) -> Option<(&'a str, Self)> {
         const FORMS: [&str; 6] = [
             "unknown field `",
@@ -81,7 +81,7 @@ impl<'a> YamlFault<'a> {
         let fault = match form {
             "missing field `" => Self::Missing { key: rest.strip_suffix('`')? },
             "duplicate field `" => Self::Doubled { key: rest.strip_suffix('`')? },
-            // What was found may contain anything, so the last mark is the one that serde wrote.
+            // The quoted input may contain anything, so the last mark is the one that serde wrote.
             "invalid type: " | "invalid value: " => {
                 Self::Wrong { expected: rest.rsplit_once(", expected ")?.1 }
             }
@@ -100,7 +100,7 @@ impl<'a> YamlFault<'a> {
     }
 }
 
-/// The reader's text without the location that it appends.
+/// The parser's text without the location that it appends.
 fn without_location<'a>(full: &'a str, error: &serde_yaml::Error) -> &'a str {
     error
         .location()
@@ -108,7 +108,7 @@ fn without_location<'a>(full: &'a str, error: &serde_yaml::Error) -> &'a str {
         .unwrap_or(full)
 }
 
-/// An error below the level of keys and values. The texts of this level are fixed phrases.
+/// Explains an error below the level of keys and values. The parser's texts for these are fixed phrases.
 fn syntax(full: &str, line: Option<usize>, name: &str, text: &str) -> ConfigError {
     if full.contains("more than one document") {
         let place = position(name, yaml_lines::line_of_second_document(text));
@@ -126,7 +126,7 @@ fn syntax(full: &str, line: Option<usize>, name: &str, text: &str) -> ConfigErro
         .hint("look at the indentation, the quotes and the space after each `:` there and just above")
 }
 
-/// Where something is, as it follows a message: `(talaria.yaml, line 7)`.
+/// A position as it follows a message: `(talaria.yaml, line 7)`.
 pub(super) fn position(name: &str, line: Option<usize>) -> String {
     match line {
         Some(line) => format!("({name}, line {line})"),
@@ -134,8 +134,8 @@ pub(super) fn position(name: &str, line: Option<usize>) -> String {
     }
 }
 
-/// The beginning of a path, as far as it is made of words that may be shown: names of platforms are
-/// anything that somebody typed.
+/// The beginning of a path, as far as its words may be shown: the name of a platform can be anything that somebody
+/// typed.
 fn plain_part(path: &str) -> &str {
     let mut end = 0;
     for part in path.split_inclusive('.') {

@@ -1,7 +1,7 @@
-//! Walks over the YAML text where a derived reader is not enough.
+//! Visitors over the YAML text for line numbers and checks that a derived `Deserialize` cannot make.
 //!
-//! The parser knows the line of a value only while it reads it, and tells it only in errors. So
-//! everything that needs a line goes over the text again from its start: the file is small.
+//! The parser knows the line of a value only while it reads it, and reports it only in errors. So every search for a
+//! line parses the text again from its start: the file is small.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,13 +12,13 @@ use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-/// Checks the syntax of the whole text, and that no mapping has a key twice. Derived readers see
-/// doubled keys too, but report the line where the mapping begins.
+/// Checks the syntax of the whole text, and that no mapping has a key twice. A derived `Deserialize` finds doubled keys
+/// too, but reports the line where the mapping begins.
 pub(super) fn check(text: &str) -> Result<(), serde_yaml::Error> {
     PlainValue.deserialize(serde_yaml::Deserializer::from_str(text))
 }
 
-/// Reads the value at `path`; `None` when there is nothing.
+/// Reads the value at `path`; `None` if there is none.
 pub(super) fn read_at<'de, T: Deserialize<'de>>(
     text: &'de str,
     path: &[&str],
@@ -34,20 +34,20 @@ pub(super) fn line_of(text: &str, path: &[&str]) -> Option<usize> {
     error.location().map(|location| location.line())
 }
 
-/// The line on which the key at the end of `path` stands. Its value may begin further down.
+/// The line on which the last key of `path` stands. Its value may begin further down.
 pub(super) fn line_of_key(text: &str, path: &[&str]) -> Option<usize> {
     let error = KeyAt { path }.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
     error.location().map(|location| location.line())
 }
 
-/// The line on which a second document begins, or breaks off. Only one is allowed.
+/// The line on which a second document begins, or breaks off. Only one document is allowed.
 pub(super) fn line_of_second_document(text: &str) -> Option<usize> {
     let second = serde_yaml::Deserializer::from_str(text).nth(1)?;
     LineMarker::deserialize(second).err()?.location().map(|location| location.line())
 }
 
-/// A struct that is written as a mapping. Derived readers would take a list as well, in the order of
-/// the struct's fields, which nobody means.
+/// A struct that must be written as a mapping. A derived `Deserialize` would accept a list as well, in the order of the
+/// struct's fields, which nobody means.
 #[derive(Debug, Default)]
 pub(super) struct KeyedMapping<T>(pub(super) T);
 
@@ -71,7 +71,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for KeyedMapping<T> {
     }
 }
 
-/// Any value without tags, mappings without doubled keys.
+/// Accepts any value without tags; mappings must not have doubled keys.
 struct PlainValue;
 
 impl<'de> DeserializeSeed<'de> for PlainValue {
@@ -85,7 +85,7 @@ impl<'de> DeserializeSeed<'de> for PlainValue {
 impl<'de> Visitor<'de> for PlainValue {
     type Value = ();
 
-    /// Only tagged values (`!name …`) come to this.
+    /// Shown only for tagged values (`!name …`).
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a plain value without a tag; put it in quotes if it begins with `!`")
     }
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for PlainValue {
     }
 }
 
-/// A key that is not in `seen` yet. Refusing it while it is read is what gives the error its line.
+/// Accepts a key that is not in `seen` yet. Only an error raised while the key is read has its line.
 struct NewKey<'a> {
     seen: &'a mut HashSet<String>,
 }
@@ -164,7 +164,7 @@ impl Visitor<'_> for NewKey<'_> {
         if self.seen.insert(key.to_owned()) {
             Ok(())
         } else {
-            // The words of serde's own error of this kind, so that there is one form to explain.
+            // The words of serde's own error of this kind, so that `yaml_error` has one form to explain.
             Err(E::custom(format_args!("duplicate field `{key}`")))
         }
     }
@@ -219,7 +219,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueAt<'_, T> {
     }
 }
 
-/// Descends along `path` and refuses its last key while that is read, for the sake of the location in the error.
+/// Descends along `path` and refuses its last key while that is read, so that the error has its line.
 struct KeyAt<'a> {
     path: &'a [&'a str],
 }
@@ -253,7 +253,7 @@ impl<'de> Visitor<'de> for KeyAt<'_> {
     }
 }
 
-/// Any key but this one.
+/// Accepts any key except this one.
 struct NotThis<'a> {
     refused: Option<&'a str>,
 }
@@ -278,7 +278,7 @@ impl Visitor<'_> for NotThis<'_> {
     }
 }
 
-/// Refuses every value, for the sake of the location in the error.
+/// Refuses every value, so that the error has its line.
 struct LineMarker;
 
 impl<'de> Deserialize<'de> for LineMarker {

@@ -1,8 +1,8 @@
-//! One notice for many messages that come at once.
+//! One notice for many messages that come at once, edited to count them.
 //!
-//! A homeserver counts every message of ours, and people read one line more easily than eight. So the first message of a run
-//! gets the notice, and each further one only changes its text. After a while, or once the run is over, a new notice
-//! begins: nobody sees an edit of something far above.
+//! A homeserver counts every message of ours, and people read one line more easily than eight. So the first message of
+//! a run gets the notice, and each further one only edits its text. After a while, or once the run is over, a new
+//! notice begins: nobody sees an edit of a message far above.
 
 use talaria_platform::{SendKey, ShowMode};
 
@@ -15,21 +15,21 @@ use crate::util::hash;
 /// Seconds after which a notice is left as it is.
 const RUN: i64 = 60;
 
-/// Seconds that a changed text waits for the next change, so that ten messages at once cost one edit.
+/// Seconds that an edit waits for the next one, so that ten messages at once cost one edit.
 const EDIT_AFTER: i64 = 2;
 
 /// A run of messages that share one notice.
 struct NoticeRun {
     began: i64,
-    /// Messages in it.
+    /// Messages in the run so far.
     count: usize,
-    /// What the notice was sent with.
+    /// Send key of the notice.
     key: SendKey,
 }
 
 impl EventContext<'_> {
-    /// Says something about a message of a run; `say` is told how many messages the run has by now. Where nothing
-    /// can be edited only the first one is said.
+    /// Shows a notice about one message of a run; `say` makes its text from the number of messages so far. Where
+    /// nothing can be edited, only the first message gets a notice.
     pub(super) fn count_notice(
         &self,
         what: &str,
@@ -56,7 +56,7 @@ impl EventContext<'_> {
         }
     }
 
-    /// The run is over: the next message of this kind gets a notice of its own.
+    /// Ends the run: the next message of this kind gets a notice of its own.
     pub(super) fn end_run(&self, what: &str, session: &SessionId) -> Result<()> {
         self.tx.forget_setting(&self.run_key(what, session))
     }

@@ -1,11 +1,11 @@
-//! What an edit does to a question.
+//! Effect of an edited prompt.
 //!
-//! One that still waits is asked as it reads now. The last one of a conversation is asked again, whether it is being
-//! answered or has been: the same message of ours then shows the new answer. What is further back stays as it was
+//! A prompt that still waits is asked in its new form. The last prompt of a session is asked again, whether its answer
+//! is running or complete: the same message of ours then shows the new answer. An older prompt stays as it was
 //! answered, or everything after it would have to be asked again too.
 //!
-//! A command is carried out when it comes, so an edit can neither change nor become one. Only the words for the
-//! agent can be others, also those behind `/new`.
+//! A command runs when it comes, so an edit can neither change a command nor make one. Only the text for the agent can
+//! change, also the text after `/new`.
 
 use talaria_platform::{EventId, ShowMode};
 
@@ -17,7 +17,7 @@ use crate::command::{self, ChatCommand, ParsedMessage, PostCommit};
 use crate::i18n::TextKey;
 use crate::store::{Result, TurnRow};
 
-/// Takes the edited text of a message. Only its author can change it, and only one who may still ask.
+/// Handles the edit of a message. Only its author can edit it, and only while they may still ask.
 pub(super) fn take(context: &EventContext<'_>, of: &EventId, text: &str) -> Result<Vec<PostCommit>> {
     let room = &context.event.place.room;
     if let Some(turn) = context.tx.waiting_turn_of(context.account(), room, of)? {
@@ -33,7 +33,7 @@ pub(super) fn take(context: &EventContext<'_>, of: &EventId, text: &str) -> Resu
     }
 }
 
-/// Whether the edit may have a question asked again that an agent remembers. Changes nothing.
+/// Whether the edit may repeat a prompt that an agent remembers. Changes nothing.
 pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<bool> {
     if context.tx.waiting_turn_of(context.account(), &context.event.place.room, of)?.is_some() {
         return Ok(false);
@@ -42,13 +42,13 @@ pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<boo
     Ok(is_theirs(context, of, &turn) && context.decide(AccessAction::Edit)?.allowed)
 }
 
-/// Whether whoever edits wrote that message: the words that are asked, or the `/retry` of them.
+/// Whether the editor wrote that message: the prompt itself, or the `/retry` of it.
 fn is_theirs(context: &EventContext<'_>, of: &EventId, turn: &TurnRow) -> bool {
     let writer = if turn.question == *of { turn.spoken_by() } else { turn.asked_by() };
     writer.id == context.event.author.id.as_str()
 }
 
-/// The turn that asked `of`, if it is the last one of the conversation that is going on.
+/// The turn that `of` started, if it is the last one of the current session.
 fn last(context: &EventContext<'_>, of: &EventId) -> Result<Option<TurnRow>> {
     let asked = context.tx.turns_about(context.account(), &context.event.place.room, of)?;
     let Some(asked) = asked.into_iter().next_back() else { return Ok(None) };
@@ -58,7 +58,7 @@ fn last(context: &EventContext<'_>, of: &EventId) -> Result<Option<TurnRow>> {
     Ok(context.tx.last_turn(&asked.session)?.filter(|last| last.id == asked.id))
 }
 
-/// Another question in the place of one that nobody was asked yet.
+/// Replaces a prompt that no agent has got yet.
 fn change(context: &EventContext<'_>, of: &EventId, turn: &TurnRow, text: &str) -> Result<()> {
     match words(context, of, turn, text)? {
         Some(words) if is_nothing(&words, turn) => Ok(()),
@@ -72,13 +72,13 @@ fn is_nothing(words: &str, turn: &TurnRow) -> bool {
     words.trim().is_empty() && turn.media.is_empty()
 }
 
-/// The last question once more, as it reads now. It counts as a message: whoever edits on and on asks on and on.
+/// Asks the last prompt again, in its new form. It counts as a message: each edit asks the agent once more.
 fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<Vec<PostCommit>> {
     let Some(words) = words(context, of, &turn, text)? else {
         unheard(context, of)?;
         return Ok(Vec::new());
     };
-    // A client may send an edit that changes nothing but the looks.
+    // A client may send an edit that changes only the formatting.
     if words == turn.prompt || is_nothing(&words, &turn) {
         return Ok(Vec::new());
     }
@@ -113,7 +113,7 @@ fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str
     tx.withdraw(&turn)?;
     tx.fork_session(&turn.session)?;
     tx.use_session(&turn.session)?;
-    // The first message is edited; where that cannot be, it goes with the others.
+    // The first message is edited; where that is impossible, it is deleted with the others.
     let edits = matches!(context.all.about.show, ShowMode::Edit { .. });
     tx.remove_shown(&turn, usize::from(edits))?;
     let to = turn.event.clone();
@@ -123,15 +123,15 @@ fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str
     Ok(after)
 }
 
-/// What is asked of the agent now; `None` if the edit is about a command.
+/// The new text for the agent; `None` if the edit is about a command.
 fn words(context: &EventContext<'_>, of: &EventId, turn: &TurnRow, text: &str) -> Result<Option<String>> {
-    // The message is a /retry, and the words are those of an earlier one.
+    // The message is a `/retry`, and the text is that of an earlier message.
     if turn.question != *of {
         return Ok(None);
     }
     Ok(match command::parse(text) {
         ParsedMessage::Prompt => Some(text.to_owned()),
-        // In the first turn of a session the command has done its part, or had none to do.
+        // In the first turn of a session `/new` has already had its effect, or had none.
         ParsedMessage::Command(ChatCommand::New, behind)
             if !behind.is_empty() && context.tx.is_first(turn)? =>
         {
@@ -141,7 +141,7 @@ fn words(context: &EventContext<'_>, of: &EventId, turn: &TurnRow, text: &str) -
     })
 }
 
-/// Told once for each message: whoever types on has read it.
+/// Says that the edit has no effect. Once for each message: a person who keeps typing has read it.
 fn unheard(context: &EventContext<'_>, of: &EventId) -> Result<()> {
     context.notice_on(of, "edit", &TextKey::EditUnheard.into())
 }

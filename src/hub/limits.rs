@@ -1,4 +1,4 @@
-//! How much one person may ask.
+//! Rate limits of one person.
 
 use super::accept::EventContext;
 use super::loop_guard;
@@ -9,35 +9,35 @@ use crate::rules::PersonLimits;
 use crate::store::{LimitCount, Result, unix_now};
 use crate::util::hash;
 
-/// Whether somebody who may do something, or may learn that they may not, is heard this time.
+/// Result of the limits for a person who may do an action, or who may learn that they may not.
 pub(super) enum LimitVerdict {
-    /// It is done and answered.
+    /// Act and answer.
     Full,
-    /// It is done. An answer would be one too many.
+    /// Act without an answer: an answer would be one too many.
     Quiet,
-    /// Nothing is done.
+    /// Do nothing.
     Refused(TooMuch),
 }
 
-/// Why somebody is not heard this time.
+/// Reason why an action is one too many.
 pub(super) struct TooMuch {
-    /// What decided it, for the audit.
+    /// Name of the rule, for the audit.
     pub rule: &'static str,
-    /// What the room is told; `None` if it was told already.
+    /// Notice for the room; `None` if the room was told already.
     pub notice: Option<LocalizedText>,
 }
 
-/// Looks whether an action is one too many. `text` is what was written.
+/// Checks whether an action is one too many. `text` is the text of the message.
 pub(super) fn check(context: &EventContext<'_>, action: AccessAction, text: &str) -> Result<LimitVerdict> {
     let Some(limits) = context.rules.limits else { return Ok(LimitVerdict::Full) };
-    // What was written in hours comes in one second then, and what is refused now nobody sends again. It counts all
-    // the same: whoever goes on like that is refused from the next message on.
+    // After an outage, messages of hours come within a second, and nobody sends a refused one again. They count all the
+    // same: a person who goes on like that is refused from the next message on.
     if context.late {
         return Ok(LimitVerdict::Full);
     }
     match action {
-        // Whoever wants less of us must always be heard, and whoever is asked may always answer. But that we say
-        // something each time would be a way to have us talk without end.
+        // A person who wants us to do less must always be heard, and a person who is asked may always answer. But an
+        // answer of ours each time would let them make us talk without end.
         AccessAction::Command(ChatCommand::Stop) | AccessAction::Deny | AccessAction::Approve(_) => {
             return Ok(if is_beyond(context, limits)? { LimitVerdict::Quiet } else { LimitVerdict::Full });
         }
@@ -46,7 +46,7 @@ pub(super) fn check(context: &EventContext<'_>, action: AccessAction, text: &str
             return Ok(LimitVerdict::Full);
         }
     }
-    // Silence first: that it is too much would be something said, too.
+    // Silence comes first: a notice about the limit would be an answer, too.
     if limits.loop_guard
         && let Some(silent) = loop_guard::silence(context)?
     {
@@ -59,7 +59,7 @@ pub(super) fn check(context: &EventContext<'_>, action: AccessAction, text: &str
     Ok(refused.map_or(LimitVerdict::Full, LimitVerdict::Refused))
 }
 
-/// Whether somebody has had as many answers as a person may.
+/// Whether a person has had as many answers as the limits allow.
 fn is_beyond(context: &EventContext<'_>, limits: PersonLimits) -> Result<bool> {
     for (window, limit) in [(60, limits.per_minute), (3600, limits.per_hour)] {
         let since = unix_now() - window;
@@ -74,7 +74,7 @@ fn is_beyond(context: &EventContext<'_>, limits: PersonLimits) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether somebody asks too much. The room is told once in each window, and when it goes on.
+/// Whether a person asks too often. The room is told once in each window in which they go on.
 fn too_many(context: &EventContext<'_>, limits: PersonLimits) -> Result<Option<TooMuch>> {
     let (account, author, now) = (context.account(), &context.event.author.id, unix_now());
     for (rule, window, limit, text) in [
@@ -85,8 +85,8 @@ fn too_many(context: &EventContext<'_>, limits: PersonLimits) -> Result<Option<T
         else {
             continue;
         };
-        // Told again only once everything that fills the window came after the notice before. Whoever writes on and
-        // on would otherwise be told for each message that leaves the window.
+        // Told again only once every message that fills the window came after the last notice. A person who keeps
+        // writing would otherwise be told for each message that leaves the window.
         let key = format!("limit.{}", hash([rule, account.as_str(), author.as_str()]));
         let told = context.tx.setting(&key)?.and_then(|at| at.parse().ok());
         if told.is_some_and(|at: i64| (first..=now).contains(&at)) {

@@ -1,9 +1,9 @@
-//! Notices programs that talk to each other through us, and is silent then.
+//! Detects programs that talk to each other through us, and stops answering them.
 //!
-//! Speed alone proves nothing: people do ask two seconds after each answer. So a row of quick questions must also
-//! look like a program: its author sends what only bots send, the same few texts come again and again, or two or
-//! more accounts take turns. Only a row without any pause at all is enough by itself. Other programs are bounded by
-//! the limits per person.
+//! Speed alone proves nothing: people do ask two seconds after each answer. So a row of quick prompts must also look
+//! like a program: its author sends events that only bots send, the same few texts come again and again, or two or more
+//! accounts take turns. Only a row without any pause at all is enough by itself. Other programs are bounded by the
+//! limits per person.
 
 use std::collections::HashSet;
 
@@ -13,34 +13,34 @@ use crate::i18n::TextKey;
 use crate::store::{LimitCount, RecentTurn, Result, unix_now};
 use crate::util::hash;
 
-/// A number of answers in a row, each asked for within so many seconds of the one before.
+/// A row of `turns` turns, each asked for within `seconds` seconds of the answer before.
 #[derive(Clone, Copy)]
 struct QuickRow {
     turns: usize,
     seconds: i64,
 }
 
-/// Nobody reads an answer and writes the next question within a second, eight times. Times are whole seconds, so
-/// this means less than two.
+/// Nobody reads an answer and writes the next prompt within a second, eight times. Times are whole seconds, so this
+/// means less than two.
 const WITHOUT_PAUSE: QuickRow = QuickRow { turns: 8, seconds: 1 };
 
-/// Rows that count if they look like a program. The second one is for programs that think before they write.
+/// Rows that count if they look like a program. The second is for programs that think before they write.
 const SUSPICIOUS: [QuickRow; 2] = [QuickRow { turns: 8, seconds: 3 }, QuickRow { turns: 40, seconds: 30 }];
 
-/// Texts that differ, at most, in a row that repeats. Few: people answer a quiz with the same four letters.
+/// Most different texts in a row that repeats. Few: people answer a quiz with the same four letters.
 const REPEATED_TEXTS: usize = 2;
 
-/// Seconds for which an account counts as a bot after it sent what only bots send.
+/// Seconds for which an account counts as a bot after it sent an event that only bots send.
 const BOT_FOR: i64 = 24 * 60 * 60;
 
-/// Seconds for which we are silent.
+/// Seconds without answers.
 const SILENCE: i64 = 600;
 
-/// What the audit calls that silence.
+/// Name of the silence in the audit.
 const RULE: &str = "loop";
 
-/// Whether we are silent here. That ends with its time, or when somebody writes who let more time pass after
-/// whoever wrote last than the programs did: those that answer one another never do.
+/// Whether we are silent here. Silence ends with its time, or when somebody writes who let more time pass since the
+/// last message than the programs did: programs that answer one another never do.
 pub(super) fn silence(context: &EventContext<'_>) -> Result<Option<TooMuch>> {
     let (tx, key, now) = (context.tx, silence_key(context), unix_now());
     let Some(kept) = tx.setting(&key)? else { return Ok(None) };
@@ -76,8 +76,8 @@ pub(super) fn check(context: &EventContext<'_>, text: &str) -> Result<Option<Too
     Ok(Some(TooMuch { rule: RULE, notice: Some(TextKey::LoopGuard.with("minutes", minutes)) }))
 }
 
-/// Whether the latest turns (newest first) and one that would begin `now` were all asked for that quickly after the
-/// answer before.
+/// Whether the latest turns (newest first), and one that would begin `now`, all began that quickly after the answer
+/// before.
 fn is_quick(recent: &[RecentTurn], row: QuickRow, now: i64) -> bool {
     let Some(turns) = recent.get(..row.turns) else { return false };
     let mut next = now;
@@ -106,7 +106,7 @@ fn silence_key(context: &EventContext<'_>) -> String {
     format!("loop.{}", hash([context.account().as_str(), context.event.place.room.as_str()]))
 }
 
-/// When the silence ends, when somebody last wrote, and how quick the programs were.
+/// Parses the end of the silence, the time of the last message, and the programs' pause in seconds.
 fn parse_silence(text: &str) -> Option<(i64, i64, i64)> {
     let mut numbers = text.split(' ').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??, numbers.next()??))

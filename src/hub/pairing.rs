@@ -1,8 +1,8 @@
-//! A stranger in a direct chat asks to be let in, and the operator answers.
+//! Pairing: a stranger in a direct chat asks to be let in, and the operator approves.
 //!
-//! The stranger is given a code, which only the operator can use: whoever knows both is meant. The code itself is
-//! kept nowhere. The store has a salted hash of it, and the message that carries it is sent once, from
-//! memory; if that fails the request is void, and the stranger can ask again when `PATIENCE` is over.
+//! The stranger gets a code, which only the operator can use: it identifies the person to let in. The code itself is
+//! stored nowhere. The store has a salted hash of it, and the message that carries it is sent once, from memory; if
+//! that fails the request is void, and the stranger can ask again after `PATIENCE`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,35 +22,35 @@ use crate::store::{
 use crate::util::{hash, random_hex};
 use crate::util::{one_line, random_bytes};
 
-/// What codes are made of: digits and capitals that nobody takes for one another, aloud or on paper.
+/// Characters of codes: digits and capitals that nobody confuses, aloud or on paper.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Characters of a code: more than 10^11 of them, against five tries an hour.
+/// Length of a code: more than 10^11 possible codes, against five tries an hour.
 const LENGTH: usize = 8;
 
-/// Seconds for which a code can be used.
+/// Seconds for which a code is valid.
 pub const VALID: i64 = 3600;
 
 /// Seconds in which one person gets one code.
 const PATIENCE: i64 = 600;
 
-/// Requests of an account that wait for the operator. More would only be noise, and a place to store things.
+/// Most requests of an account that wait for the operator. More would only be noise, and a place to store things.
 const WAITING: usize = 3;
 
-/// Requests of an account that came to nothing within [`PATIENCE`]. They hold no place among those that wait, but
-/// strangers whose chats take nothing must not have us send for ever.
+/// Most requests of an account that came to nothing within [`PATIENCE`]. They do not count as waiting, but strangers
+/// whose chats accept no message must not make us send for ever.
 const TURNED_AWAY: usize = 100;
 
-/// Wrong codes in a row after which none is looked at for [`LOCKED`] seconds.
+/// Wrong codes in a row after which every code is refused for [`LOCKED`] seconds.
 const TRIES: i64 = 5;
 
 /// Seconds of a lock-out.
 const LOCKED: i64 = 3600;
 
-/// Where the store keeps how many wrong codes there were, and when the last one was.
+/// Setting that holds the number of wrong codes and the time of the last one.
 const WRONG: &str = "pairing.wrong";
 
-/// Characters of a display name that the operator is shown.
+/// Most characters of a display name that the operator is shown.
 const NAME: usize = 60;
 
 /// A code on its way to the stranger who asked for it.
@@ -60,7 +60,7 @@ pub struct PairingCodeMessage {
     place: Place,
     reply_to: EventId,
     words: LocalizedText,
-    /// What is kept of it.
+    /// The hash that the store keeps.
     code: HashedCode,
 }
 
@@ -70,28 +70,28 @@ impl fmt::Debug for PairingCodeMessage {
     }
 }
 
-/// What became of a code that the operator typed.
+/// Result of a code that the operator typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PairingApproval {
-    /// They may talk to us now, in direct chats.
+    /// The person may now talk to us, in direct chats.
     Paired(Pairing),
-    /// No code looks like that, so it is a slip and no try.
+    /// No code looks like that, so it is a typing error and does not count as a try.
     NoCode,
-    /// Nobody has that code; so many wrong ones are left.
+    /// Nobody has that code.
     Wrong {
-        /// Before a lock-out.
+        /// Wrong codes left before a lock-out.
         left: i64,
     },
-    /// Too many were wrong.
+    /// Too many codes were wrong.
     Locked {
-        /// Until then, in seconds since 1970.
+        /// End of the lock-out, in seconds since 1970.
         until: i64,
     },
-    /// The account does not let strangers ask (any more), so letting them in would do nothing.
+    /// Pairing is off for the account, so approving would have no effect.
     Off(Pairing),
 }
 
-/// Gives the stranger a code, as far as the bounds permit; beyond them there is silence.
+/// Gives the stranger a code, within the bounds above; beyond them, answers nothing.
 pub(super) fn ask(one: &EventContext<'_>) -> Result<Option<PostCommit>> {
     let (tx, account, event, now) = (one.tx, one.account(), one.event, unix_now());
     let person = &event.author.id;
@@ -118,8 +118,8 @@ pub(super) fn ask(one: &EventContext<'_>) -> Result<Option<PostCommit>> {
     }))))
 }
 
-/// Whether to follow a stranger's invitation into a direct chat: each may bring us into one, and only while there
-/// would be room for what they are to ask there.
+/// Whether to follow a stranger's invitation into a direct chat: each stranger may bring us into one, and only while
+/// there is room for the request that they are to make there.
 pub(super) fn may_bring_us(tx: &Tx<'_>, account: &AccountId, person: &UserId, room: &RoomId) -> Result<bool> {
     let now = unix_now();
     forget_lapsed(tx, now)?;
@@ -137,7 +137,7 @@ fn is_room(others: StrangerCounts) -> bool {
     others.waiting < WAITING && others.turned_away < TURNED_AWAY
 }
 
-/// Forgets the strangers of whom nothing is awaited any more.
+/// Deletes requests that have expired.
 pub fn forget_lapsed(tx: &Tx<'_>, now: i64) -> Result<()> {
     tx.forget_lapsed_pairings(StrangerExpiry { asked: now - VALID, void: now - PATIENCE, now })
 }
@@ -167,7 +167,7 @@ pub(super) async fn deliver(
     }
 }
 
-/// The operator typed a code: lets in whom it was given to. `max_text` knows the longest message of an account.
+/// The operator typed a code: lets in the person who got it. `max_text` returns the longest message of an account.
 pub fn approve(
     tx: &Tx<'_>,
     rules: &Rules,
@@ -183,7 +183,7 @@ pub fn approve(
     }
     forget_lapsed(tx, now)?;
     let mut found = None;
-    // Every one of them is looked at, whether an earlier one fits or not.
+    // Compares with every request, also after a match, so that the time reveals nothing.
     for (pairing, kept) in tx.waiting_pairings()? {
         if kept.is_of(&code) {
             found = Some(pairing);
@@ -213,14 +213,14 @@ pub fn approve(
     Ok(PairingApproval::Paired(pairing))
 }
 
-/// The operator takes somebody's leave to talk away, or refuses a request: on one account, or on all. What they
-/// asked and what has not ended is stopped.
+/// The operator revokes a pairing, or refuses a request: on one account, or on all (`None`). Stops the person's turns
+/// that have not ended.
 pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<Pairing>, Vec<PostCommit>)> {
     let gone = tx.unpair(account, person)?;
     let mut after = Vec::new();
     for pairing in &gone {
         audit(tx, Some(pairing), "unpair", true, "operator")?;
-        // Somebody who only waits has asked for nothing yet, unless a list names them too.
+        // A person with a pending request has no turns yet, unless a list names them too.
         if !pairing.pending {
             let (account, person) = (AccountId::from(pairing.account.as_str()), UserId::from(person));
             after.extend(stop_turns_of(tx, &account, None, &person)?);
@@ -229,7 +229,7 @@ pub fn revoke(tx: &Tx<'_>, account: Option<&str>, person: &str) -> Result<(Vec<P
     Ok((gone, after))
 }
 
-/// When codes are looked at again, if too many were wrong.
+/// End of the lock-out after too many wrong codes, if there is one.
 pub fn locked_until(tx: &Tx<'_>) -> Result<Option<i64>> {
     Ok(match wrong_tries(tx, unix_now())? {
         CodeTries::Locked { until } => Some(until),
@@ -251,7 +251,7 @@ impl CodeTries {
     }
 }
 
-/// How many codes in a row were wrong. They are forgotten an hour after the last one.
+/// Counts the wrong codes in a row. They are forgotten an hour after the last one.
 fn wrong_tries(tx: &Tx<'_>, now: i64) -> Result<CodeTries> {
     let kept = tx.setting(WRONG)?.unwrap_or_default();
     let kept = kept.split_once(' ').and_then(|(count, at)| Some((count.parse().ok()?, at.parse().ok()?)));
@@ -281,7 +281,7 @@ impl HashedCode {
         Self { salt, digest }
     }
 
-    /// Whether this is what was kept of `code`. Takes as long whatever differs.
+    /// Whether this is the hash of `code`. Takes the same time wherever the two differ.
     fn is_of(&self, code: &str) -> bool {
         let other = Self::of(code, self.salt.clone());
         let (kept, typed) = (self.digest.as_bytes(), other.digest.as_bytes());
@@ -290,10 +290,10 @@ impl HashedCode {
     }
 }
 
-/// A code from the operating system's randomness; `None` if it gives none.
+/// A code from the operating system's randomness; `None` if that fails.
 fn new_code() -> Option<String> {
     let mut code = String::with_capacity(LENGTH);
-    // More than enough: each byte counts with a chance of 240 in 256.
+    // More than enough: each byte is usable with a chance of 240 in 256.
     let mut bytes = [0_u8; 64];
     random_bytes(&mut bytes).ok()?;
     // Bytes from 240 on would make some characters more likely than others.
@@ -304,13 +304,13 @@ fn new_code() -> Option<String> {
     (code.len() == LENGTH).then_some(code)
 }
 
-/// As people copy it: in two halves.
+/// The code in two halves, as people copy it.
 fn shown(code: &str) -> String {
     let (first, second) = code.split_at(LENGTH / 2);
     format!("{first}-{second}")
 }
 
-/// A code as people type it: in any case, with spaces and dashes anywhere. `None` if no code looks like that.
+/// Parses a code as people type it: in any case, with spaces and dashes anywhere. `None` if no code looks like that.
 fn read_code(typed: &str) -> Option<String> {
     let code: String = typed
         .chars()

@@ -1,7 +1,7 @@
-//! Tells the operator who was refused and what would let them in: it may be the operator.
+//! Logs for the operator who was refused and how to let them in: it may be the operator.
 //!
-//! Each is named once. A flood of them must fill neither the log nor the memory, and must not keep others from being
-//! named for ever: there are so many names for an hour, and when too many are known the oldest is forgotten.
+//! Each person is named once. A flood must fill neither the log nor the memory, and must not keep others from being
+//! named for ever: at most `EACH_HOUR` names an hour, and beyond `KNOWN` names the oldest is forgotten.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -11,47 +11,47 @@ use tokio::time::Instant;
 
 use crate::access::PlaceKind;
 
-/// Strangers whom the log names in an hour. More lines would be read by nobody.
+/// Most people that the log names in an hour. Nobody would read more lines.
 const EACH_HOUR: usize = 100;
 
-/// Strangers who are known to have been named.
+/// Most names remembered as already logged.
 const KNOWN: usize = 1000;
 
-/// An hour.
+/// The window of [`EACH_HOUR`].
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Somebody who was refused, for the operator.
+/// A person who was refused, for the operator.
 pub(super) struct RefusedPerson {
     id: String,
     place: &'static str,
     did: &'static str,
     why: RefusalReason,
-    /// What would let them in.
+    /// Advice on how to let them in.
     hint: String,
 }
 
-/// Why somebody was refused.
+/// Why a person was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RefusalReason {
     /// No list names them.
     NotListed,
-    /// The same, and they were told how to ask to be let in.
+    /// No list names them, and they got a pairing code.
     GivenCode,
-    /// Their device is not trusted.
+    /// A list names them, but their device is not trusted.
     Untrusted(Option<String>),
-    /// The keys are not theirs.
+    /// The keys contradict the author.
     Contradicted,
 }
 
 impl RefusedPerson {
-    /// Somebody who did something and was refused.
+    /// A person on no list who did something.
     pub fn new(account: &AccountId, id: &UserId, place: PlaceKind, did: &'static str) -> Self {
         let id = id.as_str().to_owned();
         let hint = format!("to let them in, add {id:?} to {}", list(account));
         Self { id, place: in_words(place), did, why: RefusalReason::NotListed, hint }
     }
 
-    /// Somebody on a list who wrote on a device that is not trusted.
+    /// A person on a list who wrote from an untrusted device.
     pub fn untrusted(id: &UserId, device: Option<&str>, place: PlaceKind) -> Self {
         let hint = "they verify this session with another one of theirs, or enter their recovery key there; or set \
                     `trust: any` for this platform";
@@ -59,7 +59,7 @@ impl RefusedPerson {
         Self { id, place: in_words(place), did: "wrote", why, hint: hint.to_owned() }
     }
 
-    /// Somebody wrote in the name of one who is on a list, with other keys.
+    /// Somebody who wrote in the name of a listed person, with other keys.
     pub fn contradicted(id: &UserId, place: PlaceKind) -> Self {
         let hint =
             "ask them, in another way, whether they have reset their encryption; if so, verify them again";
@@ -73,7 +73,7 @@ impl RefusedPerson {
         }
     }
 
-    /// The same, who was given a code.
+    /// Adds that the person got a pairing code.
     pub fn given_a_code(self, account: &AccountId) -> Self {
         let hint = format!(
             "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to {}",
@@ -83,7 +83,7 @@ impl RefusedPerson {
         Self { why: RefusalReason::GivenCode, hint, ..self }
     }
 
-    /// What is named once.
+    /// Key of a log entry: each key is logged once.
     fn key(&self) -> String {
         match &self.why {
             RefusalReason::NotListed | RefusalReason::GivenCode => self.id.clone(),
@@ -93,7 +93,7 @@ impl RefusedPerson {
     }
 }
 
-/// Where people are listed. What a variable lists takes the place of the file's list.
+/// The configuration key that lists people. Where the environment variable is set, it replaces the file's list.
 fn list(account: &AccountId) -> String {
     let variable =
         if account.as_str() == "matrix" { " (or MATRIX_ALLOWED_USERS where that is set)" } else { "" };
@@ -107,18 +107,18 @@ fn in_words(place: PlaceKind) -> &'static str {
     }
 }
 
-/// The strangers of one account whom the log has named.
+/// The refusals of one account that the log has named.
 #[derive(Default)]
 pub(super) struct RefusalLog {
     known: HashSet<String>,
-    /// The same, the oldest first.
+    /// The keys in `known`, oldest first.
     order: VecDeque<String>,
-    /// When the hour began, and how many were named in it.
+    /// Start of the current hour, and the number of names logged in it.
     hour: Option<(Instant, usize)>,
 }
 
 impl RefusalLog {
-    /// Names somebody in the log, if that is new.
+    /// Logs a refusal, if it is new.
     pub fn name(&mut self, stranger: &RefusedPerson) {
         if self.is_new(&stranger.key(), Instant::now()) {
             let RefusedPerson { id, place, did, hint, why } = stranger;
@@ -152,7 +152,7 @@ impl RefusalLog {
         }
     }
 
-    /// Whether to name somebody now.
+    /// Whether to log this key now. Remembers it if so.
     fn is_new(&mut self, id: &str, now: Instant) -> bool {
         if self.known.contains(id) {
             return false;

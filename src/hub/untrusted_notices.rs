@@ -1,7 +1,7 @@
-//! What is said when somebody is not heard although a list names them: once, in plain words, with what to do.
+//! Notices for listed people whose event cannot be trusted: once, in plain words, with the next step.
 //!
-//! Nothing that is said here tells a stranger anything, and none of it is said twice: who sends the same a hundred
-//! times has read it, or cannot.
+//! A notice tells a stranger nothing, and none is repeated: a person who sends the same a hundred times has read it, or
+//! cannot.
 
 use talaria_platform::AuthorTrust;
 
@@ -13,21 +13,21 @@ use crate::store::{Result, unix_now};
 use crate::util::hash;
 use crate::util::one_line;
 
-/// Seconds for which nothing is said again about a message that cannot be read or a device that is not trusted:
-/// whoever writes with a broken client writes more than once.
+/// Seconds without another notice about an unreadable message or an untrusted device: a broken client sends more than
+/// one message.
 const SAID_EACH: i64 = 600;
 
-/// The mark on a message from a device that is not trusted.
+/// Reaction on a message from an untrusted device.
 const UNTRUSTED: &str = "🔒";
 
-/// A device that its owner has not signed, or that nobody has verified. Once for each device; the operator hears of
-/// it too, because such a device may not be able to read what we say.
+/// Notice about a device that its owner has not signed, or that nobody has verified. Once for each device; the operator
+/// hears of it too, because such a device may not be able to read our notice.
 pub(super) fn untrusted(context: &EventContext<'_>) -> Result<RefusedPerson> {
     let author = &context.event.author;
     let device = author.device.as_deref();
     let about = [context.account().as_str(), author.id.as_str(), device.unwrap_or_default()];
     let phrase = match device {
-        // Their own word for the device is there; what is missing is the operator's.
+        // The owner has signed the device; only the operator's verification is missing.
         _ if author.trust >= AuthorTrust::CrossSigned => TextKey::NotVerified.into(),
         Some(device) => TextKey::UntrustedDevice.with("device", one_line(device, 40)),
         None => TextKey::UntrustedSender.into(),
@@ -36,10 +36,10 @@ pub(super) fn untrusted(context: &EventContext<'_>) -> Result<RefusedPerson> {
     Ok(RefusedPerson::untrusted(&author.id, device, PlaceKind::from(context.event.room.direct)))
 }
 
-/// Marks the message of a device that is not trusted. Such a device gets no keys to what we write, so what
-/// [`untrusted`] says reaches the person's other devices only; a mark is never encrypted and reaches this one too. It says
-/// nothing but that the message was not read. Once in a while for each device: whoever holds one must not be able
-/// to have us spend the account's rate.
+/// Puts a reaction on the message of an untrusted device. Such a device gets no keys to our messages, so the notice of
+/// [`untrusted`] reaches the person's other devices only; a reaction is never encrypted and reaches this one too. It
+/// says only that the message was not read. Once in a while for each device: a hostile device must not make us spend
+/// the account's rate.
 pub(super) fn mark_untrusted(context: &EventContext<'_>) -> Result<()> {
     let (tx, event, now) = (context.tx, context.event, unix_now());
     let device = event.author.device.as_deref().unwrap_or_default();
@@ -51,28 +51,28 @@ pub(super) fn mark_untrusted(context: &EventContext<'_>) -> Result<()> {
     context.mark(UNTRUSTED)
 }
 
-/// Whether something was said less than [`SAID_EACH`] seconds ago, at a time that was kept.
+/// Whether the stored time `kept` is less than [`SAID_EACH`] seconds ago.
 fn is_recent(kept: Option<String>, now: i64) -> bool {
     let at = kept.and_then(|at| at.parse::<i64>().ok());
     at.is_some_and(|at| (0..SAID_EACH).contains(&now.saturating_sub(at)))
 }
 
-/// A room without encryption, where encryption is needed. Once for each room.
+/// Notice that a room lacks the encryption that it needs. Once for each room.
 pub(super) fn plain(context: &EventContext<'_>) -> Result<()> {
     let about = [context.account().as_str(), context.event.place.room.as_str()];
     context.notice_once("plain", &about, &context.event.id, &TextKey::RoomNotEncrypted.into())
 }
 
-/// Keys that contradict their author: nothing is said to whoever that is. The operator hears of it if a list names
-/// the author, who may have to be warned.
+/// Keys contradict their author: the room gets no notice. If a list names the author, the operator hears of it: the
+/// author may have to be warned.
 pub(super) fn violated(context: &EventContext<'_>) -> Option<RefusedPerson> {
     let event = context.event;
     let named = context.rules.access_in(&event.place.room).may_admit(&event.author.id);
     named.then(|| RefusedPerson::contradicted(&event.author.id, PlaceKind::from(event.room.direct)))
 }
 
-/// A message that could not be decrypted. Nothing is proven of its author, so nothing is done but to ask for it
-/// again, and only those whom a list would hear.
+/// Asks for a message again that could not be decrypted. Nothing about its author is proven, so nothing else happens,
+/// and only people whom a list admits are asked.
 pub(super) fn unreadable(context: &EventContext<'_>) -> Result<()> {
     let (tx, account, event) = (context.tx, context.account(), context.event);
     let room = &event.place.room;

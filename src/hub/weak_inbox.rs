@@ -1,8 +1,8 @@
-//! What a platform holds of the hub.
+//! The inbox that a platform holds: a weak reference to the hub.
 //!
-//! A platform may keep its inbox for as long as it sends, and the hub knows the platform. If it were the hub itself,
-//! the two would keep each other, and with them the store open, for ever. So it is a way in that leads nowhere once
-//! the gateway has let go of the hub.
+//! A platform may keep its inbox for as long as it sends, and the hub holds the platform. A strong reference would keep
+//! both, and with them the open store, alive for ever. Once the gateway has dropped the hub, each call returns an
+//! error.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use talaria_platform::{BoxFuture, EventBatch, Inbox, InboxError, RoomInvite};
 use super::Hub;
 use crate::store::StoreError;
 
-/// A way to a hub.
+/// Inbox of one hub; fails once the hub is gone.
 pub(super) struct WeakInbox(pub Weak<Hub>);
 
 impl WeakInbox {

@@ -1,25 +1,25 @@
-//! The key that finds the session of something said in a place.
+//! Derives the key of a session from account, place and person.
 
 use talaria_platform::{AccountId, Place, RoomId, UserId};
 
 use super::SessionRules;
 use crate::util::hash;
 
-/// What finds the session of something said in a place.
+/// Key under which the store finds the session of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionKey {
-    /// A hash of all that tells one session from another.
+    /// Hash of everything that distinguishes one session from another.
     pub digest: String,
-    /// The account it belongs to.
+    /// The session's account.
     pub account: AccountId,
-    /// The room it belongs to.
+    /// The session's room.
     pub room: RoomId,
 }
 
 impl SessionKey {
-    /// The key of what `person` says in a place. Every part is length-prefixed, so that no two places share
-    /// a key. In a direct chat there is one person, so no setting can tell people apart there. A direct chat
-    /// that others come into is another place from then on: what was said in it is not for them.
+    /// The key for a prompt of `person` in `place`. `hash` length-prefixes every part, so no two places share a key. A
+    /// direct chat has one person, so no setting separates people there. A direct chat that others join becomes another
+    /// place: its earlier messages are not for them.
     pub fn new(
         account: &AccountId,
         place: &Place,
@@ -56,9 +56,8 @@ mod tests {
     }
 
     proptest! {
-        /// Different accounts, rooms, threads and people never share a session, whatever the ids contain;
-        /// threads and people only where a setting tells them apart. Nor do a direct chat and the room that it
-        /// becomes.
+        /// Different accounts, rooms, threads and people never share a session, whatever the ids contain; threads and
+        /// people only where a setting separates them. A direct chat and the room that it becomes share none either.
         #[test]
         fn session_keys_are_injective(one in parts(), two in parts(), threads: bool, people: bool) {
             let rules = SessionRules { threads, people, ..SessionRules::default() };

@@ -1,4 +1,4 @@
-//! What is known of somebody that a decision about them needs, in one place so that nobody forgets a part of it.
+//! Collects the stored facts that an access decision about a person needs, in one place so that no caller forgets one.
 
 use talaria_platform::{AccountId, EventAuthor, RoomId, UserId};
 
@@ -6,7 +6,7 @@ use super::{Result, Tx};
 use crate::access::{Actor, EntryChannel};
 
 impl Tx<'_> {
-    /// The author of something that has just come in.
+    /// The author of an event that has just come in.
     pub fn actor<'a>(
         &self,
         account: &AccountId,
@@ -18,8 +18,8 @@ impl Tx<'_> {
         Ok(Actor { trust: author.trust, bot: author.bot, channel, ..known })
     }
 
-    /// Somebody whose message was judged when it came. What was known of the message does not change, but they may
-    /// have left since, or have been let in or out.
+    /// A person whose message was judged when it came. The facts about the message stay, but the person may have left
+    /// since, or have been paired or unpaired.
     pub fn known_actor<'a>(&self, account: &AccountId, room: &RoomId, id: &'a UserId) -> Result<Actor<'a>> {
         Ok(Actor {
             paired: self.is_paired(account, id.as_str())?,

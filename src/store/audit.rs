@@ -1,4 +1,4 @@
-//! Who did what and whether they might: every decision, never a word of what was said.
+//! The audit: every access decision and its rule, never the text of a message.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,25 @@ use crate::util::hash;
 /// Decisions that are kept; the oldest go first.
 const KEPT: i64 = 200_000;
 
-/// Refusals that are kept besides. Strangers make as many of them as they like, and must not be able to wash out
-/// who approved, paired and allowed what.
+/// Refusals that are kept besides. Strangers can cause any number of them, and must not be able to displace the records
+/// of approvals and pairings.
 const KEPT_REFUSALS: i64 = 50_000;
 
-/// What anybody can make us write down: somebody was refused, in a room or over HTTP. Neither the operator's doing nor how an
-/// agent's question came out.
+/// SQL condition of a row that anybody can cause: a refusal in a room or over HTTP. Rows of the operator and results of
+/// asks do not match.
 const REFUSAL: &str = "(allowed = 0 AND place <> 'operator' AND digest IS NULL)";
 
-/// Decisions after which the oldest are looked for. Rare: looking costs a little.
+/// Rows between two prunings. Many: each pruning costs a little.
 const PRUNE_EACH: i64 = 1000;
 
-/// The actor of what nobody decided: a question that timed out, was stopped or outlived its process. No
-/// network has such an id.
+/// Actor of a result that nobody decided: an ask that timed out, was stopped, or outlived its process. No network has
+/// such an id.
 pub const GATEWAY: &str = "(gateway)";
 
-/// The actor of what is about no person: the operator himself, at the command line.
+/// Actor of a row that is about no person: the operator, at the command line.
 pub const OPERATOR: &str = "(operator)";
 
-/// A decision as it is kept.
+/// A stored decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct AuditRow {
@@ -46,55 +46,55 @@ pub struct AuditRow {
     pub digest: Option<String>,
 }
 
-/// Which decisions somebody wants to see. Everything that is `None` does not matter.
+/// Selects decisions. A field that is `None` selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditFilter {
-    /// Only of this account.
+    /// Only decisions of this account.
     pub account: Option<String>,
-    /// Only of this person.
+    /// Only decisions about this person.
     pub actor: Option<String>,
-    /// Only of these rooms, by their hashes; empty for all.
+    /// Only decisions in these rooms, given as [`room_hash`]es; empty for all.
     pub rooms: Vec<String>,
-    /// Only those that were allowed, or were not.
+    /// Only decisions that allowed (`true`) or denied (`false`).
     pub allowed: Option<bool>,
-    /// Only after this time, in seconds since 1970.
+    /// Only decisions at or after this time, in seconds since 1970.
     pub since: Option<i64>,
-    /// Only before this one, by its number: what makes pages of a long list.
+    /// Only decisions with a smaller number than this: pages through a long list.
     pub before: Option<i64>,
-    /// At most so many, the newest.
+    /// Most rows; the newest are chosen.
     pub limit: Option<i64>,
 }
 
-/// What the limits count of a person.
+/// The events of a person that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitCount<'a> {
-    /// Messages and commands that were answered, if only with a word about who may.
+    /// Messages and commands that were answered, even if only with "admins only".
     Asking,
-    /// The same, and answers to what agents ask.
+    /// Messages, commands and answers to asks.
     Anything,
     /// Messages and commands that this rule refused.
     Refused(&'a str),
 }
 
-/// Something that the operator did at the command line.
+/// An action of the operator at the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorAction<'a> {
-    /// The account it is about; empty for all of them.
+    /// The account concerned; empty for all accounts.
     pub account: &'a str,
-    /// Whom it is about; [`OPERATOR`] if it is about a thing.
+    /// The person concerned; [`OPERATOR`] if it concerns no person.
     pub actor: &'a str,
-    /// The room it is about, if there is one.
+    /// The room concerned, if there is one.
     pub room: Option<&'a RoomId>,
-    /// What was done.
+    /// Name of the action in the audit.
     pub action: &'a str,
-    /// Whether it lets somebody do something.
+    /// Whether the action lets somebody do something.
     pub allowed: bool,
-    /// Why.
+    /// The reason in the audit.
     pub rule: &'a str,
 }
 
-/// Somebody no list names, who tried.
+/// A person on no list who tried something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct RefusedRow {
@@ -105,7 +105,7 @@ pub struct RefusedRow {
     pub last: i64,
 }
 
-/// How the audit names a room: enough to tell rooms apart and to look for a known one, no more.
+/// The audit's name of a room: enough to distinguish rooms and to look for a known one, no more.
 pub fn room_hash(account: &AccountId, room: &RoomId) -> String {
     let mut digest = hash(["room", account.as_str(), room.as_str()]);
     digest.truncate(16);
@@ -113,7 +113,7 @@ pub fn room_hash(account: &AccountId, room: &RoomId) -> String {
 }
 
 impl Tx<'_> {
-    /// Keeps a decision. `rule` is what decided it.
+    /// Stores a decision. `rule` names its reason.
     #[expect(clippy::too_many_arguments, reason = "one row, written in one place of the hub and of turns")]
     pub fn audit(
         &self,
@@ -129,7 +129,7 @@ impl Tx<'_> {
         self.add_audit(account, actor.as_str(), &room, place.name(), &action.name(), allowed, rule, None)
     }
 
-    /// Keeps what the operator did at the command line, where there is no action in a room.
+    /// Stores an action of the operator at the command line, which belongs to no event in a room.
     pub fn audit_operator(&self, about: &OperatorAction<'_>) -> Result<()> {
         let OperatorAction { account, actor, room, action, allowed, rule } = *about;
         let account = AccountId::from(account);
@@ -137,14 +137,14 @@ impl Tx<'_> {
         self.add_audit(&account, actor, &room, "operator", action, allowed, rule, None)
     }
 
-    /// Keeps that a request over HTTP was turned away before anybody knew whose it was. Anybody can make us write this, so
-    /// it counts as any other refusal of a stranger.
+    /// Stores that an HTTP request was refused before its caller was known. Anybody can cause this row, so it counts as
+    /// the refusal of a stranger.
     pub fn audit_turned_away(&self, address: &str, rule: &str) -> Result<()> {
         self.add_audit(&AccountId::from(HTTP), address, "", "http", "request", false, rule, None)
     }
 
-    /// Keeps how an agent's question came out, once for each. `actor` is who decided it: a person, or
-    /// [`GATEWAY`]; `grant` is how far it was allowed, `None` if it was not.
+    /// Stores the result of an ask, once for each. `actor` is the person who decided it, or [`GATEWAY`]; `grant` is the
+    /// scope of the approval, `None` for a denial.
     pub fn audit_ask(
         &self,
         turn: &TurnRow,
@@ -191,7 +191,7 @@ impl Tx<'_> {
         if self.conn.last_insert_rowid() % PRUNE_EACH == 0 { self.prune_audit() } else { Ok(()) }
     }
 
-    /// The newest decisions that fit, oldest first.
+    /// The newest decisions that match, oldest first.
     pub fn audited(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>> {
         let mut query = self.conn.prepare_cached(
             "SELECT seq, at, account, actor, room, place, action, allowed, rule, digest FROM audit
@@ -224,7 +224,7 @@ impl Tx<'_> {
         Ok(newest_first)
     }
 
-    /// Those whom no list names and who tried since `since`, the latest first.
+    /// People on no list who tried something since `since`, the latest first.
     pub fn refused(&self, since: i64, limit: usize) -> Result<Vec<RefusedRow>> {
         let mut query = self.conn.prepare_cached(
             "SELECT account, actor, place, count(*), max(at) FROM audit
@@ -242,8 +242,8 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// When the `nth` newest (from 1) of what was heard of somebody came, if that was after `since`. Nothing after
-    /// `now` counts, because a clock that was set back must not shut anybody out.
+    /// Time of the `nth` newest (from 1) counted event of a person, if it is after `since`. Events in the future do not
+    /// count: a clock that was set back must not shut anybody out.
     pub fn nth_heard(
         &self,
         account: &AccountId,
@@ -269,7 +269,7 @@ impl Tx<'_> {
         Ok(query.query_row(params, |row| row.get(0)).optional()?)
     }
 
-    /// Forgets the oldest decisions beyond what is kept. Also called at each start.
+    /// Deletes the oldest decisions beyond the limits. Also called at each start.
     pub fn prune_audit(&self) -> Result<()> {
         self.prune_audit_to(KEPT_REFUSALS, KEPT)
     }
@@ -296,7 +296,7 @@ mod tests {
         OperatorAction { account: "a", actor, room: None, action: "pair", allowed: true, rule: "operator" }
     }
 
-    /// Somebody whom no list names.
+    /// A refused message of a person on no list.
     fn stranger(tx: &Tx<'_>, actor: &str) -> Result<()> {
         let (account, actor, room) = ("a".into(), actor.into(), "!room".into());
         tx.audit(&account, &actor, &room, PlaceKind::Room, AccessAction::Message, false, "not listed")

@@ -1,7 +1,7 @@
-//! Sessions of a single request: the client keeps its history and brings all of it with each question.
+//! Sessions of a single request: the client keeps the history and sends all of it with each prompt.
 //!
-//! Only the question and the answer stay, for as long as somebody may ask for them again. The history that came with
-//! the question is needed until it is answered, also by the next process, and is deleted with the answer.
+//! Only the prompt and the answer stay, for as long as a client may ask for them again. The history that came with the
+//! prompt is needed until the answer is complete, also by the next process, and is deleted then.
 
 use rusqlite::params;
 
@@ -11,11 +11,11 @@ use crate::agent::SessionMessage;
 use crate::ids::{SessionId, TurnId};
 use crate::turns::WhenUnread;
 
-/// How long an answer is kept that nobody has a key for, in seconds: its run can still be looked at, by whoever read
-/// its id in the headers.
+/// How long an answer without an idempotency key is kept, in seconds: a client that has the run's id from the headers
+/// can still fetch it.
 const WITHOUT_KEY: i64 = 60 * 60;
 
-/// When a session goes that is used now for a single request.
+/// Expiry of a session that is used now for a single request, in seconds since 1970.
 pub fn ephemeral_expiry(patience: WhenUnread) -> i64 {
     unix_now()
         + match patience {
@@ -25,7 +25,8 @@ pub fn ephemeral_expiry(patience: WhenUnread) -> i64 {
 }
 
 impl Tx<'_> {
-    /// The answer of a program's turn is there: of a session of its own nothing else is kept, and its time begins.
+    /// The answer of an app's turn is stored: if its session is ephemeral, deletes the received history and starts the
+    /// expiry.
     pub(super) fn settle_ephemeral(&self, turn: &TurnRow) -> Result<()> {
         let Some(app_request) = &turn.app_request else { return Ok(()) };
         let is_ephemeral = self
@@ -38,8 +39,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Somebody goes on with a session by its name: from now on it is kept like any other. Whether it was one of a
-    /// single request, so that what was said before its question is known only to whoever goes on.
+    /// Makes a session permanent because a client continues it by name. Returns whether it was ephemeral: then only the
+    /// client knows the messages before its prompt.
     pub fn adopt_session(&self, id: &SessionId) -> Result<bool> {
         let adopted = self
             .conn
@@ -50,7 +51,7 @@ impl Tx<'_> {
         Ok(adopted > 0)
     }
 
-    /// Replaces what was said in a session by what a client says was said.
+    /// Replaces the messages of a session by the history that a client sent.
     pub fn replace_history(&self, id: &SessionId, history: &[SessionMessage]) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM messages WHERE session = ?1")?.execute([&id.0])?;
         history.iter().try_for_each(|said| self.record(id, &BROUGHT, said.role, &said.content))
@@ -64,5 +65,5 @@ impl Tx<'_> {
     }
 }
 
-/// The turn of what was said before there was any here.
+/// Turn id of messages that a client sent as history: no turn here made them.
 static BROUGHT: std::sync::LazyLock<TurnId> = std::sync::LazyLock::new(|| TurnId(String::new()));

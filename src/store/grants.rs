@@ -1,4 +1,4 @@
-//! What agents need not ask again, because a person has allowed it for longer than once.
+//! Grants: asks that a person has approved for longer than once, so that agents need not ask again.
 
 use rusqlite::params;
 use talaria_platform::{AccountId, RoomId};
@@ -10,10 +10,10 @@ use crate::ids::SessionId;
 /// How long a grant holds, in days.
 pub const GRANT_DAYS: usize = 30;
 
-/// The same in seconds; rows of what is over are kept as long.
+/// How long a grant holds, in seconds; rows of finished asks are kept as long.
 pub(super) const KEPT: i64 = GRANT_DAYS as i64 * 24 * 60 * 60;
 
-/// Something that need not be asked again.
+/// An approval that holds for equal asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct GrantRow {
@@ -28,8 +28,8 @@ pub struct GrantRow {
 }
 
 impl Tx<'_> {
-    /// The same need not be asked again: in this session, or in this room whatever the session, for as long
-    /// as it is the kind of place that it is now.
+    /// Stores a grant for equal asks: in this session, or in this room for every session. It holds while the room is
+    /// the same kind of place as now.
     pub fn add_grant(&self, ask: &AskRow, place: PlaceKind, grant: GrantScope, by: &str) -> Result<()> {
         let session = match grant {
             GrantScope::Once => return Ok(()),
@@ -37,7 +37,7 @@ impl Tx<'_> {
             GrantScope::Always => None,
         };
         let now = unix_now();
-        // Few, and made by hand: whenever there is one more, those that are over can go.
+        // There are few grants, made by hand, so each new one can clean up the expired ones.
         self.conn.prepare_cached("DELETE FROM grants WHERE expires <= ?1")?.execute([now])?;
         self.conn
             .prepare_cached(
@@ -59,7 +59,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Who allowed this before, here and for longer than once, and how far; the furthest first.
+    /// People who granted an equal ask here, with the scope; the widest first.
     pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(GrantScope, String)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
@@ -73,7 +73,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Everything that need not be asked again, oldest first.
+    /// Every grant that holds, oldest first.
     pub fn grants(&self) -> Result<Vec<GrantRow>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, title, session, account, room, by, granted, expires FROM grants
@@ -94,7 +94,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// From now on it is asked again. `false`: there is no such grant.
+    /// Deletes a grant, so that agents ask again. `false` if there is no such grant.
     pub fn revoke_grant(&self, id: &str) -> Result<bool> {
         Ok(self.conn.prepare_cached("DELETE FROM grants WHERE id = ?1")?.execute([id])? > 0)
     }

@@ -1,4 +1,4 @@
-//! Sessions as programs see, change, copy and remove them.
+//! Sessions over HTTP: list, read, change, branch and remove.
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -8,28 +8,28 @@ use super::{Result, TranscriptRow, Tx, unix_now};
 use crate::agent::TokenUsage;
 use crate::ids::SessionId;
 
-/// Bytes of content that one page of messages may have.
+/// Most bytes of content in one page of messages.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The setting that counts removed sessions.
 const REMOVED: &str = "sessions.removed";
 
-/// Whose sessions are meant.
+/// Selects sessions by owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionOwner {
-    /// Those of an app, and nothing else.
+    /// Sessions of this app only.
     App(String),
-    /// The owner's own, and those of rooms.
+    /// Sessions of the server's owner and of rooms.
     Owners,
 }
 
-/// A session as a program sees it.
+/// A session as HTTP clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct SeenSession {
     pub id: SessionId,
     pub account: String,
-    /// What people know it by: the title that it was given, or else its first question.
+    /// The title that was set, or else the first prompt.
     pub title: Option<String>,
     pub model: Option<String>,
     pub created: i64,
@@ -44,43 +44,43 @@ pub struct SeenSession {
     pub tokens: TokenUsage,
 }
 
-/// What of a session is changed. `None` leaves it as it is.
+/// Changes to a session. `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionChange {
-    /// Another name, or none.
+    /// The new title; `Some(None)` removes it.
     pub title: Option<Option<String>>,
-    /// It is over, because of this.
+    /// Ends the session for this reason.
     pub end_reason: Option<String>,
 }
 
 /// A page of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranscriptPage {
-    /// In the order in which they came.
+    /// Messages, oldest first.
     pub messages: Vec<TranscriptRow>,
-    /// How many the session has.
+    /// Number of messages in the whole session.
     pub total: u64,
 }
 
-/// Which part of a list of sessions is wanted.
+/// A part of a list of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionPage {
-    /// Only sessions behind this one.
+    /// Starts after this session.
     pub after: Option<SessionId>,
-    /// How many of them are left out.
+    /// Number of sessions to skip.
     pub offset: usize,
-    /// How many, at most.
+    /// Most sessions to return.
     pub limit: usize,
 }
 
-/// The statement that lists sessions. The filters are those of indices, word for word.
+/// The statement that lists sessions. Its filters match those of the indices word for word.
 fn list_query(whose: &SessionOwner, after: bool) -> String {
     let filter = match whose {
         SessionOwner::App(_) => "account = '@http' AND room = ?3",
         SessionOwner::Owners => "(account <> '@http' OR room = '') AND ?3 = ''",
     };
     let after = if after { "(used, id) < (?4, ?5)" } else { "?4 = 0 AND ?5 = ''" };
-    // Chosen first, so that nothing is counted of those that are not on the page.
+    // The page is chosen first, so that nothing is counted for sessions outside it.
     format!(
         "WITH page (id) AS MATERIALIZED (SELECT id FROM sessions WHERE {filter} AND {after}
              ORDER BY used DESC, id DESC LIMIT ?1 OFFSET ?2)
@@ -88,8 +88,8 @@ fn list_query(whose: &SessionOwner, after: bool) -> String {
     )
 }
 
-/// The columns of a session, before [`FIRST_QUESTION`]. Of each number an upstream's word is taken only so far: a sum
-/// that overflows would be an error. Agents that do not tell their messages still name their tools.
+/// Columns of a session, before [`FIRST_QUESTION`]. Numbers of an upstream are capped, because a sum that overflows
+/// would be an error. Agents that report no messages still report the names of their tools.
 const SEEN: &str = "id, account, title, model, created, max(used, created), ended, end_reason, parent,
     coalesce(system_prompt, '') <> '',
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id),
@@ -101,7 +101,7 @@ const SEEN: &str = "id, account, title, model, created, max(used, created), ende
     (SELECT coalesce(sum(min(output_tokens, 1000000000)), 0) FROM turns WHERE turns.session = sessions.id)";
 
 impl Tx<'_> {
-    /// A session, if there is one of this id.
+    /// The session with this id.
     pub fn seen_session(&self, id: &SessionId) -> Result<Option<SeenSession>> {
         let mut query = self
             .conn
@@ -109,9 +109,9 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], read_seen).optional()?)
     }
 
-    /// A page of somebody's sessions, the last used first. Costs the same however many there are: the index has them
-    /// in this order, and what is left out before the page is only stepped over. `None`: the session is gone behind
-    /// which the page begins.
+    /// A page of an owner's sessions, the last used first. `None` if the session after which the page starts is gone.
+    /// The cost does not grow with the number of sessions: the index has this order, and skipped sessions are only
+    /// stepped over.
     pub fn seen_sessions(
         &self,
         whose: &SessionOwner,
@@ -141,14 +141,14 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?)
     }
 
-    /// What is said in the system message of every turn of a session.
+    /// System text that is sent with every turn of a session.
     pub fn system_prompt(&self, id: &SessionId) -> Result<Option<String>> {
         let mut query = self.conn.prepare_cached("SELECT system_prompt FROM sessions WHERE id = ?1")?;
         let prompt: Option<Option<String>> = query.query_row([&id.0], |row| row.get(0)).optional()?;
         Ok(prompt.flatten().filter(|prompt| !prompt.is_empty()))
     }
 
-    /// Changes a session. Whoever names one wants to keep it.
+    /// Changes a session. A session that gets a title is kept from now on.
     pub fn change_session(&self, id: &SessionId, change: &SessionChange) -> Result<()> {
         if let Some(title) = &change.title {
             self.conn
@@ -171,8 +171,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// How many messages a page has, at most `limit` from `offset` on, and how many bytes they are. Fewer if they are
-    /// long, but never none where there are some.
+    /// Number of messages in a page, at most `limit` from `offset` on, and their bytes. Fewer than `limit` if they are
+    /// long, but at least one if there is any.
     pub fn page_size(&self, id: &SessionId, limit: usize, offset: usize) -> Result<(usize, usize)> {
         let mut query = self.conn.prepare_cached(&format!(
             "SELECT {MESSAGE_BYTES} FROM messages WHERE session = ?1 ORDER BY id LIMIT ?2 OFFSET ?3"
@@ -189,7 +189,7 @@ impl Tx<'_> {
         Ok((fits, bytes))
     }
 
-    /// What was said in a session, so many messages from `offset` on.
+    /// `size` messages of a session, from `offset` on.
     pub fn page_of_messages(&self, id: &SessionId, size: usize, offset: usize) -> Result<TranscriptPage> {
         let total = self.message_count(id)? as u64;
         let messages = self.transcribed(
@@ -199,10 +199,10 @@ impl Tx<'_> {
         Ok(TranscriptPage { messages, total })
     }
 
-    /// Begins a session with everything that was said in another one, which ends with that.
+    /// Starts a session with a copy of all messages of `source`, and ends `source`.
     pub fn branch(&self, source: &SessionId, new: &NewSession) -> Result<()> {
         self.create_session(new)?;
-        // Not with their turns: what is taken back there stays here.
+        // The copies belong to no turn: a message that is withdrawn in `source` stays in the copy.
         self.conn
             .prepare_cached(
                 "INSERT INTO messages (session, turn, role, content, tools, at)
@@ -212,10 +212,10 @@ impl Tx<'_> {
         self.end_session(source, "branched")
     }
 
-    /// Removes a session and everything of it. What a room has yet to be shown still arrives there.
+    /// Removes a session and everything that belongs to it. Messages in the outbox still arrive in their rooms.
     pub fn remove_session(&self, id: &SessionId) -> Result<()> {
         for table in ["checkpoints", "anchors", "idempotency", "asks"] {
-            // An end that has yet to arrive takes the place of the message that showed the turn.
+            // A final that has yet to arrive replaces the live message, so it needs the anchor.
             let sql = format!(
                 "DELETE FROM {table} WHERE turn IN (SELECT id FROM turns WHERE session = ?1 AND
                      ('{table}' <> 'anchors' OR state <> 'finalizing'))"
@@ -227,7 +227,8 @@ impl Tx<'_> {
             self.conn.prepare_cached(&sql)?.execute([&id.0])?;
         }
         self.conn.prepare_cached("UPDATE sessions SET parent = NULL WHERE parent = ?1")?.execute([&id.0])?;
-        // An upstream may remember what is forgotten here: the next session of this name must be another one to it.
+        // An upstream may remember the removed session, so a later session of this name must look like another one to
+        // it.
         let forks: Option<i64> = self
             .conn
             .prepare_cached("DELETE FROM sessions WHERE id = ?1 RETURNING forks")?
@@ -237,7 +238,7 @@ impl Tx<'_> {
         self.set_setting(REMOVED, &removed.to_string())
     }
 
-    /// More than any session that was removed had been forked.
+    /// A number greater than the forks of every removed session.
     pub(super) fn removed_sessions(&self) -> Result<i64> {
         Ok(self.setting(REMOVED)?.and_then(|count| count.parse().ok()).unwrap_or_default())
     }
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(listed.map(|ids| ids.map(|ids| ids.join(" "))), expected);
     }
 
-    /// The instructions that SQLite's machine takes.
+    /// Number of instructions that SQLite's virtual machine executes.
     fn cost(conn: &rusqlite::Connection, sql: &str, values: impl rusqlite::Params) -> i32 {
         let mut query = conn.prepare(sql).unwrap();
         let mut rows = query.query(values).unwrap();
@@ -377,7 +378,7 @@ mod tests {
             }
             tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("expired", "", true) })?;
             tx.create_session(&NewSession { expires: Some(unix_now() + 60), ..new("expires", "", true) })?;
-            // Somebody gave it a name after all.
+            // This session gets a title later.
             tx.create_session(&NewSession { expires: Some(unix_now() - 1), ..new("titled", "", true) })?;
             tx.change_session(
                 &SessionId("titled".to_owned()),

@@ -1,4 +1,4 @@
-//! What programs ask over HTTP: who may, and what was asked before.
+//! Requests of apps over HTTP: idempotency keys, new sessions, and the transcript of a turn.
 
 use rusqlite::{OptionalExtension as _, params};
 
@@ -11,21 +11,21 @@ use crate::util::hash;
 /// How long a key is remembered, in seconds.
 pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
 
-/// Bytes of a message in memory. What it calls tools with is there as JSON and as what was read of that.
+/// SQL for the bytes of a message in memory. Tool calls are in memory as JSON and as the parsed values.
 pub(super) const MESSAGE_BYTES: &str = "octet_length(content) + 3 * coalesce(octet_length(tools), 0)";
 
-/// What is known of a key.
+/// Result of a lookup of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyLookup {
-    /// Nothing.
+    /// The key is unknown.
     New,
-    /// The same was asked with it.
+    /// An equal request came with this key.
     Same(TurnId),
-    /// Something else was asked with it.
+    /// Another request came with this key.
     Other,
 }
 
-/// A session that a program begins.
+/// A session that an app begins.
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct NewSession {
@@ -36,36 +36,36 @@ pub struct NewSession {
     pub system_prompt: Option<String>,
     pub parent: Option<String>,
     pub ephemeral: bool,
-    /// When it goes, in seconds since 1970; `None`: when its retention is over.
+    /// Expiry in seconds since 1970; `None` means by retention.
     pub expires: Option<i64>,
 }
 
 /// A message of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranscriptRow {
-    /// Counts all messages, in the order in which they came.
+    /// Row number over all messages, in order.
     pub id: i64,
-    /// What was said, and which tools it has to do with.
+    /// The message and its tool calls.
     pub record: TranscriptRecord,
-    /// When, if that was kept.
+    /// Time in seconds since 1970, if it was stored.
     pub at: Option<i64>,
 }
 
 impl NewSession {
-    /// One that has only an id and belongs to an app.
+    /// A session of an app with this id and nothing else.
     pub fn new(id: &SessionId, app: &str) -> Self {
         Self { id: id.0.clone(), app: app.to_owned(), ..Self::default() }
     }
 }
 
 impl Tx<'_> {
-    /// Whether there is such a session.
+    /// Whether there is a session with this id.
     pub fn has_session(&self, id: &SessionId) -> Result<bool> {
         let mut query = self.conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")?;
         Ok(query.query_row([&id.0], |row| row.get(0))?)
     }
 
-    /// Begins a session that a program asks for.
+    /// Creates a session for an app.
     pub fn create_session(&self, new: &NewSession) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -84,7 +84,7 @@ impl Tx<'_> {
                 new.system_prompt,
                 new.parent,
                 new.ephemeral,
-                // The upstream of one that was removed may still know a session of this name.
+                // The upstream may still know a removed session of this name.
                 self.removed_sessions()?,
                 new.expires,
             ])?;
@@ -99,12 +99,12 @@ impl Tx<'_> {
         Ok(self.conn.prepare_cached(&sql)?.query_row([&turn.0], |row| row.get(0))?)
     }
 
-    /// What was said in one turn by the agent and its tools, in order.
+    /// Messages of the agent and its tools in one turn, in order.
     pub fn transcript(&self, turn: &TurnId) -> Result<Vec<TranscriptRow>> {
         self.transcribed("turn = ?1 AND role <> 'user' ORDER BY id", [&turn.0])
     }
 
-    /// The messages that match, as they were told.
+    /// Messages that match the SQL `filter`.
     pub(super) fn transcribed(
         &self,
         filter: &str,
@@ -128,7 +128,7 @@ impl Tx<'_> {
         Ok(messages)
     }
 
-    /// What an app asked before with this key.
+    /// Looks up what an app asked with this key before.
     pub fn asked_before(&self, app: &str, key: &str, digest: &str) -> Result<KeyLookup> {
         let found = self
             .conn
@@ -144,7 +144,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Remembers what an app asks with a key, and forgets what is long over.
+    /// Stores the key of a request, and deletes expired keys.
     pub fn remember_key(&self, app: &str, key: &str, digest: &str, turn: &TurnId) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM idempotency WHERE at <= ?1")?.execute([unix_now() - KEPT])?;
         self.conn

@@ -1,4 +1,4 @@
-//! What came in: dedupe keys, cursors, parked rows, notes, settings.
+//! Received events for deduplication, sync cursors, and small values of adapters and of the core.
 
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, EventId, RoomId};
@@ -6,7 +6,7 @@ use talaria_platform::{AccountId, EventId, RoomId};
 use super::{Result, Tx, unix_now};
 
 impl Tx<'_> {
-    /// Marks an event as seen. `false` if it was seen before: whatever it asked for has happened.
+    /// Marks an event as seen. `false` if it was seen before: its effects have happened.
     pub fn see(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<bool> {
         let new = self
             .conn
@@ -15,13 +15,13 @@ impl Tx<'_> {
         Ok(new == 1 || crate::testing::broken("dedupe"))
     }
 
-    /// The account's last committed position.
+    /// The account's last committed sync position.
     pub fn cursor(&self, account: &AccountId) -> Result<Option<String>> {
         let mut query = self.conn.prepare_cached("SELECT cursor FROM cursors WHERE account = ?1")?;
         Ok(query.query_row([account.as_str()], |row| row.get(0)).optional()?)
     }
 
-    /// Moves the account's position.
+    /// Sets the account's sync position.
     pub fn set_cursor(&self, account: &AccountId, cursor: &str) -> Result<()> {
         self.conn
             .prepare_cached("INSERT OR REPLACE INTO cursors (account, cursor) VALUES (?1, ?2)")?
@@ -29,7 +29,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Parks a row of the adapter's own; an empty value takes it out.
+    /// Stores a row for the adapter; an empty value deletes it.
     pub fn park(&self, account: &AccountId, key: &str, value: &str) -> Result<()> {
         if value.is_empty() {
             self.conn
@@ -61,7 +61,7 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), key], |row| row.get(0)).optional()?)
     }
 
-    /// Keeps a small value of an adapter.
+    /// Stores a small value of an adapter; an empty value deletes it.
     pub fn set_note(&self, account: &AccountId, key: &str, value: &str) -> Result<()> {
         if value.is_empty() {
             self.conn
@@ -81,7 +81,7 @@ impl Tx<'_> {
         Ok(query.query_row([key], |row| row.get(0)).optional()?)
     }
 
-    /// Keeps a small value of the core.
+    /// Stores a small value of the core.
     pub fn set_setting(&self, key: &str, value: &str) -> Result<()> {
         self.conn
             .prepare_cached("INSERT OR REPLACE INTO settings (key, value) VALUES (?1, ?2)")?
@@ -89,7 +89,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Keeps a small value of the core no longer.
+    /// Deletes a small value of the core.
     pub fn forget_setting(&self, key: &str) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM settings WHERE key = ?1")?.execute([key])?;
         Ok(())

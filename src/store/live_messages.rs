@@ -1,7 +1,8 @@
-//! Which message in the room shows a turn.
+//! The message in the room that shows a turn.
 //!
-//! While a turn runs that is its anchor; once its end has arrived, the outbox knows. An edited question is asked
-//! again as the next attempt of the same event, and that one goes on with the message of the attempt before it.
+//! While a turn runs, the table `anchors` names that message; once the turn's end has arrived, the outbox does. An
+//! edited prompt is asked again as the next attempt of the same event, and that attempt takes over the message of the
+//! one before.
 
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, EventId, MessageId, RoomId, SendKey};
@@ -12,15 +13,15 @@ use crate::ids::TurnId;
 /// The message that shows a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveMessageRow {
-    /// The key it was sent with.
+    /// Send key of the message.
     pub key: SendKey,
     /// `None`: it may have been sent.
     pub message: Option<MessageId>,
 }
 
 impl Tx<'_> {
-    /// A message that shows the turn is about to be sent, or this one of the attempt before is about to be edited.
-    /// `false`: nothing of the turn is to be shown any more.
+    /// Records that a message for the turn is about to be sent, or that `message` of the attempt before is about to be
+    /// edited. `false` if the room is not to show the turn any more.
     pub fn add_anchor(&self, id: &TurnId, message: Option<&MessageId>) -> Result<bool> {
         if self.is_withdrawn(id)? {
             return Ok(false);
@@ -31,7 +32,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// The message that shows the turn is there.
+    /// Records that the message that shows the turn was sent.
     pub fn set_anchor(&self, id: &TurnId, message: &MessageId) -> Result<()> {
         self.conn
             .prepare_cached("INSERT OR REPLACE INTO anchors (turn, message) VALUES (?1, ?2)")?
@@ -39,22 +40,22 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Nobody needs to know any more which message showed the turn while it ran.
+    /// Deletes the record of the message that showed the running turn.
     pub(super) fn forget_anchor(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM anchors WHERE turn = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// The message that shows a turn, or that it takes over; `None` if nothing was sent.
+    /// The message that shows a turn, or that the turn takes over; `None` if nothing was sent.
     pub fn anchor(&self, id: &TurnId) -> Result<Option<LiveMessageRow>> {
         let (mut doubtful, mut turn) = (None, Some(id.clone()));
-        // Each step goes to an attempt before, so it ends.
+        // Each step goes to an earlier attempt, so the loop ends.
         while let Some(id) = turn {
             for anchor in [self.shown_part(&id, 0)?, self.own_anchor(&id)?].into_iter().flatten() {
                 if anchor.message.is_some() {
                     return Ok(Some(anchor));
                 }
-                // If an attempt before has a message, it was that one which was edited here.
+                // If an earlier attempt has a message, this attempt edited that one.
                 doubtful = doubtful.or(Some(anchor));
             }
             turn = self.replaced(&id)?;
@@ -62,8 +63,8 @@ impl Tx<'_> {
         Ok(doubtful)
     }
 
-    /// Whether an edit of the message that shows a turn may still be under way, from before this process or from
-    /// the attempt before.
+    /// Whether an edit of the message that shows a turn may still be under way, from an earlier process or from the
+    /// attempt before.
     pub fn may_be_edited(&self, id: &TurnId) -> Result<bool> {
         let before = self.replaced(id)?;
         let before = before.map(|before| self.own_anchor(&before)).transpose()?.flatten();
@@ -82,8 +83,8 @@ impl Tx<'_> {
             .map(|message| LiveMessageRow { key: id.send_key(part), message: message.map(MessageId::new) }))
     }
 
-    /// A message of ours is gone, and nothing is edited in it any more. The turn that runs and is shown by it, if there
-    /// is one.
+    /// Records that a message of ours is gone, so that nobody edits it any more. Returns the turn that it showed while
+    /// running, if there is one.
     pub fn lose_message(
         &self,
         account: &AccountId,
@@ -111,7 +112,8 @@ impl Tx<'_> {
         Ok(turn.map(TurnId))
     }
 
-    /// Whether a message showed the turn and is gone. Its key is used up: a network that knows it would post nothing.
+    /// Whether the message that showed the turn is gone. Its key is used up: a network that knows it would post
+    /// nothing.
     pub fn is_anchor_lost(&self, id: &TurnId) -> Result<bool> {
         let mut query = self
             .conn

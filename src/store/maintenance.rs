@@ -1,12 +1,12 @@
-//! Keeps the files of the store small: deletes what has had its time, gives free pages back to the disk, and moves the
+//! Keeps the files of the store small: deletes expired rows, gives free pages back to the disk, and moves the
 //! write-ahead log into the database.
 //!
-//! Done by the writer thread in small steps when nobody writes. A thread of its own only keeps the time, and sleeps
+//! The writer thread does this in small steps when nobody writes. A thread of its own only keeps the time, and sleeps
 //! for as long as there is nothing to do.
 //!
-//! SQLite begins its log anew only when no reader is in it. A reader that is always busy (one list after another) kept
-//! it growing without end, so beyond [`LOG_LIMIT`] the reader is asked to pause for one checkpoint: it answers its jobs
-//! in turn, and none of them is ever interrupted.
+//! SQLite restarts its log only when no reader uses it. A reader that is always busy (one list after another) kept it
+//! growing without end, so beyond [`LOG_LIMIT`] the reader has to pause for one checkpoint: it works through its jobs
+//! in order, and none of them is ever interrupted.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -16,45 +16,45 @@ use tokio::sync::mpsc;
 use super::writer::{StoreWriter, WriterCommand};
 use super::{ReadJob, Tx, unix_now};
 
-/// How long nobody writes before maintenance begins.
+/// Time without a write before maintenance begins.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
 
-/// How long writes may keep maintenance waiting.
+/// Longest time for which writes may delay maintenance.
 const POSTPONED: Duration = Duration::from_secs(30);
 
-/// How often a disk that failed is tried again while nobody writes.
+/// Interval of probes of a failed disk while nobody writes.
 pub(super) const PROBE_EACH: Duration = Duration::from_secs(5);
 
-/// How often sessions are looked at that may have had their time, at least and at most.
+/// Shortest and longest interval between two searches for expired sessions.
 const PRUNE_EACH: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
 
-/// The size at which the log is moved into the database whoever reads. SQLite begins to at 4 MB by itself.
+/// Size at which the log is moved into the database despite readers. SQLite by itself tries from 4 MB on.
 const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
-/// Commits after which the size of the log is looked at.
+/// Commits between two looks at the size of the log.
 const LOOK_EACH: u64 = 16;
 
-/// How long a checkpoint waits for a reader, and with it everybody who writes.
+/// How long a checkpoint, and with it every writer, waits for a reader.
 const CHECKPOINT: Duration = Duration::from_millis(100);
 
-/// How long connections otherwise wait for one another.
+/// How long connections wait for one another in all other cases.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
 
-/// Free pages that are left in the file, for what is written next.
+/// Free pages that stay in the file, for the next writes.
 const SLACK: i64 = 64;
 
 /// Free pages that one transaction gives back.
 const PAGES: i64 = 1024;
 
 impl StoreWriter {
-    /// Has maintenance come after this long, or earlier if that was asked for before.
+    /// Schedules maintenance after this time; an earlier schedule stays in force.
     pub(super) fn arm(&mut self, after: Duration) {
         self.is_armed = true;
-        // The timer thread ends after this one.
+        // Cannot fail: the timer thread ends after this one.
         let _ = self.timer.send(after);
     }
 
-    /// Does what is due.
+    /// Runs the maintenance that is due.
     pub(super) fn maintain(&mut self) {
         self.is_armed = false;
         if self.health.is_failing() {
@@ -78,7 +78,7 @@ impl StoreWriter {
         }
     }
 
-    /// Removes what has had its time. `false` if there may be more of it.
+    /// Removes expired rows. `false` if there may be more of them.
     pub(super) fn prune(&mut self) -> bool {
         if self.transact(|conn| Tx { conn }.prune_told()).is_none() {
             return false;
@@ -154,7 +154,7 @@ impl StoreWriter {
         }
     }
 
-    /// When a session has had its time next.
+    /// Time until the next session expires, within `PRUNE_EACH`. `None` if no session ever does.
     fn next_due(&self) -> Option<Duration> {
         let first =
             self.conn.query_row("SELECT min(expires) FROM sessions WHERE expires IS NOT NULL", [], |row| {
@@ -174,14 +174,14 @@ fn pause_for_checkpoint(writer: &mpsc::WeakSender<WriterCommand>) {
     let (reader, released) = channel::<()>();
     let Some(writer) = writer.upgrade() else { return };
     if writer.blocking_send(WriterCommand::Checkpoint(reader)).is_ok() {
-        // Or the writer would wait for us to let go of it.
+        // This sender would keep the writer alive.
         drop(writer);
-        // Always an error: the other end is only dropped.
+        // Always an error: the other end sends nothing and is only dropped.
         let _ = released.recv();
     }
 }
 
-/// The timer thread: sends [`WriterCommand::Maintain`] when the shortest of the spans it was given is over.
+/// The timer thread: sends [`WriterCommand::Maintain`] when the shortest requested time is over.
 pub(super) fn keep_time(spans: &Receiver<Duration>, writer: &mpsc::WeakSender<WriterCommand>) {
     let mut due: Option<Instant> = None;
     loop {
@@ -196,7 +196,7 @@ pub(super) fn keep_time(spans: &Receiver<Duration>, writer: &mpsc::WeakSender<Wr
             }
             Err(RecvTimeoutError::Timeout) => {
                 let Some(writer) = writer.upgrade() else { return };
-                // A full queue is a busy writer, which is not the time for it anyway.
+                // A full queue means a busy writer, and maintenance would have to wait anyway.
                 due = writer.try_send(WriterCommand::Maintain).is_err().then(|| Instant::now() + QUIET);
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -222,7 +222,7 @@ mod tests {
         (dir.path().join("talaria.db"), dir.path().join("talaria.db-wal"))
     }
 
-    /// Waits until something holds; each look waits for the writer, so that it is not busy.
+    /// Waits until `holds`. Each look also waits for a read, so that the loop does not spin.
     async fn until(store: &Store, holds: impl Fn() -> bool) {
         let waiting = async {
             while !holds() {
@@ -274,7 +274,7 @@ mod tests {
         assert!(!is_in(&file, CANARY));
     }
 
-    /// Whoever writes can make the gateway remember that they were told something.
+    /// A stranger who writes can make the gateway store such settings.
     #[tokio::test]
     async fn what_somebody_was_told_is_forgotten_once_it_no_longer_matters() {
         let (_dir, store) = temporary();
@@ -316,7 +316,7 @@ mod tests {
         until(&store, || !is_in(&file, CANARY) && !is_in(&log, CANARY)).await;
     }
 
-    /// Readers that follow one another without a pause kept SQLite from ever beginning its log anew.
+    /// Readers that follow one another without a pause kept SQLite from ever restarting its log.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_log_is_bounded_while_somebody_always_reads() {
         let (dir, store) = temporary();
@@ -351,7 +351,7 @@ mod tests {
         for reader in readers {
             assert!(reader.await.unwrap() > 0);
         }
-        // The bound, one look in sixteen commits, and what is written until the reader pauses.
+        // The limit, the writes of sixteen commits between two looks, and those until the reader pauses.
         assert!(largest < 2 * LOG_LIMIT, "{} MB", largest / 1_000_000);
     }
 }

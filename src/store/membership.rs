@@ -1,4 +1,4 @@
-//! What is known about people: who left, and who was let in.
+//! People of a room: who has left, who was let in, and which turns are theirs.
 
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, RoomId, UserId};
@@ -6,21 +6,21 @@ use talaria_platform::{AccountId, RoomId, UserId};
 use super::{Result, Tx};
 use crate::ids::{SessionId, TurnId};
 
-/// A turn as the loop guard looks at it.
+/// A turn as the loop guard sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentTurn {
-    /// Who asked for it.
+    /// The person who asked for it.
     pub author: String,
-    /// What was asked.
+    /// The text of the prompt.
     pub prompt: String,
-    /// When it was asked for, in seconds since 1970.
+    /// Time of the request, in seconds since 1970.
     pub created: i64,
-    /// When it ended; `None` while it has not.
+    /// Time of its end; `None` while it has not ended.
     pub ended: Option<i64>,
 }
 
 impl Tx<'_> {
-    /// Somebody left a room. Only for those who could be obeyed: of strangers there is no end.
+    /// Records that a person left a room. Only for people who could be obeyed: the number of strangers has no bound.
     pub fn depart(&self, account: &AccountId, room: &RoomId, person: &UserId) -> Result<()> {
         self.conn
             .prepare_cached("INSERT OR IGNORE INTO departed (account, room, person) VALUES (?1, ?2, ?3)")?
@@ -28,7 +28,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether somebody ever asked the agent something on an account, asked to be let in, or allowed something.
+    /// Whether a person ever sent a prompt on an account, asked to be let in, or gave a grant.
     pub fn is_known(&self, account: &AccountId, person: &UserId) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM turns WHERE account = ?1 AND author = ?2)
@@ -38,7 +38,7 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), person.as_str()], |row| row.get(0))?)
     }
 
-    /// Somebody came into a room.
+    /// Records that a person came into a room.
     pub fn arrive(&self, account: &AccountId, room: &RoomId, person: &UserId) -> Result<()> {
         self.conn
             .prepare_cached("DELETE FROM departed WHERE account = ?1 AND room = ?2 AND person = ?3")?
@@ -46,7 +46,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether somebody has left a room.
+    /// Whether a person has left a room.
     pub fn has_left(&self, account: &AccountId, room: &RoomId, person: &str) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM departed WHERE account = ?1 AND room = ?2 AND person = ?3)",
@@ -54,7 +54,7 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), room.as_str(), person], |row| row.get(0))?)
     }
 
-    /// Whether the operator let somebody in through pairing.
+    /// Whether the operator let a person in through pairing.
     pub fn is_paired(&self, account: &AccountId, person: &str) -> Result<bool> {
         let mut query = self
             .conn
@@ -63,8 +63,8 @@ impl Tx<'_> {
         Ok(paired.unwrap_or(false))
     }
 
-    /// Lets somebody in without a code. Only for scenes that are not about how that happens: in a release there is
-    /// no way in but an approved code.
+    /// Lets a person in without a code. Only for scenes that are not about pairing: a release has no way in but an
+    /// approved code.
     #[cfg(feature = "testing")]
     pub fn let_in(&self, account: &AccountId, person: &UserId) -> Result<()> {
         self.conn
@@ -76,7 +76,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The turns that somebody started in a room and that have not ended; in any room for `None`.
+    /// Turns that a person started in a room and that have not ended; `None` means in any room.
     pub fn open_turns_by(
         &self,
         account: &AccountId,
@@ -93,7 +93,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Whether anybody was ever answered in a room.
+    /// Whether anybody ever started a turn in a room.
     pub fn is_served(&self, account: &AccountId, room: &RoomId) -> Result<bool> {
         let mut query = self
             .conn

@@ -1,7 +1,7 @@
-//! Opening the database: proves first, touches afterwards.
+//! Opens the database: checks first, writes afterwards.
 //!
-//! A file that is damaged, newer than this program, somebody else's or in use is refused with a
-//! sentence that says what to do, and is left as it is.
+//! A file that is damaged, newer than this program, another program's, or in use is refused with a sentence that says
+//! what to do, and is left as it is.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,13 +13,13 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::maintenance::BUSY;
 use super::schema::{APPLICATION_ID, MIGRATIONS};
 
-/// What `PRAGMA auto_vacuum` says of a file whose free pages can be given back step by step.
+/// Value of `PRAGMA auto_vacuum` for a file whose free pages can be given back step by step.
 const INCREMENTAL: i64 = 2;
 
-/// Free space that a conversion leaves untouched.
+/// Free space in bytes that a conversion leaves untouched.
 const RESERVE: u64 = 64 * 1024 * 1024;
 
-/// Why the database was not opened. Each is one sentence and, after it, what to do.
+/// Why the database was not opened. Each message is one sentence; [`OpenError::hint`] says what to do.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OpenError {
@@ -43,7 +43,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What to do next, for people.
+    /// The next step, for people.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Damaged { .. } => {
@@ -73,8 +73,8 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     .map_err(other)?;
     writing.busy_timeout(BUSY).map_err(other)?;
     writing.set_prepared_statement_cache_capacity(64);
-    // `auto_vacuum` is first: it can be chosen only while there is nothing in the file. What is deleted is overwritten
-    // (`secure_delete`), in the file at once and in the log with the next checkpoint.
+    // `auto_vacuum` is first: it can be chosen only while the file is empty. `secure_delete` overwrites deleted rows,
+    // in the file at once and in the log with the next checkpoint.
     writing
         .execute_batch(
             "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -91,12 +91,12 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     )
     .map_err(other)?;
     reading.busy_timeout(BUSY).map_err(other)?;
-    // Also keeps this connection from ever checkpointing.
+    // The second pragma also keeps this connection from ever checkpointing.
     reading.execute_batch("PRAGMA query_only = ON; PRAGMA wal_autocheckpoint = 0;").map_err(other)?;
     Ok((writing, reading))
 }
 
-/// The file exists afterwards and only its owner may read it, whatever the umask is.
+/// Makes sure that the file exists. A new file is readable only by its owner, whatever the umask is.
 fn create_private(path: &Path) -> Result<File, OpenError> {
     OpenOptions::new()
         .read(true)
@@ -107,11 +107,11 @@ fn create_private(path: &Path) -> Result<File, OpenError> {
         .map_err(|source| OpenError::Io { path: path.into(), source })
 }
 
-/// Looks without writing: is this ours, whole, and of a version we know?
+/// Checks without writing that the file is ours, intact, and of a version that we know.
 fn prove(path: &Path) -> Result<(), OpenError> {
     match prove_by(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
-        // A process died in the middle of a change, before there was a write-ahead log: ours can only do
-        // so while it makes the database. What is half done must be undone before anything can be read.
+        // A process died in the middle of a change, before there was a write-ahead log: our own process can do so only
+        // while it creates the database. The half-done change must be undone before anything can be read.
         Err(OpenError::Other { source, .. }) if is_half_done(&source) => {
             prove_by(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
         }
@@ -131,7 +131,7 @@ fn prove_by(path: &Path, flags: OpenFlags) -> Result<(), OpenError> {
     prove_on(&conn, path)
 }
 
-/// The same of a connection.
+/// Checks on an open connection that the database is ours, intact, and of a version that we know.
 pub(super) fn prove_on(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let other = |source: rusqlite::Error| classify(path, source);
     conn.busy_timeout(BUSY).map_err(other)?;
@@ -167,8 +167,8 @@ fn migrate(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Rewrites a file of an earlier version once, so that its free pages can be given back to the disk from now on. If
-/// there is no room for the copy, it is left to a later start.
+/// Rewrites a file of an earlier version once, so that its free pages can be given back to the disk from now on.
+/// Without room for the copy, a later start does it.
 fn make_shrinkable(conn: &Connection, path: &Path) -> rusqlite::Result<()> {
     let mode: i64 = conn.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
     if mode == INCREMENTAL {
@@ -177,7 +177,7 @@ fn make_shrinkable(conn: &Connection, path: &Path) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
     let size = || std::fs::metadata(path).map_or(0, |file| file.len());
     let (before, folder) = (size(), path.parent().unwrap_or(Path::new(".")));
-    // The copy is first made in a temporary file and then goes through the log.
+    // VACUUM first makes the copy in a temporary file, then writes it through the log.
     let needed = before.saturating_mul(2).saturating_add(RESERVE);
     let free = rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     if free < needed {

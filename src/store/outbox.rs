@@ -1,4 +1,4 @@
-//! What must arrive in a room, kept until it has.
+//! The outbox: messages that must arrive in a room, stored until they have.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
@@ -12,40 +12,40 @@ use crate::ids::TurnId;
 /// One message that must arrive. Written with a borrowed body, because an answer may be long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboxRow<B = MessageBody> {
-    /// The same again after a crash, so that the message is posted once.
+    /// Idempotency key: unchanged after a crash, so that the message is posted once.
     pub key: SendKey,
-    /// Which account sends it.
+    /// The account that sends it.
     pub account: AccountId,
-    /// Where to.
+    /// The place that gets it.
     pub place: Place,
-    /// The turn it ends; `None` for the answer to a command.
+    /// The turn that it ends; `None` for a notice, such as the answer to a command.
     pub turn: Option<TurnId>,
-    /// How it counts for the rate.
+    /// Purpose of the message; the rate limiter treats kinds differently.
     pub kind: OutboxKind,
-    /// Which part of a turn's end: part 0 takes the place of the message that showed the turn.
+    /// Part of a turn's end: part 0 replaces the message that showed the running turn.
     pub part: usize,
-    /// What to show.
+    /// The message to show.
     pub body: B,
-    /// Not to be sent before this time, in seconds since 1970; 0 for at once.
+    /// Earliest time to send it, in seconds since 1970; 0 for at once.
     pub not_before: i64,
 }
 
-/// What a row is for.
+/// Purpose of an outbox row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxKind {
     /// A part of a turn's end.
     Final,
-    /// The first part once more, because an edit before it may have arrived after it.
+    /// The first part once more, because an earlier edit may have arrived after it.
     Again,
-    /// The gateway's own words.
+    /// A text of the gateway itself.
     Notice,
-    /// Another text for a notice that was sent before. `part` counts them.
+    /// A new text for a notice that was sent before. `part` counts the changes.
     Change,
-    /// The message that shows this part of the turn is taken back.
+    /// Delete the message that shows this part of the turn.
     Removal,
-    /// A mark on the message that `body` replies to.
+    /// A reaction on the message that `body` replies to.
     Mark,
-    /// Earlier texts of a message that was taken back, which the network still keeps, are taken back too.
+    /// Delete earlier texts of a deleted message that the network still keeps.
     Cleanup,
 }
 
@@ -70,7 +70,7 @@ impl OutboxKind {
 }
 
 impl Tx<'_> {
-    /// Adds a message; the same key again changes nothing.
+    /// Adds a message; a key that exists already changes nothing.
     pub fn add_outbox(&self, row: &OutboxRow<impl Serialize>) -> Result<()> {
         if crate::testing::broken("outbox") {
             return Ok(());
@@ -94,8 +94,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Has a notice that was sent before read as `row` says. A change that still waits is replaced, and this one goes
-    /// when that one would have gone.
+    /// Changes the text of a notice that was sent before. Replaces a change that still waits, and keeps the time at
+    /// which that one would have been sent.
     pub fn change_notice(&self, row: OutboxRow, revision: usize) -> Result<()> {
         let prefix = change_prefix(&row.key);
         let waiting: Option<i64> = self
@@ -120,7 +120,7 @@ impl Tx<'_> {
         })
     }
 
-    /// The message that a change is for, if the change is still wanted and the message is there.
+    /// The message that a change is for, if the change is still wanted and the message was sent.
     pub fn notice_to_change(&self, row: &OutboxRow) -> Result<Option<MessageId>> {
         let Some((notice, _)) = row.key.as_str().rsplit_once(CHANGE) else { return Ok(None) };
         let mut query = self.conn.prepare_cached(
@@ -132,8 +132,8 @@ impl Tx<'_> {
         Ok(found.map(MessageId::new))
     }
 
-    /// Adds a file of a turn's end as a message of its own. Its content lies beside the row, so that a long line of
-    /// files is not in memory while it waits.
+    /// Adds a file of a turn's end as a message of its own. Its content is in a separate column, so that a long queue
+    /// of files is not in memory while it waits.
     pub fn add_file(&self, turn: &TurnRow, part: usize, file: &OutgoingFile) -> Result<()> {
         let key = turn.id.send_key(part);
         let described =
@@ -159,7 +159,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The content of the file that a row is about.
+    /// Content of the file that a row sends.
     pub fn file(&self, key: &SendKey) -> Result<Vec<u8>> {
         let mut query = self.conn.prepare_cached("SELECT file FROM outbox WHERE key = ?1")?;
         let content: Option<Option<Vec<u8>>> =
@@ -167,7 +167,7 @@ impl Tx<'_> {
         Ok(content.flatten().unwrap_or_default())
     }
 
-    /// An account's messages that have not arrived, after `seq`, oldest first, each with its `seq`.
+    /// Messages of an account that have not arrived, after `seq`, oldest first, each with its `seq`.
     pub fn pending(&self, account: &AccountId, after: i64, limit: usize) -> Result<Vec<(i64, OutboxRow)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT seq, key, room, thread, turn, kind, part, body, not_before FROM outbox
@@ -199,7 +199,7 @@ impl Tx<'_> {
         Ok(pending)
     }
 
-    /// What the first part of a turn's end shows, if it has ended.
+    /// The first part of a turn's end, while it has yet to arrive.
     pub fn first_part(&self, turn: &TurnId) -> Result<Option<MessageBody>> {
         let mut query = self.conn.prepare_cached(
             "SELECT body FROM outbox WHERE turn = ?1 AND part = 0 AND state = 'pending'
@@ -209,14 +209,14 @@ impl Tx<'_> {
         Ok(body.map(|body| serde_json::from_str(&body)).transpose()?)
     }
 
-    /// Has the room show nothing more of a turn, from this part of its end on: what it shows is taken back when its
-    /// time comes, and what has yet to arrive will not.
+    /// Removes a turn from the room, from this part of its end on: rows delete the messages that the room shows, and
+    /// messages that have yet to arrive will not.
     pub fn remove_shown(&self, turn: &TurnRow, from: usize) -> Result<()> {
         let mut query = self.conn.prepare_cached(
             "SELECT coalesce(max(part) + 1, 0) FROM outbox WHERE turn = ?1 AND kind = 'final'",
         )?;
         let parts: usize = query.query_row([&turn.id.0], |row| row.get(0))?;
-        // While it runs there is at most the message that shows it, and the outbox does not know of it.
+        // A running turn has at most its live message, which the outbox does not know.
         for part in from..parts.max(1) {
             self.add_outbox(&OutboxRow {
                 key: turn.id.send_key(format_args!("x{part}")),
@@ -232,7 +232,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A message that showed a part of a turn is gone from the room, or never was there.
+    /// Records that a message of a turn is gone from the room, or never was there.
     pub fn removed(&self, row: &OutboxRow) -> Result<()> {
         if let (Some(turn), 0) = (&row.turn, row.part) {
             self.forget_anchor(turn)?;
@@ -240,8 +240,8 @@ impl Tx<'_> {
         self.sent(row, &MessageId::new(""))
     }
 
-    /// A message that showed a part of a turn is gone from the room, but the network still keeps earlier texts of it.
-    /// The row stays for those; the turn no longer waits for it.
+    /// Records that a message of a turn is gone from the room while the network still keeps earlier texts of it. The
+    /// row stays for those; the turn no longer waits for it.
     pub fn clean_up_later(&self, row: &OutboxRow, message: &MessageId, not_before: i64) -> Result<()> {
         if let (Some(turn), 0) = (&row.turn, row.part) {
             self.forget_anchor(turn)?;
@@ -254,7 +254,7 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// The message whose earlier texts a row takes back.
+    /// The message whose earlier texts a row deletes.
     pub fn message_to_clean_up(&self, row: &OutboxRow) -> Result<Option<MessageId>> {
         let mut query =
             self.conn.prepare_cached("SELECT message FROM outbox WHERE key = ?1 AND kind = 'cleanup'")?;
@@ -263,8 +263,7 @@ impl Tx<'_> {
         Ok(message.flatten().map(MessageId::new))
     }
 
-    /// Has the first part of a turn's end shown once more at `not_before`, when any edit before it has run
-    /// out of time.
+    /// Queues the first part of a turn's end once more, at `not_before`: by then every earlier edit has timed out.
     pub fn show_again(&self, turn: &TurnRow, first: Option<&MessageBody>, not_before: i64) -> Result<()> {
         let Some(body) = first else { return Ok(()) };
         if self.is_withdrawn(&turn.id)? {
@@ -282,7 +281,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Whether the end of another turn has yet to arrive in the place of this one.
+    /// Whether the end of another turn has yet to arrive in the place of this turn.
     pub fn other_end_pending(&self, turn: &TurnRow) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM outbox WHERE account = ?1 AND state = 'pending' AND kind = 'final'
@@ -292,7 +291,7 @@ impl Tx<'_> {
         Ok(query.query_row(params![turn.account.as_str(), room, thread, turn.id.0], |row| row.get(0))?)
     }
 
-    /// The room shows the message. With the last part of a turn, the turn is settled too.
+    /// Records that the room shows the message. Settles the turn with its last part.
     pub fn sent(&self, row: &OutboxRow, message: &MessageId) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -302,13 +301,13 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// A mark was put on a message. Nobody asks for it again.
+    /// Deletes the row of a reaction that arrived. Nobody asks for it again.
     pub fn marked(&self, row: &OutboxRow) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM outbox WHERE key = ?1")?.execute([row.key.as_str()])?;
         Ok(())
     }
 
-    /// The room can never show the message.
+    /// Records that the room can never show the message.
     pub fn dropped(&self, row: &OutboxRow) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE outbox SET state = 'dropped', body = '', file = NULL WHERE key = ?1")?
@@ -316,7 +315,7 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// The message is no longer wanted, but it may have been posted by a try whose outcome nobody learned.
+    /// Records that the message is no longer wanted, but may have been posted by a try with an unknown result.
     pub fn doubted(&self, row: &OutboxRow) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE outbox SET state = 'doubtful', body = '', file = NULL WHERE key = ?1")?
@@ -324,8 +323,8 @@ impl Tx<'_> {
         self.settle_if_last(row)
     }
 
-    /// How many messages of an account could go out at `now` and have not arrived. Cleaning up does not count: nobody
-    /// sees it, and it may take hours.
+    /// Number of messages of an account that could be sent at `now` and have not arrived. Cleanups do not count: nobody
+    /// sees them, and they may take hours.
     pub fn pending_count(&self, account: &AccountId, now: i64) -> Result<usize> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND not_before <= ?2
@@ -334,7 +333,7 @@ impl Tx<'_> {
         Ok(query.query_row(params![account.as_str(), now], |row| row.get(0))?)
     }
 
-    /// How many deleted messages of an account have earlier texts that the network may still show to somebody.
+    /// Number of deleted messages of an account whose earlier texts the network may still show to somebody.
     pub fn cleanup_count(&self, account: &AccountId) -> Result<usize> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FROM outbox WHERE account = ?1 AND state = 'pending' AND kind = 'cleanup'",
@@ -354,7 +353,7 @@ impl Tx<'_> {
     }
 }
 
-/// Between the key of a notice and the number of a change of it.
+/// Separates the key of a notice from the number of its change.
 const CHANGE: &str = ".v";
 
 fn change_prefix(notice: &SendKey) -> String {

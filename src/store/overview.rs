@@ -1,4 +1,4 @@
-//! What the operator is shown: everything that is under way, across all accounts and rooms.
+//! Lists for the operator: all open turns and all sessions, across accounts and rooms.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
@@ -28,16 +28,16 @@ pub struct SessionOverview {
     pub id: String,
     pub account: String,
     pub room: String,
-    /// What `/resume` takes there.
+    /// The number that `/resume` takes in its room.
     pub number: i64,
-    /// What people know it by: the title that it was given, or else its first question.
+    /// The title that was set, or else the first prompt.
     pub title: Option<String>,
     pub current: bool,
     pub messages: usize,
     pub used: i64,
 }
 
-/// The statement that lists all sessions: the first of each of two lists that have an index, and the first of those.
+/// The statement that lists all sessions: merges the first rows of two lists that each have an index.
 pub(super) fn overview_query() -> String {
     format!(
         "WITH page (id, used) AS MATERIALIZED (
@@ -55,7 +55,7 @@ pub(super) fn overview_query() -> String {
 }
 
 impl Tx<'_> {
-    /// Every turn that has not ended, in order.
+    /// Every turn that has not ended, oldest first.
     pub fn turns_under_way(&self) -> Result<Vec<TurnOverview>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, session, account, room, author, state <> 'queued', stop, created FROM turns
@@ -76,7 +76,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// All sessions, of rooms and of programs, the last used first. Costs what is shown, not what is stored.
+    /// Sessions of rooms and of apps, the last used first. The cost depends on `limit`, not on the number of sessions.
     pub fn all_sessions(&self, limit: usize) -> Result<Vec<SessionOverview>> {
         let mut query = self.conn.prepare_cached(&overview_query())?;
         let rows = query.query_map(params![i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
@@ -94,7 +94,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Every account that ever decided about somebody.
+    /// Every account that the audit has a decision of.
     pub fn audited_accounts(&self) -> Result<Vec<String>> {
         let mut query = self.conn.prepare_cached("SELECT DISTINCT account FROM audit")?;
         let rows = query.query_map([], |row| row.get(0))?;

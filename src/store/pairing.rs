@@ -1,7 +1,7 @@
-//! Strangers who asked to be let in, and those who were.
+//! Pairing requests of strangers, and people who were let in.
 //!
-//! A request that came to nothing stays for a while with an empty code, which nothing fits: when it was made still
-//! counts. So does the place of somebody who brought us into a room and has not asked yet; [`INVITED`] marks it.
+//! A request that came to nothing stays for a while with an empty code, which matches nothing: its time still counts.
+//! The row of a person who brought us into a room and has not asked yet counts too; [`INVITED`] marks it.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use talaria_platform::{AccountId, RoomId, UserId};
 
 use super::{Result, Tx};
 
-/// Somebody who asked to be let in, or was.
+/// A person who asked to be let in, or was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct Pairing {
@@ -17,12 +17,12 @@ pub struct Pairing {
     pub person: String,
     pub name: Option<String>,
     pub room: String,
-    /// They wait for the operator's word.
+    /// The request waits for the operator.
     pub pending: bool,
     pub at: i64,
 }
 
-/// What a code was made into: enough to recognise it, too little to tell it.
+/// Salted hash of a code: enough to recognise the code, too little to reveal it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct HashedCode {
@@ -30,31 +30,31 @@ pub struct HashedCode {
     pub digest: String,
 }
 
-/// In place of a salt: somebody brought us into a room and has not asked yet.
+/// Replaces the salt in the row of a person who brought us into a room and has not asked yet.
 const INVITED: &str = "invited";
 
-/// How many of an account's strangers there are besides somebody.
+/// Numbers of an account's strangers, without the person concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrangerCounts {
-    /// Wait for the operator's word, or may be about to.
+    /// Strangers whose request waits for the operator, or who may be about to ask.
     pub waiting: usize,
-    /// Asked a short while ago, and it came to nothing.
+    /// Strangers who asked recently without success.
     pub turned_away: usize,
 }
 
-/// Until when the rows of strangers count, each in seconds since 1970.
+/// Time limits for the rows of strangers, in seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct StrangerExpiry {
-    /// A request that was made then or before is over.
+    /// A request made at this time or before has expired.
     pub asked: i64,
-    /// So is what never became one, or came to nothing.
+    /// A row without a valid code, made at this time or before, has expired.
     pub void: i64,
-    /// What a clock which was set back puts after this never counts.
+    /// The current time. Rows after it have expired too: the clock was set back.
     pub now: i64,
 }
 
 impl Tx<'_> {
-    /// Forgets requests that nobody answered in time.
+    /// Deletes requests that have expired.
     pub fn forget_lapsed_pairings(&self, lapse: StrangerExpiry) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -65,7 +65,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// When somebody last asked, or was let in.
+    /// Time at which a person last asked, or was let in.
     pub fn pairing_of(&self, account: &AccountId, person: &UserId) -> Result<Option<i64>> {
         let mut query = self
             .conn
@@ -84,7 +84,7 @@ impl Tx<'_> {
         Ok(room.map(|room: String| RoomId::new(room)))
     }
 
-    /// How many other strangers there are.
+    /// Counts the other strangers of an account.
     pub fn other_strangers(&self, account: &AccountId, person: &UserId) -> Result<StrangerCounts> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FILTER (WHERE code <> '' OR salt = ?3), count(*) FILTER (WHERE code = '' AND salt <> ?3)
@@ -95,7 +95,7 @@ impl Tx<'_> {
         })?)
     }
 
-    /// Keeps a place for a stranger who brings us into a room, unless they have one.
+    /// Reserves a place for a stranger who brings us into a room, unless they have one.
     pub fn expect_pairing(
         &self,
         account: &AccountId,
@@ -112,7 +112,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Keeps a request; an earlier one of the same person no longer counts.
+    /// Stores a request; it replaces an earlier one of the same person.
     pub fn ask_pairing(
         &self,
         account: &AccountId,
@@ -139,7 +139,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Voids the request whose code never arrived, unless it was answered or another was made since.
+    /// Voids a request whose code never arrived, unless it was approved or replaced meanwhile.
     pub fn withdraw_pairing(&self, account: &AccountId, person: &UserId, code: &HashedCode) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -159,7 +159,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Everybody who waits, each with what is known of their code.
+    /// Everybody who waits, each with the hash of their code.
     pub fn waiting_pairings(&self) -> Result<Vec<(Pairing, HashedCode)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT account, person, name, room, 1, at, salt, code FROM pairings WHERE code <> ''",
@@ -170,7 +170,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Lets somebody in who waits.
+    /// Lets a person in who waits.
     pub fn pair(&self, pairing: &Pairing, now: i64) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -180,8 +180,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets somebody who was let in, and voids the request of somebody who waits; on every account for `None`.
-    /// Returns whom.
+    /// Deletes the pairing of a person who was let in, and voids the request of one who waits; `None` means on every
+    /// account. Returns the rows concerned.
     pub fn unpair(&self, account: Option<&str>, person: &str) -> Result<Vec<Pairing>> {
         let mut gone = Vec::new();
         for statement in [
@@ -236,7 +236,7 @@ mod tests {
             ask(tx, "a", "@old", "1", 100)?;
             ask(tx, "a", "@new", "2", 101)?;
             ask(tx, "a", "@in", "3", 50)?;
-            // From before somebody set the clock back: it would hold for longer than it may.
+            // Made before the clock was set back: it would be valid for too long.
             ask(tx, "a", "@future", "4", 201)?;
             let in_pairing = tx.pairings()?.into_iter().find(|pairing| pairing.person == "@in").unwrap();
             tx.pair(&in_pairing, 60)?;
@@ -265,7 +265,7 @@ mod tests {
             let waiting = tx.waiting_pairings()?;
             assert_eq!(waiting.len(), 1);
             assert_eq!((waiting[0].0.at, &waiting[0].1), (200, &code("2")));
-            // The first one's message failed only now; the second one must not go with it.
+            // The delivery of the first code fails only now; the second request must stay.
             tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("1"))?;
             assert_eq!(tx.pairings()?.len(), 1);
             tx.withdraw_pairing(&"a".into(), &"@eve".into(), &code("2"))?;

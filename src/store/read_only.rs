@@ -1,8 +1,8 @@
-//! A look at a database that no process uses, which leaves every file as it is.
+//! Reads a database that no process uses, and leaves every file as it is.
 //!
-//! Opening a database in the usual way makes files beside it, even for reading: its log and the index of that. Where
-//! there is nothing in a log, the file is read as one that never changes, and nothing is made. The caller sees to it
-//! that nobody begins to use it meanwhile.
+//! Opening a database in the usual way creates files beside it, even for reading: its log and the log's index. If the
+//! log is empty, the file is opened as immutable, and nothing is created. The caller makes sure that nobody begins to
+//! use the database meanwhile.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -15,8 +15,8 @@ use super::open::{classify, is_half_done, prove_on};
 use super::schema::MIGRATIONS;
 use super::{OpenError, Result, Tx};
 
-/// Runs `job` on what is there, and refuses what opening it would refuse. `None` if a start would first have to bring
-/// the file up to date or put it right: an older talaria may still want it as it is.
+/// Runs `job` on the database, and refuses a file that a start would refuse. `None` if a start would first have to
+/// migrate or repair the file: an older talaria may still want it as it is.
 pub fn look<T>(path: &Path, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<Option<Result<T>>, OpenError> {
     if std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
         return Ok(None);
@@ -38,7 +38,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
         beside.push(suffix);
         std::fs::metadata(beside).is_ok_and(|meta| meta.len() > 0)
     };
-    // A dead process left a log. What is in it counts, and its files are there already.
+    // A dead process left a log. Its content counts, and its files exist already.
     if is_filled("-wal") || is_filled("-journal") {
         return Connection::open_with_flags(path, flags);
     }

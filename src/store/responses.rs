@@ -1,42 +1,42 @@
-//! What `/v1/responses` answered and keeps, so that it can be found again and gone on from.
+//! Stored responses of `/v1/responses`, which clients can fetch and continue.
 
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{NewSession, Result, TurnRow, Tx, unix_now};
 use crate::ids::{SessionId, TurnId};
 
-/// A response that is kept.
+/// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// What it is called.
+    /// Id that the client knows.
     pub id: String,
     /// The turn that answers it.
     pub turn: TurnId,
-    /// Where that runs.
+    /// The session of that turn.
     pub session: SessionId,
-    /// The response it goes on from.
+    /// The response that it continues.
     pub previous: Option<String>,
-    /// What of the question is repeated in the answer, as JSON.
+    /// Fields of the request that the response repeats, as JSON.
     pub request: String,
-    /// When it was asked, in seconds since 1970.
+    /// Time of the request, in seconds since 1970.
     pub created: i64,
 }
 
-/// Where a turn goes on that was asked behind a response.
+/// Where a turn runs that continues a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContinuationPoint {
-    /// In the response's own session, where nothing came after it.
+    /// In the response's own session: it has no later turn.
     Here(SessionId),
-    /// In a session that has just been made of what was said up to it.
+    /// In a new session, a copy up to the response.
     Forked,
-    /// Something came after it, and it is not over yet: what was said up to it is not known.
+    /// Nowhere: a copy is needed, but the response is not finished, so its messages are not known yet.
     Unfinished,
-    /// There is no such response, for whoever asks.
+    /// Nowhere: this app has no such response.
     Gone,
 }
 
 impl Tx<'_> {
-    /// Keeps a response of an app.
+    /// Stores a response of an app.
     pub fn keep_response(&self, app: &str, kept: &StoredResponse) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -55,7 +55,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A response of an app. One of another app is not there.
+    /// A response of an app. Responses of other apps are not found.
     pub fn response(&self, app: &str, id: &str) -> Result<Option<StoredResponse>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, turn, session, previous, request, created FROM responses WHERE app = ?1 AND id = ?2",
@@ -73,13 +73,13 @@ impl Tx<'_> {
         Ok(found.optional()?)
     }
 
-    /// Forgets a response of an app. Whether there was one. What was said stays in its session.
+    /// Deletes a response of an app. Returns whether there was one. Its messages stay in the session.
     pub fn forget_response(&self, app: &str, id: &str) -> Result<bool> {
         let mut delete = self.conn.prepare_cached("DELETE FROM responses WHERE app = ?1 AND id = ?2")?;
         Ok(delete.execute([app, id])? > 0)
     }
 
-    /// What was asked in a turn, as it is remembered; as it came in if nothing is remembered yet.
+    /// The prompt of a turn as the transcript has it; as it was received if the transcript has none yet.
     pub fn question_of(&self, turn: &TurnId) -> Result<Option<String>> {
         let mut query = self.conn.prepare_cached(
             "SELECT coalesce((SELECT content FROM messages WHERE turn = ?1 AND role = 'user' ORDER BY id LIMIT 1),
@@ -88,16 +88,17 @@ impl Tx<'_> {
         Ok(query.query_row([&turn.0], |row| row.get(0)).optional()?)
     }
 
-    /// When a turn was asked for, in seconds since 1970.
+    /// Time at which a turn was asked for, in seconds since 1970.
     pub fn asked_at(&self, turn: &TurnId) -> Result<Option<i64>> {
         let mut query = self.conn.prepare_cached("SELECT created FROM turns WHERE id = ?1")?;
         Ok(query.query_row([&turn.0], |row| row.get(0)).optional()?)
     }
 
-    /// Finds where a turn behind a response goes on: in its session if nothing came after it, otherwise in `fork`,
-    /// which is then made with what was said up to it.
+    /// Finds the session for a turn that continues a response: the response's own if it has no later turn, otherwise
+    /// `fork`, which is created with the messages up to the response.
     ///
-    /// `expires` is set for a turn that is not to be stored: its session goes then, so it must not be the response's own.
+    /// `expires` is set for a turn that is not to be stored: its session will be deleted, so it must not be the
+    /// response's own.
     pub fn go_on_from(
         &self,
         app: &str,
@@ -127,7 +128,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Makes a session with what was said in another one up to and including a turn.
+    /// Creates a session with the messages of another one, up to and including a turn.
     fn fork_up_to(
         &self,
         app: &str,
@@ -150,7 +151,7 @@ impl Tx<'_> {
             })
         })?;
         self.create_session(&new)?;
-        // What was said before there was any turn belongs to none, and stands before all of them.
+        // Messages from before the first turn belong to no turn, and come first.
         self.conn
             .prepare_cached(
                 "INSERT INTO messages (session, turn, role, content, at, tools)
@@ -165,7 +166,7 @@ impl Tx<'_> {
 }
 
 impl StoredResponse {
-    /// One that is asked now.
+    /// A response that is asked for now.
     pub fn new(id: String, turn: &TurnRow, previous: Option<String>, request: String) -> Self {
         let (turn, session) = (turn.id.clone(), turn.session.clone());
         Self { id, turn, session, previous, request, created: unix_now() }

@@ -1,4 +1,4 @@
-//! How long sessions are kept that nobody uses any more, and that somebody was told something.
+//! Deletes unused sessions, and settings that record a notice, after their time.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use super::{Result, Tx, unix_now};
 use crate::config::Retention;
 use crate::ids::SessionId;
 
-/// Sessions that one transaction removes. Whoever else wants to write waits for it.
+/// Sessions that one transaction removes. Other writers wait for it.
 const AT_ONCE: usize = 200;
 
-/// Beginnings of the settings that remember when a person or a room was told something, or is told nothing. Each value
-/// begins with a time in seconds since 1970. Whoever writes can make them more.
+/// Prefixes of the settings that record when a person or a room got a notice, or until when they get none. Each value
+/// begins with a time in seconds since 1970. People who write can create any number of them.
 const TOLD: [&str; 6] = ["full.", "limit.", "loop.", "queued.", "unreadable.", "untrusted."];
 
 /// Seconds after which such a setting no longer matters: the longest window of a limit.
 const TOLD_FOR: i64 = 60 * 60;
 
-/// Sessions that may be removed: nothing runs or waits there.
+/// SQL condition for sessions that may be removed: nothing runs or waits there.
 const AT_REST: &str = "NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id
     AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))";
 
 impl Tx<'_> {
-    /// Forgets that somebody was told something, where it no longer matters.
+    /// Deletes settings that record a notice, where they no longer matter.
     pub(super) fn prune_told(&self) -> Result<()> {
-        // The key bounds make it a search in the index; of a value, SQLite reads the number it begins with.
+        // The bounds on the key use the index; of a value, SQLite reads the number at its beginning.
         let mut delete = self.conn.prepare_cached(
             "DELETE FROM settings WHERE key >= ?1 AND key < ?1 || char(0x10FFFF) AND CAST(value AS INTEGER) < ?2",
         )?;
@@ -34,7 +34,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes sessions that have had their time; `true` if there may be more of them.
+    /// Removes expired sessions; `true` if there may be more of them.
     pub fn prune_sessions(&self, retention: Retention) -> Result<bool> {
         let now = unix_now();
         let before = |kept: Option<Duration>| {

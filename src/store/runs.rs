@@ -1,22 +1,22 @@
-//! What is on record of one run, for whoever asks about it.
+//! The stored record of one run, for `/v1/runs`.
 
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::{Result, Tx};
 use crate::ids::{AskId, TurnId};
 
-/// When a run began and ended, and what was asked in it.
+/// Times of a run, and its asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
-    /// When it was taken.
+    /// Time at which it was accepted, in seconds since 1970.
     pub created: i64,
-    /// When its end was stored.
+    /// Time at which its end was stored.
     pub ended: Option<i64>,
-    /// Its questions, oldest first.
+    /// Its asks, oldest first.
     pub asks: Vec<AskRecord>,
 }
 
-/// A question, and what became of it.
+/// An ask and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct AskRecord {
@@ -31,19 +31,19 @@ pub struct AskRecord {
 }
 
 impl AskRecord {
-    /// Whether it waits for its answer.
+    /// Whether the ask waits for an answer.
     pub fn is_open(&self) -> bool {
         self.state == "open"
     }
 
-    /// Whether it was allowed.
+    /// Whether the ask was approved.
     pub fn is_allowed(&self) -> bool {
         matches!(self.state.as_str(), "approved" | "taken")
     }
 }
 
 impl Tx<'_> {
-    /// What is on record of a run.
+    /// The record of a run; `None` if there is no such run.
     pub fn run_record(&self, id: &TurnId) -> Result<Option<RunRecord>> {
         let mut query = self.conn.prepare_cached("SELECT created, ended FROM turns WHERE id = ?1")?;
         let times = query.query_row([&id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;

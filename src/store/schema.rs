@@ -1,9 +1,9 @@
-//! The tables, as a list of migrations. A released one is never changed; a new one is appended.
+//! The tables, as a list of migrations. A released migration never changes; a new one is appended.
 
 /// Marks the file as ours (`PRAGMA application_id`): "Tala".
 pub const APPLICATION_ID: i32 = 0x5461_6c61;
 
-/// Each entry takes the schema one version further; `PRAGMA user_version` counts them.
+/// Each entry raises the schema by one version; `PRAGMA user_version` counts them.
 pub const MIGRATIONS: &[&str] = &[
     r"
 -- Every event that was ever taken, for ever: what makes a second delivery harmless.

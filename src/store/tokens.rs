@@ -1,5 +1,5 @@
-//! Programs with a token of their own. A row stays when its token is revoked: what the app had is still there, and
-//! nobody else may come to it by taking the name.
+//! Apps and their tokens. A row stays when its token is revoked: the app's data still exists, and nobody else may get
+//! it by taking the name.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::{Result, Tx, unix_now};
 use crate::token::TokenDigest;
 
-/// An app, as its operator sees it.
+/// An app, as the operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppInfo {
-    /// What it is called.
+    /// Name of the app.
     pub name: String,
-    /// Which token it has; no secret.
+    /// Public id of its token; no secret.
     pub token: String,
-    /// When that was made, in seconds since 1970.
+    /// Time at which the token was made, in seconds since 1970.
     pub created: i64,
-    /// When it was last used, give or take a minute.
+    /// Time of its last use, accurate to about a minute.
     pub used: Option<i64>,
-    /// When it was revoked.
+    /// Time at which it was revoked.
     pub revoked: Option<i64>,
-    /// Whether it may send system messages and instructions.
+    /// Whether the app may send system messages and instructions.
     pub instructions: bool,
 }
 
-/// A token that holds, as it is looked up.
+/// A valid token, as the authentication looks it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
-    /// Whose it is.
+    /// The app that it belongs to.
     pub app: String,
-    /// What it is compared with.
+    /// Hash that a presented token is compared with.
     pub digest: Vec<u8>,
     /// Whether the app may send system messages and instructions.
     pub instructions: bool,
 }
 
 impl Tx<'_> {
-    /// Gives an app its token; one that it had no longer counts. `instructions` is whether it may instruct the agent.
-    /// `false` if another app has a token with this id.
+    /// Gives an app a token, in place of an earlier one. `instructions` allows it system messages. `false` if a token
+    /// with this id exists.
     pub fn add_token(&self, app: &str, token: &TokenDigest, instructions: bool) -> Result<bool> {
         let added = self
             .conn
@@ -61,7 +61,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// One app.
+    /// The app with this name.
     pub fn app(&self, name: &str) -> Result<Option<AppInfo>> {
         let mut query = self.conn.prepare_cached(
             "SELECT app, id, created, used, revoked, instructions FROM tokens WHERE app = ?1",
@@ -69,7 +69,7 @@ impl Tx<'_> {
         Ok(query.query_row([name], read_app).optional()?)
     }
 
-    /// Takes an app's token away. `false` if it has none that counts.
+    /// Revokes an app's token. `false` if it has no valid one.
     pub fn revoke_token(&self, app: &str) -> Result<bool> {
         let revoked = self
             .conn
@@ -78,7 +78,7 @@ impl Tx<'_> {
         Ok(revoked > 0)
     }
 
-    /// A token that holds, by the part of it that is no secret.
+    /// The valid token with this public id.
     pub fn token(&self, id: &str) -> Result<Option<TokenRecord>> {
         let mut query = self.conn.prepare_cached(
             "SELECT app, digest, instructions FROM tokens WHERE id = ?1 AND revoked IS NULL",
@@ -89,7 +89,7 @@ impl Tx<'_> {
         Ok(found.optional()?)
     }
 
-    /// Whether an app may still ask. The owner, who has no name, always may.
+    /// Whether an app has a valid token. The owner, whose name is empty, needs none.
     pub fn app_may_ask(&self, app: &str) -> Result<bool> {
         if app.is_empty() {
             return Ok(true);
@@ -100,7 +100,7 @@ impl Tx<'_> {
         Ok(query.query_row([app], |row| row.get(0))?)
     }
 
-    /// Notes that a token is used. The caller sees to it that this is not a write for every request.
+    /// Records the use of a token. The caller makes sure that not every request causes a write.
     pub fn touch_token(&self, id: &str) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE tokens SET used = ?2 WHERE id = ?1")?
@@ -108,7 +108,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The app whose token this was, until it was revoked.
+    /// The app whose revoked token has this id.
     pub fn revoked_app(&self, id: &str) -> Result<Option<String>> {
         let mut query =
             self.conn.prepare_cached("SELECT app FROM tokens WHERE id = ?1 AND revoked IS NOT NULL")?;

@@ -1,4 +1,4 @@
-//! What was used: turns and tokens, of a session and of a person.
+//! Usage of a session and of a person: turns and tokens.
 
 use rusqlite::{Row, params};
 use talaria_platform::{AccountId, UserId};
@@ -7,29 +7,29 @@ use super::{Result, Tx, unix_now};
 use crate::agent::TokenUsage;
 use crate::ids::SessionId;
 
-/// What was used.
+/// Sums over turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Turns that ran, however they ended and whether they were taken back later or not.
+    /// Turns that ran, whatever their end, also if they were withdrawn later.
     pub turns: u64,
-    /// What they cost, as far as the agents said.
+    /// Tokens, as far as the agents reported them.
     pub tokens: TokenUsage,
 }
 
-/// What is added up. A turn that was cancelled before it ran cost nothing. Each number is an upstream's word, so
-/// it is bounded: a sum that overflows would be an error.
+/// The sums. A turn that was cancelled before it ran cost nothing. Each number comes from an upstream, so it is capped:
+/// a sum that overflows would be an error.
 const SUMS: &str = "SELECT count(*),
          coalesce(sum(min(input_tokens, 1000000000)), 0), coalesce(sum(min(output_tokens, 1000000000)), 0)
      FROM turns WHERE outcome IS NOT NULL AND NOT (state = 'cancelled' AND api_calls = 0)";
 
 impl Tx<'_> {
-    /// What a session used.
+    /// Usage of a session.
     pub fn used_by_session(&self, session: &SessionId) -> Result<UsageTotals> {
         let mut query = self.conn.prepare_cached(&format!("{SUMS} AND session = ?1"))?;
         Ok(query.query_row([&session.0], read_used)?)
     }
 
-    /// What a person used on an account in the last so many seconds.
+    /// Usage of a person on an account in the last `seconds` seconds.
     pub fn used_by_person(&self, account: &AccountId, person: &UserId, seconds: i64) -> Result<UsageTotals> {
         let mut query =
             self.conn.prepare_cached(&format!("{SUMS} AND account = ?1 AND author = ?2 AND created > ?3"))?;

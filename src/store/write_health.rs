@@ -1,7 +1,7 @@
-//! Whether what is written reaches the disk: the outcome of the last real commit.
+//! Tracks whether writes reach the disk: the result of the last real commit.
 //!
 //! A transaction that changed nothing proves nothing, because SQLite does not touch the disk for it. After a failure
-//! only a commit that wrote something says that all is well again; while nobody writes, the writer tries by itself.
+//! only a commit that wrote something proves recovery; while nobody writes, the writer probes by itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::writer::WriterCommand;
 use super::{Store, unix_now};
 use crate::util::UtcTime;
 
-/// How long the store may take to answer a health check.
+/// Longest time that the store may take to answer a health check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a commit proves that the next one would succeed. A health check after that writes something itself.
@@ -23,13 +23,13 @@ const PROVEN: Duration = Duration::from_secs(30);
 /// Why nothing can be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// When the first of the failed commits failed, in seconds since 1970.
+    /// Time of the first failed commit in a row, in seconds since 1970.
     pub since: i64,
-    /// What the last of them failed of.
+    /// Error of the last failed commit.
     pub why: String,
 }
 
-/// The outcome of the last commits. The writer thread sets it, health checks read it.
+/// Result of the last commits. The writer thread sets it, health checks read it.
 #[derive(Clone, Default)]
 pub(super) struct WriteHealth {
     state: Arc<Mutex<CommitState>>,
@@ -38,7 +38,7 @@ pub(super) struct WriteHealth {
 #[derive(Default)]
 struct CommitState {
     failure: Option<WriteFailure>,
-    /// When a commit last wrote something.
+    /// Time of the last commit that wrote something.
     succeeded: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl WriteHealth {
         self.state().failure.clone()
     }
 
-    /// Whether a commit was proven to reach the disk of late.
+    /// Whether a commit has reached the disk recently.
     fn is_proven(&self) -> bool {
         let state = self.state();
         state.failure.is_none() && state.succeeded.is_some_and(|at| at.elapsed() < PROVEN)
@@ -85,7 +85,7 @@ impl Store {
         let asked = async {
             self.read(|_| Ok(())).await.map_err(|error| format!("the store fails: {error}"))?;
             match self.health.is_proven() {
-                // The thread that writes must be there all the same.
+                // The writer thread must answer all the same.
                 true => self.write(|_| Ok(())).await.map_err(|error| format!("the store fails: {error}")),
                 false => self.probe().await,
             }
@@ -94,7 +94,7 @@ impl Store {
         tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| late())
     }
 
-    /// Has the writer commit something and says how that went.
+    /// Makes the writer commit something, and returns the result.
     async fn probe(&self) -> Result<(), String> {
         let _clock = crate::testing::hold_clock();
         let (done, probed) = oneshot::channel();
@@ -117,7 +117,7 @@ impl std::fmt::Display for WriteFailure {
     }
 }
 
-/// What keeps a statement from being stored, if it is not the statement itself.
+/// The trouble that kept a statement from being stored; `None` if the statement itself is at fault.
 pub(super) fn disk_trouble(error: &rusqlite::Error) -> Option<String> {
     match error.sqlite_error_code()? {
         ErrorCode::DiskFull => Some("the disk is full".to_owned()),
@@ -137,8 +137,8 @@ pub(super) fn disk_trouble(error: &rusqlite::Error) -> Option<String> {
     }
 }
 
-/// Whether the system refused to write, as it does beyond a quota. SQLite has undone the transaction, so, other than
-/// after a failed `fsync`, it is known what is on disk.
+/// Whether the system refused to write, as it does beyond a quota. SQLite has undone the transaction, so, unlike after
+/// a failed `fsync`, the state on disk is known.
 pub(super) fn is_refused_write(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE))

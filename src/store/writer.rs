@@ -1,4 +1,4 @@
-//! The thread that writes: group commit, and what keeps the file small and the disk watched in between.
+//! The writer thread: group commit, and between commits maintenance, checkpoints and probes of the disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc as std_mpsc;
@@ -11,48 +11,48 @@ use super::write_health::{WriteHealth, disk_trouble, is_refused_write};
 use super::{JobReply, ReadJob, Result, StoreError, WriteJob};
 use crate::config::Retention;
 
-/// Jobs that share one commit. Bounds how long the first of them waits for the last.
+/// Most jobs that share one commit. Bounds how long the first waits for the last.
 const GROUP: usize = 256;
 
-/// Bytes that a failed disk must have room for before it counts as working again. A few bytes would fit between two
-/// real writes that do not.
+/// Bytes that a failed disk must accept before it counts as working again. A few bytes might fit between two real
+/// writes that do not.
 const PROBE_BYTES: usize = 1024 * 1024;
 
-/// What the writer thread is asked to do.
+/// A command for the writer thread.
 pub(super) enum WriterCommand {
     /// Run a job in the next transaction.
     Write(WriteJob),
-    /// Do what is due: see `maintenance`.
+    /// Run the maintenance that is due: see `maintenance`.
     Maintain,
     /// Move the write-ahead log into the database. The reader waits meanwhile, until the sender is dropped.
     Checkpoint(std_mpsc::Sender<()>),
-    /// Commit something, and say when it was tried; how it went is in [`WriteHealth`].
+    /// Commit something, then signal that it was tried; the result is in [`WriteHealth`].
     Probe(oneshot::Sender<()>),
 }
 
-/// A job that has run: what is left to do once its transaction is committed, or not.
+/// A job that has run and whose caller waits for the commit.
 pub(super) struct RanJob {
     pub(super) reply: JobReply,
-    /// Set if the disk kept it from being written.
+    /// Set if the disk kept the job from writing.
     pub(super) trouble: Option<String>,
 }
 
-/// The writer thread's own state.
+/// State of the writer thread.
 pub(super) struct StoreWriter {
     pub(super) conn: Connection,
     pub(super) commands: mpsc::Receiver<WriterCommand>,
-    /// To have the reader pause for a checkpoint. Weak, like `own`: neither keeps the store open.
+    /// Makes the reader pause for a checkpoint. Weak, like `own`: neither keeps the store open.
     pub(super) reader: mpsc::WeakSender<ReadJob>,
     pub(super) own: mpsc::WeakSender<WriterCommand>,
     pub(super) health: WriteHealth,
     pub(super) retention: Retention,
-    /// Asks for [`WriterCommand::Maintain`] after this long. Dropped at the end, which ends the timer thread.
+    /// Requests a [`WriterCommand::Maintain`] after this time. Its drop ends the timer thread.
     pub(super) timer: std_mpsc::Sender<Duration>,
-    /// The write-ahead log.
+    /// Path of the write-ahead log.
     pub(super) wal: PathBuf,
-    /// Maintenance was asked for after a write, and has not come yet.
+    /// Maintenance was requested after a write, and has not come yet.
     pub(super) is_armed: bool,
-    /// A checkpoint was asked for and has not come yet.
+    /// A checkpoint was requested and has not come yet.
     pub(super) is_parking: bool,
     /// Since when maintenance is due and writes have kept it waiting.
     pub(super) postponed: Option<Instant>,
@@ -69,7 +69,7 @@ impl StoreWriter {
 
     /// Works until every [`Store`](super::Store) is dropped.
     pub(super) fn run(mut self) {
-        // What had its time while no process ran is not to be seen any more.
+        // Data that expired while no process ran must not be seen any more.
         self.prune();
         self.arm(super::maintenance::QUIET);
         while let Some(command) = self.commands.blocking_recv() {
@@ -78,11 +78,11 @@ impl StoreWriter {
                 next = self.obey(command);
             }
         }
-        // The next start need not read the whole log again.
+        // So the next start need not read the whole log again.
         self.checkpoint();
     }
 
-    /// Returns a command that was found in the queue and has yet to be obeyed.
+    /// Runs a command. Returns the next command if it already took that from the queue.
     fn obey(&mut self, command: WriterCommand) -> Option<WriterCommand> {
         match command {
             WriterCommand::Write(job) => return self.commit_group(job),
@@ -101,7 +101,7 @@ impl StoreWriter {
         None
     }
 
-    /// Runs a job and those that wait behind it, and commits them together.
+    /// Runs a job and the jobs that wait behind it, and commits them together.
     fn commit_group(&mut self, first: WriteJob) -> Option<WriterCommand> {
         if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
             self.note_failure(&error);
@@ -115,8 +115,8 @@ impl StoreWriter {
             let ran = run(Ok(&self.conn));
             replies.push(ran.reply);
             trouble = trouble.or(ran.trouble);
-            // A full disk makes SQLite undo the whole transaction by itself. Whatever would run after that
-            // would be on its own, so the group ends there.
+            // A full disk makes SQLite undo the whole transaction by itself. A job that ran after that would commit on
+            // its own, so the group ends here.
             if self.conn.is_autocommit() || replies.len() == GROUP {
                 break;
             }
@@ -180,7 +180,7 @@ impl StoreWriter {
         }
     }
 
-    /// Commits something, to find out whether that is possible.
+    /// Commits something, to find out whether the disk takes writes.
     pub(super) fn probe(&mut self) {
         const KEY: &str = "store.probe";
         const PUT: &str = "INSERT OR REPLACE INTO settings (key, value) VALUES (?1, zeroblob(?2))";
@@ -212,10 +212,10 @@ impl StoreWriter {
     }
 }
 
-/// After a failed `fsync` nobody knows what is on disk, and asking again would be told "all is well".
-/// The next process finds out by reading.
+/// After a failed `fsync` nobody knows what is on disk, and another `fsync` would report success. So the process ends,
+/// and the next one finds out by reading.
 fn end_on_io_failure(error: &rusqlite::Error) {
-    /// What `sysexits.h` calls an input/output error.
+    /// Exit code of an input/output error in `sysexits.h`.
     const EX_IOERR: i32 = 74;
     if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) && !is_refused_write(error) {
         tracing::error!(%error, "the disk failed; ending, so that the next start reads what is really there");

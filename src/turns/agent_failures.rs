@@ -1,4 +1,4 @@
-//! Whether the agent is known to fail, for `talaria health`. Pure: the caller passes the time in.
+//! Counts an agent's failures in a row, for `talaria health`. Pure: the caller passes the time in.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use tokio::time::Instant;
 use crate::agent::{AgentError, AgentErrorKind, TurnEnd};
 use crate::i18n::LocalizedText;
 
-/// Failures in a row after which it is the agent. Fewer may be about one question.
+/// Failures in a row that prove the agent broken. Fewer may be about one prompt.
 const FAILURES: usize = 3;
 
-/// How long a failure says something about now. Longer than a turn is tried again by default; when nobody has
-/// asked for so long, nobody knows.
+/// How long a failure says something about the present. Longer than a turn is retried by default; if nobody has asked
+/// for this long, the state is unknown.
 const KNOWN: Duration = Duration::from_secs(15 * 60);
 
-/// Where somebody asked: an app is a room too.
+/// The room or app that asked; an app counts as a room of the HTTP account.
 pub(super) type AskerPlace = (AccountId, RoomId);
 
-/// The tries that failed since the last that did not.
+/// Tries that failed since the last success.
 #[derive(Debug, Default)]
 pub(super) struct AgentFailures {
     failures: usize,
-    /// Whose questions were found wrong, among those; as many as it takes to know that it is the agent.
+    /// Askers whose prompts were refused as unfit, among the failures; at most `FAILURES`.
     unfit: Vec<AskerPlace>,
     last: Option<(Instant, AgentErrorKind, LocalizedText)>,
-    /// It has answered somebody since the process began. Until then every question may look wrong to it because of how
-    /// it is configured.
+    /// The agent has answered somebody since the process began. Until then a wrong configuration may make every prompt
+    /// look unfit.
     answered: bool,
 }
 
 impl AgentFailures {
-    /// Learns from how a try ended.
+    /// Records the end of one try.
     pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, asker: &AskerPlace, now: Instant) {
         match end {
             Ok(TurnEnd::Done | TurnEnd::Limit) => self.is_well(),
-            // Whoever stopped it did not say anything about the agent.
+            // A stop says nothing about the agent.
             Ok(TurnEnd::Stopped) => {}
             Err(error) => match error.kind {
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Unknown { .. }
                 | AgentErrorKind::Refused => self.fail(error, now),
-                // One app that asks what cannot be answered says nothing about the agent, however often it asks. If
-                // everybody is told so, it is the agent.
+                // Unfit prompts of one app say nothing about the agent, however many they are. If everybody's prompts
+                // are unfit, it is the agent.
                 AgentErrorKind::Unfit => {
                     let known = self.unfit.contains(asker);
                     if !known && self.unfit.len() < FAILURES {
@@ -52,10 +52,9 @@ impl AgentFailures {
                         self.fail(error, now);
                     }
                 }
-                // It is there and has much to do; or somebody else is asked at once, and how that goes is what
-                // people see.
+                // A busy agent is there. In the other case another agent takes over at once, and people see its answer.
                 AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => {}
-                // It is there, and people saw a part of what it said.
+                // The agent is there, and people saw a part of its answer.
                 AgentErrorKind::CutShort => self.is_well(),
             },
         }
@@ -70,14 +69,14 @@ impl AgentFailures {
         self.last = Some((now, error.kind, error.words.clone()));
     }
 
-    /// How often in a row it failed and why the last time, if that is known to be more than one question's fault.
+    /// Number of failures in a row and the last error, if they are more than one prompt's fault.
     pub(super) fn known(&self, now: Instant) -> Option<(usize, LocalizedText)> {
         let (at, _, words) = self.last.as_ref()?;
         let known = self.failures >= FAILURES && now.saturating_duration_since(*at) < KNOWN;
         known.then(|| (self.failures, words.clone()))
     }
 
-    /// Whether the last failure was that nobody was there. An agent that answers a probe since is back.
+    /// Whether the last failure was that the agent could not be reached. If it answers a probe since, it is back.
     pub(super) fn was_away(&self) -> bool {
         self.last.as_ref().is_some_and(|(_, kind, _)| matches!(kind, AgentErrorKind::NothingRan { .. }))
     }
@@ -127,7 +126,7 @@ mod tests {
         assert_eq!(asks("a room"), Some(3));
     }
 
-    /// A wrong model name in a gateway with one room is nobody's question.
+    /// With one room only, a wrong model name must not pass for that room's unfit prompts.
     #[test]
     fn whoever_was_never_answered_asks_nothing_wrong() {
         let (mut trouble, now) = (AgentFailures::default(), Instant::now());

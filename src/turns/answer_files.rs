@@ -1,12 +1,12 @@
-//! The files of an answer: which of them are sent, and what is said of the others. Pure.
+//! Sorts the files of an answer into those that are sent and lines about those that are not. Pure.
 
 use talaria_platform::OutgoingFile;
 
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::reply::{EnclosedFile, FileTrouble};
 
-/// The files that are sent, and lines to be put below the answer about those that are not. `more`: how many there
-/// were beside them. `takes`: the platform takes files at all.
+/// Returns the files to send, and lines below the answer about the others. `more` is the number of files beyond the
+/// limit; `takes` says whether the platform takes files at all.
 pub(super) fn sort(
     files: Vec<EnclosedFile>,
     more: usize,

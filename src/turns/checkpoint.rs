@@ -1,4 +1,4 @@
-//! Keeps the text of a turn that no room shows: after a crash whoever asks gets what there was.
+//! Stores the text of a turn that no room shows, so that after a crash its callers get the text so far.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::agent::TurnEvent;
 use crate::ids::TurnId;
 use crate::store::Store;
 
-/// How often text is kept, at most.
+/// Shortest time between two checkpoints.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Bytes of text that are kept at once, about. Small, because each of them is in memory several times meanwhile.
+/// Bytes of text stored at once, approximately. Small, because each byte is in memory several times meanwhile.
 const PIECE: usize = 256 * 1024;
 
-/// Keeps what comes until the log ends. `kept` is how much an earlier process kept.
+/// Stores new text until the log ends. `kept` is the length that an earlier process stored.
 pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: usize) {
     let (mut position, mut reached, mut kept) = (LogPosition::default(), 0, kept);
-    // What the store did not take the last time stays for the next: a hole would be worse than an end.
+    // Text that the store rejected last time, to be stored next time: a hole would be worse than an early end.
     let mut text = String::new();
     loop {
         log.changed(&position).await;
@@ -33,7 +33,7 @@ pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: us
             has_more = text.len() >= PIECE
                 || !log.read_all(&mut position, |event, _| {
                     if let TurnEvent::Text(piece) = event {
-                        // What is replayed is kept already.
+                        // Replayed text is stored already.
                         let known = (kept + text.len()).saturating_sub(reached).min(piece.len());
                         reached += piece.len();
                         text.push_str(piece.get(known..).unwrap_or(piece));
@@ -50,7 +50,7 @@ pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: us
                     text.clear();
                 }
                 Err(error) => {
-                    // The end is stored whatever becomes of this; it only makes a crash cheaper.
+                    // The end is stored in any case; checkpoints only make a crash cheaper.
                     tracing::warn!(%error, "a growing answer could not be kept");
                     break;
                 }

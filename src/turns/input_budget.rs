@@ -1,9 +1,9 @@
-//! How much of what is asked may be in memory at once, over all callers.
+//! Memory budget for prompts and requests, over all callers.
 //!
-//! The bytes of a question count from the first one that is read until the turn is stored, and again from when the
-//! engine loads the stored turn until the agent has taken it; in between they are only on disk. An app has a share, so
-//! that one alone cannot keep the others from asking; a part is for the owner alone, and one for rooms. A small question
-//! may overtake a large one that waits for room.
+//! The bytes of a prompt count from the first one read until the turn is stored, and again from when the engine loads
+//! the stored turn until the agent has taken it; in between they are only on disk. Each app has a share, so that one
+//! app cannot keep the others from asking; one part is for the owner alone, and one for rooms. A small prompt may
+//! overtake a large one that waits for room.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 use crate::ids::HTTP;
 use crate::store::TurnRow;
 
-/// Bytes of all questions together. Each byte is in memory up to four times on its way (as it came, as JSON, as the turn,
-/// as the request), so this is what keeps the process below its 200 MB.
+/// Bytes of all prompts together. Each byte is in memory up to four times on its way (as received, as JSON, as the
+/// turn, as the request), so this limit keeps the process below its 200 MB.
 const ALL: usize = 32_000_000;
 
-/// Bytes that apps leave for rooms: enough for what people write. A message with large pictures may have to wait.
+/// Bytes that apps leave for rooms: enough for people's text. A message with large pictures may have to wait.
 const ROOMS: usize = 2_000_000;
 
-/// Bytes of one app, or of all rooms: as many as the largest request has.
+/// Most bytes of one app, or of all rooms: the size of the largest request.
 const SHARE: usize = 10_000_000;
 
 /// Bytes that only the owner may use.
 const OWNER: usize = 10_000_000;
 
-/// Who is charged for a question.
+/// The party that is charged for a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetPayer {
-    /// Whoever runs the server.
+    /// The person who runs the server.
     Owner,
     /// All people in all rooms.
     Rooms,
@@ -39,12 +39,12 @@ pub enum BudgetPayer {
 }
 
 impl BudgetPayer {
-    /// The app of this name; the owner has none.
+    /// The app with this name; the empty name is the owner.
     pub fn app(name: &str) -> Self {
         if name.is_empty() { Self::Owner } else { Self::App(name.to_owned()) }
     }
 
-    /// Whoever asked for a turn.
+    /// The payer of a stored turn.
     pub(super) fn of(turn: &TurnRow) -> Self {
         if turn.account.as_str() == HTTP { Self::app(turn.place.room.as_str()) } else { Self::Rooms }
     }
@@ -53,7 +53,7 @@ impl BudgetPayer {
 /// The budget. One per process.
 pub struct InputBudget {
     used: Mutex<UsedBytes>,
-    /// Tells those who wait that something was given back.
+    /// Wakes waiting callers when bytes are given back.
     freed: Notify,
     limits: InputLimits,
 }
@@ -61,26 +61,26 @@ pub struct InputBudget {
 #[derive(Default)]
 struct UsedBytes {
     all: usize,
-    /// By all but the owner.
+    /// Bytes of everybody except the owner.
     shared: usize,
-    /// By all apps.
+    /// Bytes of all apps.
     apps: usize,
     by: HashMap<BudgetPayer, usize>,
 }
 
-/// What a budget has, in bytes.
+/// Limits of an [`InputBudget`], in bytes.
 pub struct InputLimits {
-    /// In all.
+    /// Limit of all payers together.
     pub all: usize,
-    /// For one app, or for all rooms.
+    /// Limit of one app, or of all rooms.
     pub share: usize,
-    /// For the owner alone.
+    /// Part of `all` for the owner alone.
     pub owner: usize,
-    /// What apps leave for rooms.
+    /// Part of `all` that apps leave for rooms.
     pub rooms: usize,
 }
 
-/// Bytes that count. Dropping it gives them back.
+/// Bytes charged to the budget. Dropping it gives them back.
 pub struct InputPermit {
     budget: Arc<InputBudget>,
     payer: BudgetPayer,
@@ -94,24 +94,24 @@ impl Default for InputBudget {
 }
 
 impl InputBudget {
-    /// A budget within these limits.
+    /// A budget with these limits.
     pub fn new(limits: InputLimits) -> Self {
         Self { used: Mutex::default(), freed: Notify::new(), limits }
     }
 
-    /// Counts so many bytes, if there is room for them. What is larger than a share counts as one: it has to come through
+    /// Charges `bytes` if there is room for them. More than a share counts as a share: a large prompt must come through
     /// some time.
     pub fn try_take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> Option<InputPermit> {
         let bytes = bytes.min(self.limits.share);
         self.add(payer, bytes).then(|| InputPermit { budget: self.clone(), payer: payer.clone(), bytes })
     }
 
-    /// Counts so many bytes once there is room for them.
+    /// Waits for room and charges `bytes`, by the rules of [`InputBudget::try_take`].
     pub async fn take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> InputPermit {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // Registered before looking, so that nothing slips in between.
+            // Registers before it looks, so that it misses no release in between.
             freed.as_mut().enable();
             if let Some(permit) = self.try_take(payer, bytes) {
                 return permit;
@@ -150,7 +150,7 @@ impl InputBudget {
 }
 
 impl InputPermit {
-    /// Counts so many bytes in all from now on, if there is room for what is more.
+    /// Raises the charge to `bytes`. Returns false, and changes nothing, if there is no room for the difference.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.min(self.budget.limits.share).saturating_sub(self.bytes);
         let grown = self.budget.add(&self.payer, more);
@@ -162,7 +162,7 @@ impl InputPermit {
 }
 
 impl InputPermit {
-    /// Counts no more than so many bytes from now on.
+    /// Lowers the charge to `bytes`; never raises it.
     pub fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;

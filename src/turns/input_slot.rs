@@ -1,9 +1,9 @@
-//! What a turn was asked, in memory only until the agent has taken it.
+//! Keeps the input of a running turn in memory only until the agent has taken it.
 //!
-//! A large question that an agent answers for minutes would be held four times meanwhile: in the row, in the agent's
-//! turn, in the request, and by the client that sends it. All of it is stored before anything is sent. So while the
-//! agent runs only the sender has it, and it is loaded again if it is needed after that. A turn that waits for its next
-//! try holds nothing of it either.
+//! A large prompt that an agent answers for minutes would otherwise be held four times: in the row, in the agent's
+//! turn, in the request, and by the client that sends it. Everything is stored before anything is sent. So while the
+//! agent runs only the sender holds it, and the engine loads it again if needed. A turn that waits for its next try
+//! holds nothing of it either.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use super::{RunningTurn, STORE_PAUSE, Turns, prompt_text};
 use crate::agent::{AgentTurn, ModelParams, PreparedTurn, SessionMessage};
 use crate::store::{self, StoreError, TurnRow, Tx};
 
-/// Questions with more bytes are not held while the agent runs.
+/// Input with more bytes is not held while the agent runs.
 const LARGE: usize = 16 * 1024;
 
-/// How long an answer waits for room for its question before both are stored. Others may hold what room there is.
+/// How long an answer waits for room for its prompt before both are stored. Others may hold the whole budget.
 const AT_END: Duration = Duration::from_secs(5);
 
-/// What a running turn counts of the [`InputBudget`](super::InputBudget).
+/// Charge of a running turn to the [`InputBudget`](super::InputBudget).
 #[derive(Clone, Default)]
 pub(super) struct InputSlot(Arc<Mutex<SlotState>>);
 
 #[derive(Default)]
 struct SlotState {
     permit: Option<InputPermit>,
-    /// Bytes of what was set aside, while it is.
+    /// Bytes of the input while it is set aside.
     set_aside: Option<usize>,
 }
 
 impl InputSlot {
-    /// Counts this, in place of what counted before.
+    /// Replaces the charge.
     pub fn put(&self, permit: Option<InputPermit>) {
         self.lock().permit = permit;
     }
@@ -46,7 +46,7 @@ impl InputSlot {
     }
 }
 
-/// A request that counts for as long as anybody has it.
+/// A request that is charged for as long as a copy of it exists.
 struct CountedRequest {
     request: Bytes,
     _permit: Option<InputPermit>,
@@ -58,28 +58,28 @@ impl AsRef<[u8]> for CountedRequest {
     }
 }
 
-/// Bytes that a turn holds of what was asked.
+/// Bytes that a turn holds of its prompt, app request and history.
 pub(super) fn size(row: &TurnRow, history: &[SessionMessage]) -> usize {
     let app_request = row.app_request.as_ref().map_or(0, |app_request| app_request.bytes());
     let said = history.iter().map(|message| message.content.len());
     row.prompt.len() + app_request + said.sum::<usize>()
 }
 
-/// Bytes of the pictures and files that go along with a question from a room.
+/// Bytes of the pictures and files attached to a room's prompt.
 pub(super) fn attached(turn: &AgentTurn) -> usize {
     let images = turn.images.iter().map(|image| image.content.len());
     images.chain(turn.files.iter().map(|file| file.content.len())).sum()
 }
 
-/// Lets go of a large question: all of a program's, and what a room attached to its own, of which everything else is
-/// short. [`Turns::load_input`] brings it back.
+/// Drops large input from memory: everything of an app's turn, but only the attachments of a room's turn, where all
+/// else is short. [`Turns::load_input`] brings it back.
 pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &RunningTurn) {
     let bytes = size(row, &turn.history) + attached(turn);
     if bytes <= LARGE {
         return;
     }
     if row.app_request.is_some() {
-        // Where somebody else has the row too, it would be copied.
+        // A row that others hold too would have to be copied.
         let Some(row) = Arc::get_mut(row) else { return };
         (row.prompt, row.prepared) = (String::new(), None);
         if let Some(app_request) = &mut row.app_request {
@@ -93,7 +93,7 @@ pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &
     running.input.lock().set_aside = Some(bytes);
 }
 
-/// Lets go of a large question until its next try, with what it counts.
+/// Drops large input, and its charge, until the next try.
 pub(super) fn leave_in_store(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &RunningTurn) {
     set_aside(row, turn, running);
     let mut slot = running.input.lock();
@@ -102,7 +102,7 @@ pub(super) fn leave_in_store(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, runni
     }
 }
 
-/// The request for the agent. If the question was set aside, only the agent has it from now on.
+/// Returns the request for the agent. If the input was set aside, only the agent holds it from now on.
 pub(super) fn hand_over(prepared: &mut PreparedTurn, running: &RunningTurn) -> PreparedTurn {
     let mut slot = running.input.lock();
     let request = match slot.set_aside {
@@ -113,19 +113,19 @@ pub(super) fn hand_over(prepared: &mut PreparedTurn, running: &RunningTurn) -> P
     PreparedTurn { request: Bytes::from_owner(counted), ..*prepared }
 }
 
-/// What is loaded of a question that was set aside.
+/// The part of set-aside input to load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reload {
-    /// The question, for the record. The answer is there, so this waits for room only for [`AT_END`].
+    /// The prompt, for the transcript. The answer is there, so this waits for room only for [`AT_END`].
     Question,
-    /// Only the request, where there is one: it is sent again as it is.
+    /// Only the request, if there is one: it is sent again unchanged.
     Request,
     /// Everything, for another request or another agent.
     All,
 }
 
 impl Turns {
-    /// Loads what was set aside, if anything was, once there is room for it.
+    /// Loads the input that was set aside, if any, once there is room for it.
     pub(super) async fn load_input(
         &self,
         row: &mut Arc<TurnRow>,
@@ -151,7 +151,7 @@ impl Turns {
         running.input.lock().set_aside = None;
         if what == Reload::Question {
             let id = row.id.clone();
-            // One that was removed meanwhile has nothing to be remembered by.
+            // A turn that was removed meanwhile leaves nothing to remember.
             if let Some((prompt, app_request)) = self.read_surely(move |tx| tx.asked(&id)).await? {
                 let row = Arc::make_mut(row);
                 (row.prompt, row.app_request) = (prompt, app_request);
@@ -177,8 +177,8 @@ impl Turns {
         Ok(())
     }
 
-    /// Brings back what a room attached to its question; its words were never let go. A request that was made has it,
-    /// another one needs it fetched again.
+    /// Brings back the attachments of a room's prompt; its text never left memory. A prepared request contains them;
+    /// for a new request they are fetched again.
     async fn load_attached(
         &self,
         row: &Arc<TurnRow>,
@@ -210,7 +210,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Waits until so many bytes may be held. `None` if the turn ends meanwhile: what is asked of it then is little.
+    /// Waits until `bytes` may be held. `None` if the turn ends meanwhile: it then needs little input.
     pub(super) async fn room_for_input(
         &self,
         row: &TurnRow,
@@ -225,7 +225,7 @@ impl Turns {
         }
     }
 
-    /// Reads from the store. One that fails is asked until it answers, because the agent's answer would be lost otherwise.
+    /// Reads from the store, and retries until it answers: otherwise the agent's answer would be lost.
     async fn read_surely<T: Send + 'static>(
         &self,
         read: impl Fn(&Tx<'_>) -> store::Result<T> + Clone + Send + 'static,

@@ -1,8 +1,8 @@
-//! What has happened in a turn so far, for any number of readers.
+//! The in-memory event log of one running turn, for any number of readers.
 //!
-//! Text lies in one buffer and an entry for text only says how far it reaches, so that a thousand
-//! deltas between two looks cost a reader one slice and the log one entry. A reader keeps its own
-//! [`LogPosition`] and asks for what is new; it is never sent anything, so a slow one holds nobody up.
+//! All text lies in one buffer, and a text entry only stores where it ends: a thousand deltas between two reads cost
+//! the reader one slice and the log one entry. Each reader keeps its own [`LogPosition`] and pulls new events; the log
+//! pushes nothing, so a slow reader holds nobody up.
 
 mod budget;
 mod position;
@@ -34,81 +34,81 @@ pub use position::LogPosition;
 pub use read::{SLICE, slice};
 pub use summary::TurnSummary;
 
-/// Counted for each entry beside its text, so that a flood of tiny steps is bounded too.
+/// Bytes counted for each entry beside its text, so that the cap also bounds a flood of tiny steps.
 const ENTRY: usize = 128;
 
-/// Bytes of a text by which it grows at once, if it is longer.
+/// Once a text is longer than this, its buffer grows by this many bytes at a time instead of doubling.
 const LONG: usize = 1024 * 1024;
 
-/// Names of tools that are kept for the record; more than any honest turn uses.
+/// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
 
-/// The events of one turn.
+/// Event log of one turn. The engine appends; the room's display, HTTP streams and checkpoints read.
 pub struct TurnLog {
     inner: Mutex<LogState>,
-    /// Tells readers that wait in [`TurnLog::changed`].
+    /// Wakes readers that wait in [`TurnLog::changed`].
     changed: Notify,
-    /// Fired by the engine when nothing more will come.
+    /// Cancelled by `end` and `suspend`: no event follows.
     ended: CancellationToken,
-    /// Fired when it has grown beyond its cap.
+    /// Cancelled when the log exceeds its cap.
     full: CancellationToken,
-    /// The most that text, thoughts and entries may take together.
+    /// Most bytes that text, thoughts and entries may take together.
     cap: usize,
-    /// Whether readers come who are told everything, also after the end: then text and thoughts stay.
+    /// Readers may come who get every event, also after the end (HTTP). Text and thoughts then stay in the log.
     for_readers: bool,
-    /// Whether the upstream is read only as fast as somebody takes it.
+    /// The upstream is read only as fast as the readers take its events.
     waits_for_readers: bool,
-    /// Tells an upstream that waits for readers that one of them took something or left.
+    /// Wakes an upstream that waits for readers when one of them read something or left.
     read_on: Notify,
-    /// What earlier processes asked in this turn, and how it came out.
+    /// Asks opened or resolved in this turn by earlier processes.
     prior_asks: Arc<[PriorAsk]>,
-    /// Tells it from every other log, also from those of other processes.
+    /// Distinguishes this log from every other log, also across processes. Never 0.
     name: u32,
 }
 
 #[derive(Default)]
 struct LogState {
-    /// Shared with whoever stores the end: it may be long.
+    /// Shared, not copied, with the code that stores the end: it may be long.
     text: Arc<String>,
-    /// The reasoning, if anybody may read it.
+    /// Reasoning. Stays empty where no reader may see it.
     thoughts: String,
     entries: Vec<LogEntry>,
-    /// Messages that the agent told.
+    /// Transcript messages reported by the agent, in order.
     records: Vec<TranscriptRecord>,
     size: usize,
-    /// The same as it counts among all logs.
+    /// Bytes charged for this log to the budget of all logs; grows in steps.
     counted: CountedBytes,
     readers: LogReaders,
-    /// News of steps among the entries.
+    /// Step events among the entries.
     steps: usize,
-    /// Questions and answers among them, without what was refused at once: the next process does not know of it.
+    /// Asks opened and asks resolved among the entries, without those refused at once: the next process cannot know
+    /// them.
     questions: usize,
     tools: Vec<String>,
-    /// Files that came in the text. Bounded by whoever takes them out of it.
+    /// Files contained in the text. The parser that takes them out of the text bounds their number.
     files: Vec<EnclosedFile>,
-    /// How many there were beside those.
+    /// Number of files left out because there were too many.
     more_files: usize,
-    /// How what is attached to the question is remembered.
+    /// Text that stands for the prompt's attachments in the transcript.
     attached: Option<String>,
     usage: TokenUsage,
-    /// When the newest entry came or grew.
+    /// Time of the newest event.
     changed_at: Option<Instant>,
-    /// When the oldest entry came, or grew, that was not read since.
+    /// Time of the oldest event that nobody has read since; reset by [`TurnLog::read`].
     unread_since: Option<Instant>,
-    /// Somebody waits in [`TurnLog::changed`]. Most deltas come while nobody does, and then nobody needs
-    /// to be told.
+    /// A reader waits in [`TurnLog::changed`]. Most deltas come while none does, and then nobody needs a wake-up.
     awaited: bool,
-    /// Set before `ended` fires.
+    /// The process ends, and the next one resumes the turn. Set before `ended` is cancelled.
     suspended: bool,
     /// Bytes of text, from its beginning, that people have been shown.
     shown: usize,
-    /// Somebody asked to stop the turn.
+    /// Somebody asked to stop the turn: the room is shown nothing more before the end.
     frozen: bool,
-    /// What the text is after all, if it is not what was told.
+    /// Final text reported by the agent, if it differs from the streamed deltas.
     settled: Option<String>,
-    /// It is not what was told, and more.
+    /// The final text is not an extension of the text that readers already received.
     differs: bool,
-    /// What an earlier process told, as far as it is kept.
+    /// Text that an earlier process streamed in this turn, as far as the store kept it.
     before: String,
 }
 
@@ -123,14 +123,14 @@ enum LogEntry {
     Answered(AskResolved),
 }
 
-/// The turn has grown beyond its cap.
+/// A turn has produced more than its log may hold; the engine cuts it short.
 #[derive(Debug)]
 pub struct LogFull;
 
 impl TurnLog {
     /// An empty log that holds at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
-        // A random beginning, because positions outlive their process.
+        // Starts at a random number, because positions outlive their process.
         static NAMES: LazyLock<AtomicU32> =
             LazyLock::new(|| AtomicU32::new(u32::from_str_radix(&random_hex(4), 16).unwrap_or_default()));
         let (inner, changed, ended) = (Mutex::default(), Notify::new(), CancellationToken::new());
@@ -149,48 +149,49 @@ impl TurnLog {
         }
     }
 
-    /// The same for readers who are told everything, also after the end.
+    /// An empty log for readers who get every event, also after the end. Holds at most `cap` bytes.
     pub fn for_readers(cap: usize) -> Self {
         Self { for_readers: true, ..Self::new(cap) }
     }
 
-    /// The same, counted in this budget.
+    /// Charges this log's bytes to `budget`.
     pub fn within(self, budget: Arc<LogBudget>) -> Self {
         self.lock().counted = CountedBytes::new(budget);
         self
     }
 
-    /// The same of a turn that goes on only as fast as it is read, if it is.
+    /// Makes the upstream wait for readers that are behind. A turn without readers goes on.
     pub fn waiting_for_readers(self) -> Self {
         Self { waits_for_readers: true, ..self }
     }
 
-    /// The same of a turn in which earlier processes asked this.
+    /// Sets the asks that earlier processes opened or resolved in this turn.
     pub fn after(self, prior_asks: Arc<[PriorAsk]>) -> Self {
         Self { prior_asks, ..self }
     }
 
-    /// What earlier processes asked in this turn, and how it came out.
+    /// Asks opened or resolved in this turn by earlier processes.
     pub fn prior_asks(&self) -> &Arc<[PriorAsk]> {
         &self.prior_asks
     }
 
-    /// An earlier process told this.
+    /// Sets the text that an earlier process streamed in this turn; [`TurnLog::settle`] compares with it.
     pub fn told_before(&self, text: String) {
         self.lock().before = text;
     }
 
-    /// Whether readers come who are told everything.
+    /// Whether readers may come who get every event, also after the end.
     pub fn is_for_readers(&self) -> bool {
         self.for_readers
     }
 
-    /// Appends an event. Thoughts are always counted, but kept only for those who may read them: no room may.
+    /// Appends an event. Thoughts always count towards the cap, but are kept only for readers who may see them: rooms
+    /// may not.
     pub fn append(&self, event: TurnEvent<'_>) -> Result<(), LogFull> {
         self.append_at(event).map(drop)
     }
 
-    /// The same, and where it stands.
+    /// Appends an event like [`TurnLog::append`] and returns the position that an ask has if it is this event.
     pub fn append_at(&self, event: TurnEvent<'_>) -> Result<AskPosition, LogFull> {
         let appended = self.take(event);
         if appended.is_err() {
@@ -199,7 +200,7 @@ impl TurnLog {
         appended
     }
 
-    /// Fires when the log has grown beyond its cap, whoever wrote too much.
+    /// Cancelled when the log exceeds its cap, no matter which writer wrote too much.
     pub fn full(&self) -> &CancellationToken {
         &self.full
     }
@@ -256,7 +257,7 @@ impl TurnLog {
                 inner.add(LogEntry::Asked(asked));
             }
             TurnEvent::Answered(answered) => {
-                // The process may have ended it, or nearly, before whoever waited for it heard.
+                // At shutdown `deny_unanswered` may answer an ask before its waiter does: the first answer counts.
                 if !inner.is_answered(&answered.id) {
                     inner.questions += usize::from(inner.is_asked(&answered.id));
                     inner.add(LogEntry::Answered(answered));
@@ -274,23 +275,23 @@ impl TurnLog {
         if full { Err(LogFull) } else { Ok(at) }
     }
 
-    /// Where a question would stand that is asked or answered now.
+    /// Position that an ask would have if it were opened or resolved now.
     pub fn ask_position(&self) -> AskPosition {
         self.lock().ask_position(&self.prior_asks)
     }
 
-    /// Says of every question that nobody has answered that it is denied, because the process ends.
+    /// Logs a denial for every open ask, because the process ends.
     pub fn deny_unanswered(&self) {
         let unanswered = self.lock().unanswered();
         for id in unanswered {
             let answered = AskResolved { id, choice: AskChoice::Deny, rule: RESTART };
-            // One that is full ends anyway.
+            // A full log ends the turn anyway.
             let _ = self.append(TurnEvent::Answered(answered));
         }
     }
 
-    /// Says what the text is, with the files that are in it. Where it goes on with what was told, readers get the rest;
-    /// otherwise only the end says so, because what they have read cannot be taken back.
+    /// Sets the final text and its files. If it extends the streamed text, readers get the rest as one more delta;
+    /// otherwise only the summary carries it, because readers cannot take back text that they have read.
     pub fn settle(&self, text: String, files: Vec<EnclosedFile>, more_files: usize) -> Result<(), LogFull> {
         let mut inner = self.lock();
         if text.len() > self.cap {
@@ -307,34 +308,34 @@ impl TurnLog {
         if rest.is_empty() { Ok(()) } else { self.append(TurnEvent::Text(&rest)) }
     }
 
-    /// Whether `text` begins with all that this process and an earlier one told.
+    /// Whether `text` begins with all text that this process and an earlier one have streamed.
     pub fn is_continued_by(&self, text: &str) -> bool {
         let inner = self.lock();
         text.starts_with(inner.text.as_str()) && text.starts_with(&inner.before)
     }
 
-    /// Keeps a file for the end; the text names it.
+    /// Adds a file to the summary; the text names it.
     pub fn enclose(&self, file: EnclosedFile) {
         let mut inner = self.lock();
         inner.size += ENTRY + file.name.len();
         inner.files.push(file);
     }
 
-    /// Counts a file that is one too many; the text names it.
+    /// Counts a file beyond the limit; the text names it.
     pub fn enclose_no_more(&self) {
         self.lock().more_files += 1;
     }
 
-    /// Keeps how what is attached to the question is remembered; the last time counts.
+    /// Sets the text that stands for the prompt's attachments in the transcript; the last call wins.
     pub fn attached(&self, lines: String) {
         self.lock().attached = Some(lines);
     }
 
-    /// Waits until there is something after `position`, or the end.
+    /// Waits until there is an event after `position`, or the end.
     pub async fn changed(&self, position: &LogPosition) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
-        // Registered before looking, so that nothing slips in between.
+        // Registers before it looks, so that it misses no event in between.
         changed.as_mut().enable();
         if self.is_beyond(position) || self.is_ended() {
             return;
@@ -342,25 +343,25 @@ impl TurnLog {
         changed.await;
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the log.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Whether the end has come.
+    /// Whether the log has ended: no event follows.
     pub fn is_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Says that nothing more will come, because the turn is over.
+    /// Ends the log, because the turn is over.
     pub fn end(&self) {
         self.lock().counted.ends();
         self.ended.cancel();
-        // The end is a change too: whoever waits for one need not wait for both with every delta.
+        // The end counts as a change: a reader need not wait for both with every delta.
         self.changed.notify_waiters();
     }
 
-    /// Says that nothing more will come, because the process ends; the next one resumes the turn.
+    /// Ends the log, because the process ends; the next process resumes the turn.
     pub fn suspend(&self) {
         self.lock().suspended = true;
         self.end();
@@ -371,44 +372,45 @@ impl TurnLog {
         self.lock().suspended
     }
 
-    /// The text that was told; nothing where it was taken.
+    /// The streamed text; empty once [`TurnLog::take_summary`] has taken it.
     pub fn text(&self) -> Arc<String> {
         self.lock().text.clone()
     }
 
-    /// When the newest event came.
+    /// Time of the newest event.
     pub fn changed_at(&self) -> Option<Instant> {
         self.lock().changed_at
     }
 
-    /// Says that nothing more is to be shown before the end. It is near, and whoever asked may have left: what
-    /// comes until then is not for those who stay.
+    /// Shows the room nothing more before the end. Called when somebody asked to stop the turn: the end is near, and
+    /// the person who asked may have left, so text that still comes is not for those who stay.
     pub fn freeze(&self) {
         self.lock().frozen = true;
     }
 
-    /// Whether only the end is to be shown.
+    /// Whether the room is to be shown nothing before the end.
     pub fn is_frozen(&self) -> bool {
         self.lock().frozen
     }
 
-    /// The room shows the text up to this byte.
+    /// Records that the room shows the text up to this byte.
     pub fn shown(&self, bytes: usize) {
         let mut inner = self.lock();
         inner.shown = inner.shown.max(bytes);
     }
 
-    /// Bytes that it takes, about.
+    /// Bytes that the log takes, approximately.
     pub fn size(&self) -> usize {
         self.lock().size
     }
 
-    /// The whole text, the tools and the cost. Taken out where nobody reads a turn any more that is over, because
-    /// the text may be long.
+    /// Returns the whole text, the tools and the cost. The text may be long, so it moves out of the log unless readers
+    /// may still come.
     pub fn take_summary(&self) -> TurnSummary {
         let mut inner = self.lock();
         let settled = inner.settled.take();
-        // Only `settle` looks at it, and the agent is done. The log may stay, and this may be as long as its text.
+        // The agent is done, so nobody compares with this text any more. It may be as long as the log's own, which may
+        // stay.
         inner.before = String::new();
         let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
         TurnSummary {
@@ -424,13 +426,13 @@ impl TurnLog {
         }
     }
 
-    /// Whether there is something after `position`. If not, the next event tells who waits for it.
+    /// Whether there is an event after `position`. If not, the next event wakes the waiting readers.
     fn is_beyond(&self, position: &LogPosition) -> bool {
         let mut inner = self.lock();
         inner.awaited = true;
         let position = position.within(self.name);
         match inner.entries.get(position.entry) {
-            // Text that was taken, or is known from elsewhere, is nothing new.
+            // Text that was taken out, or that the reader knows from another log, is not new.
             Some(LogEntry::Text(end)) => {
                 more(&inner.text, position.text, *end) || position.entry + 1 < inner.entries.len()
             }
@@ -443,12 +445,12 @@ impl TurnLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        // Nothing here can leave the log half changed, so a panic elsewhere does not spoil it.
+        // The lock does not poison. That is safe: no panic can leave the log half changed.
         self.inner.lock()
     }
 }
 
-/// Appends a piece. A text doubles its room while it is short; a long one would have up to twice what it needs.
+/// Appends a piece. A short text doubles its buffer; a long one would then hold up to twice the memory that it needs.
 fn push(text: &mut String, piece: &str) {
     if text.capacity() - text.len() < piece.len() && text.len() > LONG {
         text.reserve_exact(piece.len().max(LONG));

@@ -1,8 +1,8 @@
-//! How an agent is told who wrote what, and where it is: as data. Pure.
+//! Builds the text that tells an agent who wrote what, and where: as data. Pure.
 //!
-//! A name is text that a stranger may choose: it may imitate another person, hold instructions, or try to end
-//! the line it stands in. So it is cleaned, capped and quoted, it never stands without the id that nobody can
-//! choose freely, and the agent is told that names are no instructions.
+//! A stranger may choose any name: it may imitate another person, contain instructions, or try to end the line it
+//! stands in. So a name is cleaned, capped and quoted, it always stands with the id, which nobody can choose freely,
+//! and the agent is told that names are no instructions.
 
 use std::borrow::Cow;
 
@@ -11,17 +11,17 @@ use talaria_platform::QuotedMessage;
 use crate::store::{PersonInfo, TurnRow};
 use crate::util::one_line;
 
-/// Characters of a person's or a room's name that an agent is told.
+/// Most characters of a person's or a room's name.
 const NAME: usize = 60;
 
-/// Characters of an id. Longer than any network's.
+/// Most characters of an id. Longer than any network's.
 const ID: usize = 255;
 
-/// Characters of a message that is answered: enough to know what is talked about.
+/// Most characters of the message that a prompt replies to: enough to know its subject.
 const QUOTE: usize = 2000;
 
-/// What the person wrote; in rooms shared by several people with who it was before it, as in
-/// `"Ann" (@ann:test): I like tea`. What they answer stands between the two.
+/// The prompt's text. In rooms shared by several people its author stands before it, as in
+/// `"Ann" (@ann:test): I like tea`, and the message that it replies to between the two.
 pub(super) fn spoken(row: &TurnRow) -> String {
     let quote = row.quote.as_ref().and_then(answered).unwrap_or_default();
     match row.direct {
@@ -30,8 +30,8 @@ pub(super) fn spoken(row: &TurnRow) -> String {
     }
 }
 
-/// The message that is answered, as a block of quoted lines. Whatever it says, it cannot end the block: each of its
-/// lines is marked, by every reader's idea of a line. `None` if it says nothing.
+/// The message that the prompt replies to, as a block of quoted lines; `None` if it has no text. Its text cannot end
+/// the block: each line is marked, wherever any reader might see a line end.
 fn answered(quote: &QuotedMessage) -> Option<String> {
     let text: String = quote.text.trim().chars().take(QUOTE).collect();
     if text.is_empty() {
@@ -53,10 +53,10 @@ fn answered(quote: &QuotedMessage) -> Option<String> {
     Some(block)
 }
 
-/// The system message: the operator's own text, then where the agent is and with whom. That is whoever asks,
-/// even if the words that are asked again are somebody else's.
+/// The system message: the operator's own text, then the place and the person. That is the person who asks now, even if
+/// a `/retry` repeats somebody else's text.
 pub(super) fn context(operator: &str, names: bool, row: &TurnRow) -> String {
-    // A program says itself what it wants said.
+    // An app sends its own system text.
     let block = match &row.app_request {
         Some(app_request) => app_request.system.clone(),
         None if names => surroundings(row),
@@ -69,7 +69,7 @@ pub(super) fn context(operator: &str, names: bool, row: &TurnRow) -> String {
     }
 }
 
-/// What is known about the place. Nothing about a direct chat without names: there it would say nothing.
+/// Description of the place; `None` for a direct chat without names, where there is nothing to say.
 fn surroundings(row: &TurnRow) -> Option<String> {
     if row.direct && row.author_name.is_none() && row.room_name.is_none() {
         return None;
@@ -93,7 +93,7 @@ fn surroundings(row: &TurnRow) -> Option<String> {
     Some(block)
 }
 
-/// `"Ann" (@ann:test)`; without a name the id stands in its place too, so that the form is always the same.
+/// `"Ann" (@ann:test)`. Without a name the id stands in its place too, so that the form is always the same.
 fn person(somebody: &PersonInfo) -> String {
     let name = somebody.name.as_deref().map(|name| one_line(name, NAME)).filter(|name| !name.is_empty());
     let id = one_line(&somebody.id, ID);
@@ -103,12 +103,13 @@ fn person(somebody: &PersonInfo) -> String {
     format!("{} ({shown})", quoted(name.as_deref().unwrap_or(&id), NAME))
 }
 
-/// Somebody else's words as a JSON string of one line.
+/// Foreign text as a JSON string of one line, cut to `chars` characters.
 fn quoted(text: &str, chars: usize) -> String {
     serde_json::Value::from(one_line(text, chars)).to_string()
 }
 
-/// A message in which no line looks like the beginning of another person's: such a line becomes a quotation.
+/// Makes sure that no line of a message looks like the beginning of another person's message: such a line becomes a
+/// quotation.
 fn without_labels(text: &str) -> Cow<'_, str> {
     if !text.split(is_break).any(is_label) {
         return Cow::Borrowed(text);
@@ -118,16 +119,16 @@ fn without_labels(text: &str) -> Cow<'_, str> {
     Cow::Owned(marked.flatten().collect())
 }
 
-/// Whether a line begins as [`spoken`] begins one: a string in quotes, then something in brackets and a colon.
+/// Whether a line begins like the label of [`spoken`]: a string in quotes, then brackets and a colon.
 fn is_label(line: &str) -> bool {
-    // A longer one is no imitation of ours.
+    // A longer label is no imitation of ours.
     let line = if line.contains("):") { one_line(line, 2 * (NAME + ID)) } else { return false };
     let Some(name) = line.strip_prefix('"') else { return false };
     let behind = name.split_once("\" (").or_else(|| name.split_once("\"("));
     behind.is_some_and(|(_, id)| id.contains("):"))
 }
 
-/// Whatever may end a line in some reader's eyes.
+/// Every character that some reader may take for the end of a line.
 fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -278,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever anybody calls themselves or a room: one line each, a JSON string, of bounded length.
+        /// Any name of a person or a room is one line, a JSON string, and of bounded length.
         #[test]
         fn names_stay_in_their_quotes(name in any::<String>(), room in any::<String>()) {
             let row = row(false, Some(&name), Some(&room), "x");

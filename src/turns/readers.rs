@@ -1,4 +1,5 @@
-//! Who reads a turn while it runs, and for a while after: the logs by turn, and what it means that a reader leaves.
+//! Readers of turns: keeps the log of each turn while it runs and for a while after, and stops a turn that nobody
+//! reads.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -19,21 +20,21 @@ use crate::ids::{SessionId, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::store::{self, TurnRow};
 
-/// How long the log of a turn that a program asked for stays after its end. Whoever comes later gets the stored text.
+/// How long the log of an app's turn stays after its end. Later readers get the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);
 
-/// Bytes of all the logs that stay after their end; the oldest go first. A small part of what all logs may hold, so
-/// that those that grow find room.
+/// Most bytes of all logs that stay after their end; the oldest go first. A small part of the budget of all logs, so
+/// that growing logs find room.
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Counted for each of them beside what is in it.
+/// Bytes counted for each kept log beside its content.
 const KEPT_EACH: usize = 1024;
 
-/// The logs of this process.
+/// The logs of this process, by turn.
 #[derive(Default)]
 pub(super) struct TurnLogs {
     inner: Mutex<TurnLogsState>,
-    /// What all of them may hold.
+    /// Memory budget of all these logs.
     budget: Arc<LogBudget>,
 }
 
@@ -43,9 +44,9 @@ struct TurnLogsState {
     /// Logs that ended and stay for a while, oldest first.
     kept: VecDeque<EndedLog>,
     kept_bytes: usize,
-    /// The process ends: nothing that has not ended will.
+    /// The process ends: turns that have not ended yet go on in the next process.
     suspended: bool,
-    /// What earlier processes asked in turns whose logs are not open yet.
+    /// Asks that earlier processes opened or resolved, for turns whose logs are not open yet.
     asked_before: HashMap<TurnId, Vec<PriorAsk>>,
 }
 
@@ -60,21 +61,21 @@ struct EndedLog {
 struct WatchedTurn {
     log: Arc<TurnLog>,
     session: SessionId,
-    /// `None` for a turn of a room, which goes on whoever reads.
+    /// When to stop the turn if nobody reads it. `None` for a turn of a room: it needs no reader.
     patience: Option<WhenUnread>,
     readers: usize,
-    /// Counts the readers that came, so that a timer sees whether anybody did since it was set.
+    /// Counts the readers that ever came, so that a timer sees whether one came since it was set.
     came: u64,
-    /// It is being stopped because nobody reads it: from now on nobody may.
+    /// The turn is being stopped because nobody reads it: from now on nobody may.
     stopping: bool,
-    /// What earlier processes asked in it.
+    /// Asks that earlier processes opened or resolved in this turn.
     asked_before: Arc<[PriorAsk]>,
-    /// Let go at the end.
+    /// Held for the caller until the end, such as its slot among running turns.
     permit: Option<Box<dyn Any + Send>>,
 }
 
 impl WatchedTurn {
-    /// An empty log of the same kind.
+    /// An empty log with the settings of this turn.
     fn fresh(&self, cap: usize, budget: &Arc<LogBudget>) -> Arc<TurnLog> {
         new_log(self.patience, cap, self.asked_before.clone(), budget.clone())
     }
@@ -88,36 +89,36 @@ fn new_log(
 ) -> Arc<TurnLog> {
     let log = match patience {
         None => TurnLog::new(cap),
-        // It was started to go on whoever reads.
+        // Started to go on without readers.
         Some(WhenUnread::Endless) => TurnLog::for_readers(cap),
         Some(WhenUnread::None | WhenUnread::AWhile) => TurnLog::for_readers(cap).waiting_for_readers(),
     };
     Arc::new(log.after(asked_before).within(budget))
 }
 
-/// Nobody read the turn for too long, and it is being stopped: whoever comes now comes too late.
+/// The turn is being stopped because nobody read it for too long, so it takes no more readers.
 #[derive(Debug)]
 pub struct TooLate;
 
-/// One reader of a turn. Dropping it is leaving.
+/// One reader of a turn, from [`Turns::watch`] to the drop.
 pub struct TurnWatch {
     turns: Arc<Turns>,
     id: TurnId,
-    /// What it reads.
+    /// The log that it reads.
     pub log: Arc<TurnLog>,
     reader: LogReader,
     _counted: GaugeGuard,
 }
 
 impl TurnWatch {
-    /// It takes the events one after the other, so the turn goes on only as fast as it does.
+    /// Marks the reader as one that takes the events one by one: from now on the turn waits for it.
     pub fn streams(&mut self) {
         self.reader.streams();
     }
 }
 
 impl TurnLogs {
-    /// The log of a turn that is about to run, or already waits to.
+    /// Returns the log of a turn that is about to run, or waits to. Opens it if needed.
     pub fn open(&self, row: &TurnRow, cap: usize) -> Arc<TurnLog> {
         let patience = row.app_request.as_deref().map(|app_request: &AppRequest| app_request.patience);
         let mut inner = self.lock();
@@ -136,7 +137,7 @@ impl TurnLogs {
                 permit: None,
             }
         });
-        // The store failed it, and it is tried again.
+        // The store failed the turn, and the engine tries it again.
         if watched.log.is_ended() {
             watched.log = watched.fresh(cap, &self.budget);
         }
@@ -146,7 +147,7 @@ impl TurnLogs {
         watched.log.clone()
     }
 
-    /// What earlier processes asked, and how it came out, in order. Called once, before any log is open.
+    /// Sets the asks that earlier processes opened or resolved, in order. Called once, before any log is open.
     pub fn add_prior_asks(&self, asked: HashMap<TurnId, Vec<PriorAsk>>) {
         self.lock().asked_before = asked;
     }
@@ -156,8 +157,9 @@ impl TurnLogs {
         self.lock().open.get(id).map(|watched| watched.log.clone())
     }
 
-    /// The turn is over, or goes on in another process. Whoever hears of it on a stream and asks at once must find room,
-    /// so that is made first. Not so whoever sees the end in the store, where it stands a moment before.
+    /// Ends the log: the turn is over, or goes on in another process. Drops the permit first, so that a caller who sees
+    /// the end on its stream and asks at once finds room. A caller who sees the end in the store, a moment earlier, may
+    /// not.
     pub fn end(&self, id: &TurnId, log: &TurnLog) {
         let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
         drop(permit);
@@ -165,7 +167,7 @@ impl TurnLogs {
         self.close(id);
     }
 
-    /// Its log stays for a while if anybody may ask for it.
+    /// Keeps the log for a while if a reader may still ask for it.
     fn close(&self, id: &TurnId) {
         let mut inner = self.lock();
         let Some(watched) = inner.open.get_mut(id) else { return };
@@ -179,7 +181,7 @@ impl TurnLogs {
         inner.forget_old();
     }
 
-    /// Decides that a turn is stopped because nobody has come to read it since, and says in which session it is.
+    /// Marks a turn as stopping if no reader has come since `came`. Returns its session.
     fn give_up(&self, id: &TurnId, came: u64) -> Option<SessionId> {
         let mut inner = self.lock();
         let watched = inner.open.get_mut(id).filter(|watched| watched.came == came)?;
@@ -187,14 +189,14 @@ impl TurnLogs {
         Some(watched.session.clone())
     }
 
-    /// It could not be stopped after all.
+    /// Takes [`TurnLogs::give_up`] back: the stop could not be stored.
     fn take_up(&self, id: &TurnId) {
         if let Some(watched) = self.lock().open.get_mut(id) {
             watched.stopping = false;
         }
     }
 
-    /// The process ends: whatever has not ended goes on in the next one.
+    /// Suspends every log that has not ended, because the process ends: the next one resumes these turns.
     pub fn suspend_all(&self) {
         let mut inner = self.lock();
         inner.suspended = true;
@@ -210,7 +212,7 @@ impl TurnLogs {
 }
 
 impl TurnLogsState {
-    /// Lets go of logs whose time is over, and of the oldest if there are too many.
+    /// Drops logs whose time is over, and the oldest while there are too many bytes.
     fn forget_old(&mut self) {
         while let Some(oldest) = self.kept.front().cloned()
             && (oldest.at.elapsed() > KEPT || self.kept_bytes > KEPT_BYTES)
@@ -226,8 +228,8 @@ impl TurnLogsState {
 }
 
 impl Turns {
-    /// Announces a turn of a program that is about to be committed: whoever asks for it twice at the same moment must
-    /// find it. `permit` is let go when it ends.
+    /// Opens the log of an app's turn that is about to be committed, so that a second request at the same moment finds
+    /// it. `permit` is dropped when the turn ends.
     pub fn announce(self: &Arc<Self>, row: &TurnRow, permit: impl Any + Send) {
         self.logs.open(row, self.settings.turn_bytes);
         if let Some(watched) = self.logs.lock().open.get_mut(&row.id) {
@@ -235,7 +237,7 @@ impl Turns {
         }
     }
 
-    /// As much of what was said before as an agent is ever told: nobody would read the rest again.
+    /// Cuts a history to the newest messages that an agent can ever be sent: nobody would read the rest again.
     pub fn newest(&self, mut history: Vec<SessionMessage>) -> Vec<SessionMessage> {
         let (most, mut room) = (self.settings.history_messages, self.settings.history_bytes);
         let fits = |message: &&SessionMessage| {
@@ -248,14 +250,14 @@ impl Turns {
         history.split_off(history.len() - kept)
     }
 
-    /// It was committed, in this session.
+    /// Sets the session of an announced turn, after its commit.
     pub fn place(&self, id: &TurnId, session: &SessionId) {
         if let Some(watched) = self.logs.lock().open.get_mut(id) {
             watched.session = session.clone();
         }
     }
 
-    /// It was not committed after all.
+    /// Takes back an announced turn that was not committed.
     pub fn retract(&self, id: &TurnId) {
         let watched = self.logs.lock().open.remove(id);
         if let Some(watched) = watched {
@@ -263,11 +265,12 @@ impl Turns {
         }
     }
 
-    /// Reads a turn, if this process knows it: it waits, runs, or ended a short while ago.
+    /// Registers a reader of a turn. `None` if this process does not know the turn: it neither waits, runs, nor ended
+    /// recently.
     pub fn watch(self: &Arc<Self>, id: &TurnId) -> Result<Option<TurnWatch>, TooLate> {
         let mut inner = self.logs.lock();
         let Some(watched) = inner.open.get_mut(id) else { return Ok(None) };
-        // One that has ended is what it is, for everybody.
+        // A log that has ended never changes, so everybody may read it.
         if watched.stopping && !watched.log.is_ended() {
             return Err(TooLate);
         }
@@ -279,22 +282,22 @@ impl Turns {
         Ok(Some(TurnWatch { turns: self.clone(), id: id.clone(), log, reader, _counted: counted }))
     }
 
-    /// What happens in a turn, for a look that makes nobody a reader.
+    /// The log of a turn, for a look that does not count as a reader.
     pub fn log_of(&self, id: &TurnId) -> Option<Arc<TurnLog>> {
         self.logs.of(id)
     }
 
-    /// How many turns this process knows that have not ended.
+    /// Number of turns known to this process that have not ended.
     pub fn open_logs(&self) -> usize {
         self.logs.lock().open.values().filter(|watched| !watched.log.is_ended()).count()
     }
 
-    /// Fires when the process is about to end.
+    /// Cancelled when the process is about to end.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    /// Asks one turn to end. One that waits does so at once, whatever it waits for.
+    /// Asks one turn to end. A waiting turn ends at once, whatever it waits for.
     pub async fn stop(self: &Arc<Self>, session: &SessionId, id: &TurnId) -> store::Result<()> {
         let turn = id.clone();
         self.store.write(move |tx| tx.ask_to_stop(&turn)).await?;
@@ -303,7 +306,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Ends a turn that waits and is not to run any more, beside whatever its session is doing.
+    /// Takes a waiting turn out of its session's line and ends it, beside the turn that the session runs.
     fn end_waiting(self: &Arc<Self>, session: &SessionId, id: &TurnId) {
         let mut lines = self.lines();
         let Some(line) = lines.get_mut(session) else { return };
@@ -311,7 +314,7 @@ impl Turns {
         line.waiting.remove(at);
         drop(lines);
         let (turns, session) = (self.clone(), session.clone());
-        // Stopped from the start: it must not wait for room for a question that is not asked any more.
+        // Stopped from the start: it must not wait for memory for a prompt that nobody will send.
         let stop = CancellationToken::new();
         stop.cancel();
         let running = RunningTurn { id: id.clone(), stop, input: InputSlot::default() };
@@ -325,8 +328,8 @@ impl Turns {
         self.tasks.spawn(ending.instrument(span));
     }
 
-    /// Stops a turn, unless somebody has come to read it since. That is decided where the stop is stored: whoever comes
-    /// before that keeps the turn, and whoever comes after it is not given what is about to end.
+    /// Stops a turn, unless a reader has come since `came`. Decided inside the transaction that stores the stop: a
+    /// reader that comes before it keeps the turn, and a later reader is turned away from a turn that is about to end.
     async fn stop_unread(self: &Arc<Self>, id: &TurnId, came: u64) -> store::Result<()> {
         let (logs, turn) = (self.logs.clone(), id.clone());
         let stopped = self.store.write(move |tx| {
@@ -348,13 +351,13 @@ impl Turns {
         }
     }
 
-    /// A turn that was begun before this process: nobody reads it yet.
+    /// Opens the log of a turn from an earlier process and starts its timer: nobody reads it yet.
     pub(super) fn taken_up(self: &Arc<Self>, row: &TurnRow) {
         self.logs.open(row, self.settings.turn_bytes);
         self.reader_left(&row.id, 0);
     }
 
-    /// The store failed a turn, which is tried again: whoever reads it from now on reads this try.
+    /// Opens a new log for a turn that the store failed and that is tried again; new readers read this try.
     pub(super) fn reopen(self: &Arc<Self>, id: &TurnId) {
         let cap = self.settings.turn_bytes;
         if let Some(watched) = self.logs.lock().open.get_mut(id)
@@ -365,7 +368,7 @@ impl Turns {
         self.reader_left(id, 0);
     }
 
-    /// So many readers are gone. Without any, the turn goes on for as long as its program has patience.
+    /// Removes `readers` readers. If none is left, the turn goes on only for as long as its `WhenUnread` allows.
     fn reader_left(self: &Arc<Self>, id: &TurnId, readers: usize) {
         let mut inner = self.logs.lock();
         let Some(watched) = inner.open.get_mut(id) else { return };
@@ -403,7 +406,7 @@ impl Drop for TurnWatch {
 mod tests {
     use super::*;
 
-    /// Notes whether the log had ended when it was let go.
+    /// Reports at its drop whether the log had ended.
     struct Permit(Arc<TurnLog>, std::sync::mpsc::Sender<bool>);
 
     impl Drop for Permit {

@@ -1,4 +1,4 @@
-//! What the end of one try means for its turn. Pure.
+//! Decides from the end of one try what to do with its turn: finish, suspend, or try again. Pure.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::agent::{AgentError, AgentErrorKind, AttemptKind, TurnEnd};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::reply::TurnOutcome;
 
-/// The shortest and longest pause between two tries, whatever an upstream asks for.
+/// Shortest and longest pause between two tries, whatever an upstream asks for.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// When a client that does not wait may ask again, if the upstream does not say.
+/// `Retry-After` for a client that does not wait, if the upstream names none.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What is known when a try has ended.
+/// State of the turn when a try has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttemptFacts {
-    /// The turn has grown beyond its cap.
+    /// The turn has exceeded its cap.
     pub full: bool,
     /// A person asked to stop it.
     pub stopped: bool,
@@ -24,44 +24,44 @@ pub(super) struct AttemptFacts {
     pub draining: bool,
     /// A request was stored, so it may have been sent.
     pub prepared: bool,
-    /// That request can be repeated without running twice.
+    /// The stored request can be sent again without running twice.
     pub resumable: bool,
     /// Whether an earlier try may have run.
     pub attempt: AttemptKind,
-    /// It was passed on to another agent before.
+    /// The turn was already passed on to another agent.
     pub elsewhere: bool,
-    /// What the request wants while the agent is away.
+    /// Whether the caller waits or fails while the agent is away.
     pub when_away: WhenAway,
 }
 
-/// What to do with the turn.
+/// Next action of the engine.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RetryVerdict {
-    /// It is over.
+    /// Finish the turn.
     Over(TurnOutcome),
-    /// The process ends first; the next one goes on from the store.
+    /// Suspend: the process ends first, and the next one resumes from the store.
     Suspend,
-    /// The same, and nothing ran: the next one begins it anew.
+    /// Put the turn back into the queue: the process ends first and nothing ran, so the next one begins it anew.
     Later,
-    /// It is tried again, if the budget allows it.
+    /// Try again, if the retry budget allows it.
     Again(NextAttempt),
-    /// It is made ready anew for another agent, at once. With what went wrong.
+    /// Prepare the turn anew for another agent, at once. Carries the error for people.
     Elsewhere(LocalizedText),
 }
 
-/// Another try.
+/// Plan of another try.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NextAttempt {
-    /// Whether the next try is the first that could run, or repeats one that may have.
+    /// Whether the next try is the first that could run, or resumes one that may have.
     pub attempt: AttemptKind,
-    /// What went wrong, for people.
+    /// The last error, for people.
     pub words: LocalizedText,
-    /// How long the upstream wants us to wait.
+    /// Pause that the upstream asks for.
     pub after: Option<Duration>,
 }
 
 impl NextAttempt {
-    /// What the turn comes to when the budget is over.
+    /// Outcome of the turn if the retry budget is used up.
     pub fn give_up(self) -> TurnOutcome {
         match self.attempt {
             AttemptKind::First => TurnOutcome::Failed { words: self.words },
@@ -70,8 +70,7 @@ impl NextAttempt {
     }
 }
 
-/// Judges a try. What we asked for ourselves comes first: an agent that is asked to end may well answer
-/// with an error.
+/// Judges a try. Our own requests come first: an agent that was told to end may well answer with an error.
 pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> RetryVerdict {
     if facts.full {
         return RetryVerdict::Over(TurnOutcome::CutShort { words: TextKey::AnswerTooLong.into() });
@@ -107,7 +106,7 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
         AgentErrorKind::Elsewhere if facts.attempt == AttemptKind::First && !facts.elsewhere => {
             RetryVerdict::Elsewhere(words)
         }
-        // It is said once and of nothing that may have run; otherwise it is no more than a failed try.
+        // A turn is passed on once, and only if nothing may have run; otherwise this counts as a failed try.
         AgentErrorKind::Elsewhere => again(facts.attempt, None),
         AgentErrorKind::Unknown { after } if facts.resumable => again(AttemptKind::Resume, after),
         AgentErrorKind::Unknown { .. } => RetryVerdict::Over(TurnOutcome::Unknown { words }),
@@ -116,15 +115,15 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
     }
 }
 
-/// Whether a turn ends here because nothing ran and its client does not wait; and then, whether the upstream says that
-/// it was asked too often.
+/// `Some` if the turn ends here because nothing ran and its client does not wait; then, whether the upstream reported a
+/// rate limit.
 fn fails_at_once(kind: AgentErrorKind, facts: AttemptFacts) -> Option<bool> {
     let passed_on = kind == AgentErrorKind::Elsewhere && !facts.elsewhere;
     let ends = facts.when_away == WhenAway::Fail && ran_nothing(kind, facts.attempt) && !passed_on;
     ends.then_some(matches!(kind, AgentErrorKind::Busy { rate_limited: true, .. }))
 }
 
-/// The pause that an upstream asks for, within bounds.
+/// Limits the pause that an upstream asks for.
 pub(super) fn bounded_pause(after: Duration) -> Duration {
     after.clamp(PAUSES.0, PAUSES.1)
 }
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(judge(nothing(), PLAIN), again(AttemptKind::First));
         assert_eq!(judge(unknown(), PLAIN), told);
         assert_eq!(judge(unknown(), RESUMABLE), again(AttemptKind::Resume));
-        // Once it may have run, a refused connection does not prove the contrary.
+        // Once a try may have run, a refused connection does not prove the contrary.
         let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
         assert_eq!(judge(nothing(), resumed), again(AttemptKind::Resume));
     }
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!(judge(nothing(Some(0)), impatient), ended(false, 1));
         assert_eq!(judge(nothing(Some(86_400)), impatient), ended(false, 300));
         assert_eq!(judge(failed(busy(Some(Duration::from_secs(7)))), impatient), ended(true, 7));
-        // Another agent is asked first, and only once.
+        // The turn goes to another agent first, and only once.
         let elsewhere = || failed(AgentErrorKind::Elsewhere);
         assert_eq!(judge(elsewhere(), impatient), RetryVerdict::Elsewhere("no".into()));
         assert_eq!(judge(elsewhere(), AttemptFacts { elsewhere: true, ..impatient }), ended(false, 5));

@@ -1,4 +1,4 @@
-//! Where an agent's events go: thoughts and files told apart, replays skipped, size bounded.
+//! Receives an agent's events for the log: separates thoughts and files from text, skips replays, bounds the size.
 
 use std::collections::HashSet;
 
@@ -14,12 +14,12 @@ use crate::i18n::TextKey;
 use crate::reply::{FileFilter, ReasoningFilter, TextOrFile, TextOrReasoning};
 use crate::testing::failpoint;
 
-/// The events of one turn, the same over all its attempts.
+/// Event sink of one turn, shared by all its attempts.
 pub(super) struct TurnSink<'a> {
     log: &'a TurnLog,
-    /// Files stay in the text: whoever reads it makes of them what it wants.
+    /// Files stay in the text: API clients parse it themselves.
     verbatim: bool,
-    /// Fired when the turn has grown beyond its cap: the agent ends, and the engine sees why.
+    /// Cancelled when the turn exceeds its cap: the agent ends, and the engine sees why.
     pub full: CancellationToken,
     inner: Mutex<SinkState>,
 }
@@ -28,33 +28,33 @@ pub(super) struct TurnSink<'a> {
 struct SinkState {
     filter: ReasoningFilter,
     files: FileFilter,
-    /// Bytes of text that came.
+    /// Bytes of text received.
     text: ReplayProgress,
-    /// Bytes of reasoning that came apart from the text.
+    /// Bytes of reasoning received apart from the text.
     thoughts: ReplayProgress,
-    /// Messages that were told.
+    /// Transcript messages received.
     records: ReplayProgress,
-    /// Steps that came, in any attempt: the log's cap bounds them.
+    /// Steps received, in any attempt: the log's cap bounds them.
     steps: HashSet<(String, StepState)>,
-    /// How many changes of steps came. Counted apart, because a replay may give its steps new ids.
+    /// Number of step changes received. Counted apart, because a replay may give its steps new ids.
     step_changes: ReplayProgress,
-    /// This attempt replays another one.
+    /// The current attempt replays an earlier one.
     replays: bool,
-    /// Since when the first text is waited for, until it comes.
+    /// Start of the wait for the first text, and where to record its length; taken when the text comes.
     first: Option<(Instant, Histogram)>,
 }
 
-/// How far something has come.
+/// Progress of one kind of event.
 #[derive(Default)]
 struct ReplayProgress {
     /// In the attempt that got furthest.
     furthest: usize,
-    /// In this attempt.
+    /// In the current attempt.
     now: usize,
 }
 
 impl ReplayProgress {
-    /// So much more comes; how much of it is known.
+    /// Adds `more` and returns how much of it an earlier attempt already brought.
     fn add(&mut self, more: usize) -> usize {
         let known = self.furthest.saturating_sub(self.now).min(more);
         self.now += more;
@@ -64,7 +64,7 @@ impl ReplayProgress {
 }
 
 impl<'a> TurnSink<'a> {
-    /// A sink into this log; how long its first text takes from now on is told to `first`.
+    /// A sink into `log`. `first` records the time from now until the first text.
     pub fn new(log: &'a TurnLog, first: Option<Histogram>) -> Self {
         let verbatim = log.is_for_readers();
         let first = first.map(|histogram| (Instant::now(), histogram));
@@ -72,7 +72,7 @@ impl<'a> TurnSink<'a> {
         Self { log, verbatim, full: log.full().clone(), inner }
     }
 
-    /// Takes what happened.
+    /// Takes one event from the agent.
     pub fn emit(&self, event: TurnEvent<'_>) {
         let mut inner = self.inner.lock();
         match event {
@@ -113,7 +113,7 @@ impl<'a> TurnSink<'a> {
         }
     }
 
-    /// The next attempt replays the same run from its start: what came before is not taken again.
+    /// Announces that the next attempt replays the same run from its start: events that came before are skipped.
     pub fn replay(&self) {
         let mut inner = self.inner.lock();
         let SinkState { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
@@ -121,14 +121,13 @@ impl<'a> TurnSink<'a> {
         *replays = true;
     }
 
-    /// How much has come of the turn in the attempts that got furthest. A replay adds nothing to it before it gets
-    /// further than every attempt before.
+    /// Amount received in the attempts that got furthest. A replay adds nothing until it passes every attempt before.
     pub fn progress(&self) -> usize {
         let inner = self.inner.lock();
         inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.step_changes.furthest
     }
 
-    /// What the whole text is, whatever came of it so far.
+    /// Sets the whole final text, whatever text came before.
     pub fn replace_text(&self, text: &str) {
         let (mut thoughts, mut files) = (ReasoningFilter::default(), FileFilter::default());
         let (mut whole, mut enclosed, mut more) = (String::new(), Vec::new(), 0);
@@ -145,32 +144,32 @@ impl<'a> TurnSink<'a> {
         thoughts.push(text, &mut take);
         thoughts.finish(&mut take);
         files.finish(&mut keep);
-        // What might still have become a tag, or a file, is in it.
+        // The final text contains everything that the filters still held back as a possible tag or file.
         *self.inner.lock() = SinkState::default();
         if self.log.settle(whole, enclosed, more).is_err() {
             self.full.cancel();
         }
     }
 
-    /// Takes a longer version of the text. Anything that does not begin with the text that people have read is left: it
-    /// would take words away and prove nothing.
+    /// Takes a longer version of the text. Ignores a version that does not begin with the text that people have read:
+    /// it would take words away and prove nothing.
     pub fn extend_to(&self, text: &str) {
         if self.log.is_continued_by(text) {
             self.replace_text(text);
         }
     }
 
-    /// How what is attached to the question is remembered.
+    /// Sets the text that stands for the prompt's attachments in the transcript.
     pub fn attached(&self, lines: String) {
         self.log.attached(lines);
     }
 
-    /// Nothing more is shown before the end.
+    /// Shows the room nothing more before the end.
     pub fn freeze(&self) {
         self.log.freeze();
     }
 
-    /// Lets go of what might still have become a tag.
+    /// Flushes the characters that the filters held back as a possible tag.
     pub fn finish(&self) {
         let mut inner = self.inner.lock();
         let SinkState { filter, files, .. } = &mut *inner;
@@ -194,7 +193,7 @@ impl<'a> TurnSink<'a> {
         }
     }
 
-    /// See [`Out::wait_for_room`](crate::agent::AgentOutput::wait_for_room).
+    /// See [`AgentOutput::wait_for_room`](crate::agent::AgentOutput::wait_for_room).
     pub fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
         let no_room = |_| AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeNoRoom);
         (!self.log.has_room())
@@ -208,7 +207,7 @@ impl<'a> TurnSink<'a> {
     }
 }
 
-/// What is new of a piece. A replay that differs from what came before may cut a character in two; then the whole
+/// The new part of a piece. A replay that differs from the earlier text may cut a character in two; then the whole
 /// piece is taken, because a doubled word is better than a lost one.
 fn new(text: &str, known: usize) -> &str {
     text.get(known..).unwrap_or(text)
@@ -303,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_turn_beyond_its_cap_is_asked_to_end() {
-        // Ten bytes, and what an entry counts for.
+        // Ten bytes of text, and the bytes counted for an entry.
         let log = TurnLog::new(10 + 128);
         let sink = TurnSink::new(&log, None);
         sink.emit(TurnEvent::Text("0123456789"));

@@ -1,12 +1,12 @@
-//! Keys that are none: too short, or what somebody forgot to replace. Pure.
+//! Recognises weak keys: too short, or copied from an example. Pure.
 
-/// Characters that a key has at least. Sixteen hexadecimal digits are 64 bits, beyond guessing over a network.
+/// Fewest characters of a key. Sixteen hexadecimal digits are 64 bits, beyond guessing over a network.
 const SHORTEST: usize = 16;
 
-/// Different characters that a key has at least; `aaaa…` has one.
+/// Fewest different characters of a key; `aaaa…` has one.
 const FEWEST: usize = 5;
 
-/// How texts begin that stand for a key in an example, without regard to case and punctuation.
+/// Prefixes of texts that stand for a key in an example, in lower case and without punctuation.
 const STAND_INS: &[&str] = &[
     "changeme",
     "changethis",
@@ -14,7 +14,7 @@ const STAND_INS: &[&str] = &[
     "example",
     "insert",
     "mysecret",
-    // What an example says to make one with.
+    // The command with which an example says to make one.
     "opensslrand",
     "password",
     "pleasechange",
@@ -33,10 +33,10 @@ const STAND_INS: &[&str] = &[
     "yourtoken",
 ];
 
-/// What everybody types who is asked for sixteen characters.
+/// Texts that people type when they are asked for sixteen characters.
 const ROWS: &[&str] = &["0123456789abcdef", "abcdefghijklmnop", "qwertyuiopasdfgh", "1234567890123456"];
 
-/// What is wrong with a key, as it follows its name; `None` for one that will do.
+/// The fault of a key, as a phrase that follows its name; `None` for a good key.
 pub(super) fn fault(key: &str) -> Option<&'static str> {
     if key.chars().count() < SHORTEST {
         return Some("has fewer than 16 characters");

@@ -2,13 +2,13 @@
 
 use reqwest::Url;
 
-/// An origin in its normal form: scheme, host and a port that is not the usual one.
+/// An origin in its normal form: scheme, host, and the port unless it is the scheme's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOrigin(String);
 
 impl WebOrigin {
-    /// Takes an origin as a person or a browser wrote it. The error is a phrase that follows the setting's name, and what
-    /// to do.
+    /// Parses an origin as a person or a browser wrote it. The error is a phrase that follows the setting's name, and a
+    /// hint.
     pub fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
         const FORM: (&str, &str) = (
             "must be origins, without a path",
@@ -29,7 +29,7 @@ impl WebOrigin {
         if !bare || url.fragment().is_some() || !matches!(url.path(), "" | "/") || url.scheme() == "file" {
             return Err(FORM);
         }
-        // Applications have schemes of their own (`app://`, `tauri://`), whose hosts nobody else brings into a form.
+        // Applications have schemes of their own (`app://`, `tauri://`), whose hosts the URL parser does not normalize.
         let host = host.to_ascii_lowercase();
         Ok(Self(match url.port() {
             Some(port) => format!("{}://{host}:{port}", url.scheme()),

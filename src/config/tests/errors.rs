@@ -1,4 +1,4 @@
-//! What people read when something is wrong.
+//! Tests: the messages that people read about a wrong configuration.
 
 use super::*;
 
@@ -243,7 +243,7 @@ fn a_log_filter_is_checked() {
             .errors()
             .contains("`TALARIA_LOG` is neither a level nor a filter")
     );
-    // A filter would take such a word for a module's name, and log nothing but that.
+    // The log filter would take such a word for a module's name, and log nothing else.
     for word in ["loud", "talaria", "verbose", "7"] {
         let error = Scene::new().var("TALARIA_LOG", word).errors();
         assert!(error.starts_with("error: `TALARIA_LOG` is not a level"), "{word}: {error}");

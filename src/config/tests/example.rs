@@ -1,4 +1,4 @@
-//! `docker/config.example.yaml` is complete and true.
+//! Tests: `docker/config.example.yaml` is complete and true.
 
 use serde::de::DeserializeOwned;
 
@@ -16,7 +16,7 @@ fn the_example_states_the_defaults() {
     example.file = None;
     assert_eq!(example, Config { home: example.home.clone(), ..plain });
 
-    // The defaults of the proxy show only when there is one.
+    // The defaults of the proxy show only when there is a proxy.
     let relay = || Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642");
     assert_eq!(relay().file(EXAMPLE).proxy(), relay().proxy());
 }
@@ -26,7 +26,7 @@ fn the_keys_without_a_default_can_be_switched_on() {
     let config = Scene::new().file(switched_on()).load().unwrap();
     assert!(matches!(&config.agent, AgentChoice::Proxy(proxy, None) if proxy.key.is_some()));
     assert_eq!(config.platforms.len(), 1);
-    // Both kinds of agent are switched on, and one is enough; and an example's key is none.
+    // Both kinds of agent are switched on, and one is enough; and the example's key is not a real key.
     let [key, agent] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
     assert!(agent.starts_with("the model server is not used"), "{agent}");
     assert!(key.contains("is one from an example"), "{key}");
@@ -54,7 +54,7 @@ fn the_example_has_every_key() {
     }
 }
 
-/// What every chat network has is documented once, as a block to be put below any of them.
+/// The keys that every chat network has are documented once, as a block to be put below any of them.
 #[cfg(feature = "testing")]
 #[test]
 fn the_keys_of_every_chat_network_are_there_and_load() {
@@ -83,7 +83,7 @@ fn the_keys_of_every_chat_network_are_there_and_load() {
         }
     }
 
-    // A room can only have an agent that is there.
+    // A room can only name an agent that is configured.
     let scene =
         Scene::new().var("OPENAI_BASE_URL", "http://localhost:11434/v1").var("OPENAI_MODEL", "llama3.2");
     let config = scene.file(text).load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
@@ -95,7 +95,7 @@ fn the_keys_of_every_chat_network_are_there_and_load() {
         (1, 1, false, false)
     );
     assert_eq!(rules.busy_in(&room.into()), BusyPolicy::Interrupt);
-    // All the rest stands at its default.
+    // Everything else has its default.
     let AccountRules { session, busy, limits, .. } = AccountRules::listed(lists.clone());
     assert_eq!((rules.session, rules.busy, rules.limits), (session, busy, limits));
 }
@@ -112,7 +112,7 @@ fn matrix_block() -> String {
     block("  # An account on a Matrix homeserver").join("\n")
 }
 
-/// The lines of a block whose prose begins with these words: comments that are indented by more than prose is.
+/// The lines of a block whose prose begins with `prose`: comments that are indented by more than prose is.
 #[cfg(any(feature = "testing", feature = "matrix"))]
 fn block(prose: &str) -> Vec<&'static str> {
     let behind = EXAMPLE.lines().skip_while(|line| !line.starts_with(prose));
@@ -120,7 +120,7 @@ fn block(prose: &str) -> Vec<&'static str> {
     lines.filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("  "))).collect()
 }
 
-/// An account needs no more than an address and people; the block says what else there is.
+/// An account needs only an address and people; the block documents the other keys.
 #[cfg(feature = "matrix")]
 #[test]
 fn the_keys_of_a_matrix_account_are_there_and_state_the_defaults() {
@@ -147,7 +147,7 @@ fn switched_on() -> String {
     switched_on_in(EXAMPLE)
 }
 
-/// The same for a part of it.
+/// A part of the example with every `#key:` switched on.
 fn switched_on_in(text: &str) -> String {
     let switch = |line: &str| match line.trim_start().strip_prefix('#') {
         Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) => line.replacen('#', "", 1),
@@ -156,7 +156,7 @@ fn switched_on_in(text: &str) -> String {
     text.lines().map(switch).collect::<Vec<_>>().join("\n")
 }
 
-/// The keys that a struct takes, as serde lists them when it is given another.
+/// The keys of a struct, as serde lists them in its error about an unknown key.
 fn keys_of<T: DeserializeOwned>() -> Vec<String> {
     let Err(error) = serde_yaml::from_str::<T>("no such key: 1") else { panic!("any key is taken") };
     let error = error.to_string();

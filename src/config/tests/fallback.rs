@@ -1,4 +1,4 @@
-//! `gateway.fallback`: when it holds, and what it needs.
+//! Tests: when `gateway.fallback` holds, and which settings it needs.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Keys: where they come from, where they are refused, and that nobody sees them.
+//! Tests: where keys come from, where they are refused, and that nobody sees them.
 
 use super::*;
 

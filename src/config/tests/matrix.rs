@@ -1,4 +1,4 @@
-//! An account on a Matrix homeserver: by variables alone, by the file, and by both.
+//! Tests: an account on a Matrix homeserver, configured by variables alone, by the file, and by both.
 
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ fn rooms_can_have_settings_of_their_own() {
     let rules = config.rules.account(&"matrix".into());
     let AccessPolicy::Listed(own) = rules.access_in(&"!b:example.org".into()) else { panic!("no owner") };
     assert_eq!(own.people, ["@bob:example.org".into()].into());
-    // A list of its own changes nothing about what must be proven.
+    // A list of the room's own does not change the trust that is required.
     assert_eq!((own.trust, own.secure_only), (Some(AuthorTrust::CrossSigned), true));
     assert!(config.describe().contains(", 2 of them with settings of their own"));
 }

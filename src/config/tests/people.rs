@@ -1,4 +1,4 @@
-//! Who may talk, and how places behave, as written.
+//! Tests: the configured access lists, and the rules of places.
 
 use std::time::Duration;
 

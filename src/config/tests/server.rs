@@ -1,4 +1,4 @@
-//! The agent server: when there is one, where it listens, and what it refuses to be.
+//! Tests: when there is an agent server, where it listens, and which settings it refuses.
 
 use super::*;
 use crate::config::{NetworkReach, ServerConfig, WebOrigin};
@@ -111,10 +111,10 @@ fn every_setting_arrives_and_variables_win() {
     assert_eq!(set.cors_origins, [origin("http://localhost:3000"), origin("app://phone")]);
 }
 
-/// SR-01: what can be reached from elsewhere has a key worth the name, and without one it is loopback alone.
+/// SR-01: a server that others can reach has a strong key; without one it listens on loopback alone.
 #[test]
 fn what_may_listen_where() {
-    // What is said with a good key, with a poor one, and without any: `ok`, `warns` or `refused`.
+    // Results with a strong key, with a weak one, and without any: `ok`, `warns` or `refused`.
     for (host, reach, good, poor, open) in [
         ("127.0.0.1", NetworkReach::Loopback, "ok", "warns", "ok"),
         ("127.8.8.8", NetworkReach::Loopback, "ok", "warns", "ok"),
@@ -185,7 +185,7 @@ fn what_may_listen_where() {
     }
 }
 
-/// Who gives it another name puts something in front that others reach.
+/// An operator who gives the server another name has a proxy in front of it that others reach.
 #[test]
 fn a_server_with_a_name_of_its_own_is_not_this_machines_alone() {
     let with = |yaml: &str| {
@@ -288,7 +288,7 @@ fn no_platform_can_take_the_place_of_programs() {
     }
 }
 
-/// Whoever says that the agent server is there means another one; a server beside it would be asked by itself.
+/// An operator who configures an agent at this address means another server; ours would ask itself.
 #[test]
 fn it_never_asks_itself() {
     for (url, var, there) in [

@@ -1,4 +1,4 @@
-//! Which file, which agent, and what wins.
+//! Tests: which file and which agent are chosen, and which source of a setting wins.
 
 use std::cell::RefCell;
 use std::time::Duration;

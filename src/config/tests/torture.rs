@@ -1,4 +1,4 @@
-//! Random damage: never a panic, always an error that names a line or a key, never a secret.
+//! Tests with random damage: never a panic, always an error that names a line or a key, never a secret.
 
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Something to put in the place of a value.
+/// Some text to put in the place of a value.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),

@@ -1,4 +1,4 @@
-//! `language` and `words`: what rooms are told, and what is refused.
+//! Tests: the texts chosen by `language` and `words`, and the ones that are refused.
 
 use super::*;
 use crate::i18n::{TextCatalog, TextKey};

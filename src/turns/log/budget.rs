@@ -1,8 +1,8 @@
-//! How much all logs may hold together, and when an upstream must wait because of that.
+//! Memory budget of all turn logs, and the backpressure that follows from it.
 //!
-//! A log holds the text of its turn until the end. So an upstream that says much is read only as fast as somebody takes
-//! it: a turn whose readers all stand still stands still too, and a long one waits for room while there is none. A turn
-//! that nobody reads goes on. One that finds no room for too long is cut short, with words that say so.
+//! A log holds the text of its turn until the end. So an upstream that sends much is read only as fast as a reader
+//! takes it: a turn whose readers all stand still stands still too, and a long turn waits while the budget is used up.
+//! A turn that nobody reads goes on. A turn that waits for room too long is cut short, and its text says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,39 +12,39 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{LogState, TurnLog};
 
-/// Bytes of all logs together, up to which each may grow.
+/// Bytes of all logs together. Above this, only short logs may grow.
 const ALL: usize = 16 * 1024 * 1024;
 
-/// Logs that may grow beyond that, up to what one turn may have. So there is always one that comes to its end, and not
-/// all wait for each other.
+/// Logs that may grow although the budget is used up, each up to the cap of one turn. So there is always one that comes
+/// to its end, and logs cannot all wait for each other.
 const BEYOND: usize = 1;
 
-/// Bytes of a program's log that never wait for others: most answers are shorter.
+/// Bytes of an app's log that never wait for the budget: most answers are shorter.
 const FREE: usize = 64 * 1024;
 
-/// The same for a room, of which there are fewer, and whose people cannot ask again by themselves.
+/// Bytes of a room's log that never wait for the budget: there are fewer rooms, and people cannot retry by themselves.
 const FREE_ROOM: usize = 1024 * 1024;
 
-/// How far all readers may be behind before the upstream waits for one of them.
+/// Bytes that even the fastest stream may be behind before the upstream waits.
 const BEHIND: usize = 64 * 1024;
 
-/// How long a turn waits for others to make room.
+/// Longest wait of a turn for room in the budget.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Logs are counted in steps, so that most deltas touch nothing that all streams share.
+/// Logs are charged in steps of this many bytes, so that most deltas touch nothing that all streams share.
 const STEP: usize = 4096;
 
-/// What all logs of a process hold together.
+/// Bytes held by all logs of a process, and the limit for them.
 pub struct LogBudget {
     used: AtomicUsize,
     all: usize,
-    /// Tells those who wait that something was given back.
+    /// Wakes the turns that wait for room when a log is dropped.
     freed: Notify,
-    /// Who may grow although all is used up.
+    /// Permits to grow although the budget is used up.
     beyond: Arc<Semaphore>,
 }
 
-/// There is no room for more of an answer.
+/// The budget of all logs stayed used up for `PATIENCE`; the engine cuts the turn short.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -55,13 +55,13 @@ impl Default for LogBudget {
 }
 
 impl LogBudget {
-    /// A budget of so many bytes.
+    /// A budget of `all` bytes.
     pub fn new(all: usize) -> Self {
         let beyond = Arc::new(Semaphore::new(BEYOND));
         Self { used: AtomicUsize::new(0), all, freed: Notify::new(), beyond }
     }
 
-    /// Bytes that are held.
+    /// Bytes that all logs hold now.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -71,12 +71,12 @@ impl LogBudget {
     }
 }
 
-/// What one log counts.
+/// One log's share of the budget. Dropping it gives the bytes back.
 #[derive(Default)]
 pub(super) struct CountedBytes {
     budget: Arc<LogBudget>,
     bytes: usize,
-    /// It may grow although all is used up.
+    /// Permit to grow although the budget is used up.
     beyond: Option<OwnedSemaphorePermit>,
 }
 
@@ -85,12 +85,12 @@ impl CountedBytes {
         Self { budget, bytes: 0, beyond: None }
     }
 
-    /// The log does not grow any more.
+    /// Gives the permit back: the log grows no more.
     pub fn ends(&mut self) {
         self.beyond = None;
     }
 
-    /// The log has so many bytes now.
+    /// Charges the budget for a log of `size` bytes.
     pub fn grow_to(&mut self, size: usize) {
         if size > self.bytes {
             let more = (size - self.bytes).next_multiple_of(STEP);
@@ -107,38 +107,38 @@ impl Drop for CountedBytes {
     }
 }
 
-/// Who reads a log, as far as its upstream must know.
+/// Readers of a log, as far as its upstream must know them.
 #[derive(Default)]
 pub(super) struct LogReaders {
-    /// All of them.
+    /// Number of all readers.
     all: usize,
-    /// Those who take the events one after the other. The others wait for the end.
+    /// Readers that take the events one by one. The other readers wait for the end.
     streams: usize,
-    /// Bytes that the furthest of these was given.
+    /// Bytes that the furthest stream was given.
     given: usize,
-    /// The upstream waits for one of them.
+    /// The upstream waits for a stream.
     awaited: bool,
 }
 
-/// One reader of a log. Dropping it is leaving.
+/// Registration of one reader of a log, from `new` to the drop.
 pub struct LogReader {
     log: Arc<TurnLog>,
     streams: bool,
 }
 
 impl LogReader {
-    /// A reader that waits for the end, until [`streams`](Self::streams) says otherwise.
+    /// Registers a reader that waits for the end, until [`streams`](Self::streams) says otherwise.
     pub fn new(log: Arc<TurnLog>) -> Self {
         log.lock().readers.all += 1;
         Self { log, streams: false }
     }
 
-    /// What it reads.
+    /// The log that it reads.
     pub fn log(&self) -> &Arc<TurnLog> {
         &self.log
     }
 
-    /// From now on it takes the events one after the other.
+    /// Counts the reader among the streams: from now on it takes the events one by one.
     pub fn streams(&mut self) {
         if !self.streams {
             self.streams = true;
@@ -159,7 +159,7 @@ impl Drop for LogReader {
 }
 
 impl LogState {
-    /// A stream was given everything up to here. Whether the upstream must be told.
+    /// Notes that a stream was given everything up to `bytes`. Returns whether the upstream waits and must be woken.
     pub(super) fn was_given(&mut self, bytes: usize) -> bool {
         let readers = &mut self.readers;
         readers.given = readers.given.max(bytes);
@@ -173,7 +173,7 @@ impl LogState {
 }
 
 impl TurnLog {
-    /// Whether more should be read for it now.
+    /// Whether the engine should read more from the upstream now.
     pub fn has_room(&self) -> bool {
         let inner = self.lock();
         let waits_for_readers = self.waits_for_readers && inner.is_unread();
@@ -185,7 +185,7 @@ impl TurnLog {
         inner.size > free && inner.counted.beyond.is_none() && inner.counted.budget.is_used_up()
     }
 
-    /// Waits until more should be read for it. Without any reader nobody is waited for.
+    /// Waits until the engine should read more from the upstream. A log without readers waits only for the budget.
     pub async fn room(&self) -> Result<(), NoRoom> {
         let budget = self.lock().counted.budget.clone();
         tokio::time::timeout(PATIENCE, async {
@@ -204,7 +204,7 @@ impl TurnLog {
         })
         .await
         .map_err(|_| NoRoom)?;
-        // A reader that takes nothing at all loses its connection, so this ends too.
+        // The server closes the connection of a reader that takes nothing at all, so this ends too.
         loop {
             let read_on = self.read_on.notified();
             tokio::pin!(read_on);
@@ -215,7 +215,7 @@ impl TurnLog {
                     return Ok(());
                 }
                 inner.readers.awaited = true;
-                // Others go on meanwhile.
+                // Other logs may grow while this one waits for its readers.
                 inner.counted.beyond = None;
             }
             read_on.await;
@@ -262,7 +262,7 @@ mod tests {
         let mut position = LogPosition::default();
         log.read_each(&mut position, |_, _| ControlFlow::Continue(()));
         assert_eq!(waiting.await.unwrap(), Ok(()));
-        // Nor when the reader leaves.
+        // The upstream goes on when the reader leaves.
         says(&log, 1000 * KIB);
         assert!(!log.has_room());
         drop(reader);
@@ -278,7 +278,7 @@ mod tests {
         says(&short, KIB);
         room.append(TurnEvent::Text(&"x".repeat(100 * KIB))).unwrap();
         assert_eq!((long.has_room(), short.has_room(), room.has_room()), (false, true, true));
-        // One may always come to its end.
+        // One log may always come to its end.
         let other = log(&budget);
         says(&other, 100 * KIB);
         assert!(!other.has_room());

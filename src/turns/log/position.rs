@@ -1,22 +1,22 @@
-//! Where a reader of a log is, and how that is written on the wire.
+//! A reader's position in a turn's log, and its form as an SSE event id.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How far a reader has read. It holds for another log of the same turn too, as the next process has one: there the
-/// text before it is known, and with it whatever came between that text.
+/// How far a reader has read. It is also valid for the next process' log of the same turn: there the reader knows all
+/// text before the position, and every event that lies between that text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPosition {
     pub(super) entry: usize,
     pub(super) text: usize,
     pub(super) thought: usize,
-    /// The name of the log whose entries are counted.
+    /// Name of the log whose entries `entry` counts.
     of: u32,
-    /// How many entries it had read of other logs.
+    /// Entries read of other logs of the turn.
     before: usize,
-    /// How many of the questions it knows to be denied that a restart denied, in the order of all of them.
+    /// Number of prior asks, in their order, whose denial by a restart the reader knows.
     pub(super) denied: usize,
-    /// What comes before this byte of text is known from another log; 0 if nothing is.
+    /// The reader knows the text before this byte from another log; 0 if there is none.
     pub(super) known: usize,
 }
 
@@ -27,18 +27,18 @@ impl LogPosition {
         [text, thought, before, denied].into_iter().fold(entry, usize::saturating_add)
     }
 
-    /// Bytes of text before it.
+    /// Bytes of text before the position.
     pub fn text(&self) -> usize {
         self.text
     }
 
-    /// The same with so much text before it, for text that is in no log.
+    /// Sets the bytes of text before the position, for text that is in no log.
     pub fn with_text(self, text: usize) -> Self {
         Self { text, ..self }
     }
 
-    /// Writes it as the id of an event. Not by `core::fmt`: every delta of every stream has one, and there it took more
-    /// work than all the rest of its event.
+    /// Writes the position as the id of an event. Not by `core::fmt`: every delta of every stream has an id, and
+    /// formatting it took more work than all the rest of the event.
     pub fn write(&self, out: &mut Vec<u8>) {
         let Self { entry, text, thought, of, before, denied, .. } = *self;
         for number in [entry, text, thought] {
@@ -46,7 +46,7 @@ impl LogPosition {
             out.push(b'.');
         }
         write_number(of as usize, 16, out);
-        // All that most turns need.
+        // Most turns need no more.
         if (before, denied) != (0, 0) {
             for number in [before, denied] {
                 out.push(b'.');
@@ -55,12 +55,12 @@ impl LogPosition {
         }
     }
 
-    /// The same behind the entry that it is at.
+    /// The position after the current entry.
     pub(super) fn behind(self) -> Self {
         Self { entry: self.entry + 1, ..self }
     }
 
-    /// The same in this log.
+    /// Translates the position to the log `name`: entries of another log of the turn become `before` and `known`.
     pub(super) fn within(self, name: u32) -> Self {
         if self.of == name {
             return self;
@@ -79,7 +79,7 @@ impl fmt::Display for LogPosition {
 }
 
 fn write_number(mut number: usize, radix: usize, out: &mut Vec<u8>) {
-    // As many digits as the largest has.
+    // As many digits as the largest number has.
     let mut digits = [0; 20];
     let mut first = digits.len();
     loop {

@@ -1,4 +1,4 @@
-//! What a reader gets of a log: everything behind its position, in order and in pieces.
+//! Reads a log: all events after the reader's position, in order, long text in pieces.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +8,11 @@ use super::{LogEntry, LogPosition, TurnLog};
 use crate::agent::{AskOpened, TurnEvent};
 use crate::turns::asks::RESTART;
 
-/// Bytes of text that are handed over at once, at most: whoever comes late to a long turn would otherwise be given all
-/// of it at once, and make several copies of it before the first is sent.
+/// Most bytes of text per event. A reader that comes late to a long turn would otherwise get all of it at once, and
+/// make several copies of it before the first is sent.
 pub const SLICE: usize = 64 * 1024;
 
-/// The next piece of a text behind this byte; empty at its end, and where no character begins.
+/// The next piece of `text` from the byte `from`; empty at the end, and where no character begins.
 pub fn slice(text: &str, from: usize) -> &str {
     cut(text.get(from..).unwrap_or_default())
 }
@@ -22,8 +22,8 @@ fn cut(text: &str) -> &str {
 }
 
 impl TurnLog {
-    /// Hands over what is new since `position` and moves it. If there was anything, says when the oldest
-    /// came that nobody had read before.
+    /// Calls `on` with each event after `position` and moves `position`. Returns the time of the oldest event that
+    /// nobody had read before; `None` if there was no event.
     pub fn read(&self, position: &mut LogPosition, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
         let since = {
             let mut inner = self.lock();
@@ -38,9 +38,9 @@ impl TurnLog {
         since.filter(|_| before != *position)
     }
 
-    /// The same, with where each event ends: a reader that goes on from there misses nothing and gets nothing twice.
-    /// Goes on for as long as the reader does, because the log waits meanwhile; whether that was to the end.
-    /// What is taken so is what an upstream waits for.
+    /// Calls `on` with each event after `position` and with the position after that event: a reader that resumes there
+    /// misses nothing and gets nothing twice. Stops when `on` breaks, because the log is locked meanwhile. Returns
+    /// whether it came to the end. The upstream waits for these reads.
     pub fn read_each(
         &self,
         position: &mut LogPosition,
@@ -53,14 +53,14 @@ impl TurnLog {
         read
     }
 
-    /// The same for whoever takes it for the record: no upstream waits for that.
+    /// Reads like [`TurnLog::read_each`], but the upstream never waits for these reads: checkpoints use them.
     pub fn read_all(
         &self,
         position: &mut LogPosition,
         mut on: impl FnMut(TurnEvent<'_>, LogPosition) -> ControlFlow<()>,
     ) -> bool {
         *position = position.within(self.name);
-        // Whatever else a reader knows from another log, it does not know this.
+        // A reader that comes from another log cannot know these denials.
         let denied = self.prior_asks.iter().filter_map(|left| left.answered.as_ref());
         let denied = denied.filter(|answered| answered.rule == RESTART);
         for answered in denied.skip(position.denied) {
@@ -73,12 +73,12 @@ impl TurnLog {
         while let Some(entry) = inner.entries.get(position.entry) {
             let at = position.behind();
             let last = position.entry + 1 == inner.entries.len();
-            // The last entry of text may still grow, so it is looked at again next time.
+            // The last text entry may still grow, so the next read looks at it again.
             let grows = last && matches!(entry, LogEntry::Text(_) | LogEntry::Thought(_));
             let new = position.known == 0;
             let mut left = false;
             let flow = match entry {
-                // Without any text here this is a log whose text was taken: the store has it.
+                // Missing text was taken out at the end of the turn: the store has it.
                 LogEntry::Text(end) => {
                     let text = inner.text.get(position.text..*end).unwrap_or_default();
                     let piece = cut(text);
@@ -123,7 +123,7 @@ impl TurnLog {
         true
     }
 
-    /// Every question that was asked in it.
+    /// Every ask that was opened in this log, also those refused at once.
     pub fn asked(&self) -> Vec<AskOpened> {
         let inner = self.lock();
         let asked = inner.entries.iter().filter_map(|entry| match entry {

@@ -1,28 +1,28 @@
-//! What a log holds in the end.
+//! The result of a turn, taken out of its log at the end.
 
 use std::sync::Arc;
 
 use crate::agent::{TokenUsage, TranscriptRecord};
 use crate::reply::EnclosedFile;
 
-/// What a turn has come to when it ends.
+/// Text, files, tools and cost of a turn that has ended. The engine stores it.
 #[derive(Clone, Debug, Default)]
 pub struct TurnSummary {
-    /// The whole text.
+    /// The whole final text.
     pub text: Arc<String>,
-    /// Whether that is another one than what was told, and not only longer.
+    /// Whether the final text is not an extension of the text that readers already received.
     pub differs: bool,
-    /// The names of the tools that were used, each once.
+    /// Names of the tools that were used, each once.
     pub tools: Vec<String>,
-    /// The files that came in the text, in order.
+    /// Files contained in the text, in order.
     pub files: Vec<EnclosedFile>,
-    /// How many came beside those.
+    /// Number of files left out because there were too many.
     pub more_files: usize,
-    /// How what is attached to the question is remembered; `None` if it was not fetched here.
+    /// Text that stands for the prompt's attachments in the transcript; `None` if this process did not fetch them.
     pub attached: Option<String>,
-    /// What it cost.
+    /// Token usage reported by the agent.
     pub usage: TokenUsage,
-    /// Messages that the agent told, in order.
+    /// Transcript messages reported by the agent, in order.
     pub records: Vec<TranscriptRecord>,
     /// Bytes of text, from its beginning, that people have been shown.
     pub shown: usize,

@@ -1,4 +1,4 @@
-//! What readers get of a log, and what it holds.
+//! Tests: events that readers get of a log, and the limits of its size.
 
 use std::ops::ControlFlow;
 
@@ -41,7 +41,7 @@ fn a_position_holds_in_the_log_of_the_next_process() {
     read(&first, &mut position);
     let mut position: LogPosition = position.to_string().parse().unwrap();
 
-    // It is replayed, in other pieces.
+    // The next process replays the turn, in other pieces.
     let second = TurnLog::for_readers(1000);
     second.append(TurnEvent::Text("He")).unwrap();
     assert!(read(&second, &mut position).is_empty());
@@ -62,11 +62,11 @@ fn text_that_was_taken_is_not_counted_as_read() {
     log.take_summary();
     assert!(read(&log, &mut position).is_empty());
     assert_eq!(position.text(), 0);
-    // Whoever waits for more must not be told at once that there is some.
+    // A reader that waits for more must not be woken at once.
     assert!(!log.is_beyond(&position));
 }
 
-/// A log of a program stays for a while, and counts only its own text.
+/// The log of an app's turn stays for a while, and counts only its own text.
 #[test]
 fn what_an_earlier_process_told_is_not_kept_beyond_the_end() {
     let log = TurnLog::for_readers(1000);
@@ -127,7 +127,7 @@ async fn waiting_ends_with_a_change_or_with_the_end() {
 
 #[test]
 fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
-    // A border of a piece falls into the middle of a character, whatever the first byte is.
+    // One piece ends in the middle of a character for each of these beginnings.
     for first in ["", "x", "xy", "xyz"] {
         let log = TurnLog::for_readers(1 << 20);
         let text = first.to_owned() + "😀é".repeat(3 * SLICE / 6).as_str();
@@ -137,7 +137,7 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
         let (mut position, mut places) = (LogPosition::default(), vec![(0, 0, LogPosition::default())]);
         let (mut thought, mut said, mut steps) = (String::new(), String::new(), 0);
         let mut looks = 0;
-        // Whoever has enough is asked again.
+        // A reader that breaks off is called again.
         while !log.read_each(&mut position, |event, at| {
             match event {
                 TurnEvent::Text(piece) => said.push_str(piece),
@@ -175,19 +175,19 @@ fn answer(id: &str) -> TurnEvent<'static> {
     TurnEvent::Answered(AskResolved { id: AskId(id.into()), choice: AskChoice::Deny, rule: "denied" })
 }
 
-/// The next process tells it there again.
+/// The next process replays each ask at its position.
 #[test]
 fn a_question_stands_where_it_is_logged_and_behind_all_that_was_asked_before() {
     let left = PriorAsk { emitted: 0, id: AskId("0".into()), answered: None };
     let log = TurnLog::for_readers(10_000).after([left].into());
     log.append(TurnEvent::Text("He")).unwrap();
     let foreseen = log.ask_position();
-    // The agent goes on while the question is being kept.
+    // The agent goes on while the ask is being stored.
     log.append(TurnEvent::Thought("llo")).unwrap();
     log.append(step("1")).unwrap();
     assert_eq!(foreseen, AskPosition { emitted: 2, nth: 1 });
     assert_eq!(log.append_at(question("1", false)).unwrap(), AskPosition { emitted: 6, nth: 1 });
-    // Of what is refused at once the next process knows nothing.
+    // The next process does not know asks that were refused at once.
     log.append(question("2", true)).unwrap();
     log.append(answer("2")).unwrap();
     assert_eq!(log.append_at(answer("1")).unwrap(), AskPosition { emitted: 6, nth: 2 });
