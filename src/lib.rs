@@ -16,9 +16,9 @@
 //! may change while we run, the [`server`] asks for the same turns over HTTP, [`i18n`] is the catalogue of all that
 //! rooms are told and [`notice`] tells them, the [`store`] holds all that is durable and is the only place with SQL,
 //! [`ids`] makes ids, [`media`] judges attached files, and the [`gateway`] builds, supervises ([`supervise`]) and drains
-//! it all. The operator's commands reach a running process through [`control`]; programs that may ask have a [`token`],
-//! and what others watch from outside is in [`metrics`]. What waits for something that nearly never happens is polled by
-//! [`poll_when_woken`].
+//! it all, in the folder that [`state_dir`] locks. The operator's commands reach a running process through [`control`];
+//! programs that may ask have a [`token`], and [`metrics`] is for monitoring. [`util`] holds helpers without a domain,
+//! [`os`] the calls that only Linux has, and [`poll_when_woken`] polls a future that nearly never has anything to do.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 
