@@ -148,6 +148,14 @@ impl TestGateway {
     }
 
     pub async fn with(setup: Setup) -> Self {
+        let mut gateway = Self::unstarted(setup);
+        gateway.begin().await;
+        gateway
+    }
+
+    /// A gateway that has not started yet, for a test that first puts a database in its folder;
+    /// [`restart`](Self::restart) starts it.
+    pub fn unstarted(setup: Setup) -> Self {
         let about = PlatformCapabilities {
             show: setup.show,
             delete: setup.delete,
@@ -157,7 +165,7 @@ impl TestGateway {
             max_text: setup.max_text,
             rate: setup.rate,
         };
-        let mut gateway = Self {
+        Self {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new("scripted", setup.rewind, setup.resumable),
@@ -166,9 +174,7 @@ impl TestGateway {
             live: LiveRules::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
-        };
-        gateway.begin().await;
-        gateway
+        }
     }
 
     /// The room where one person and the bot talk.
