@@ -4,13 +4,8 @@
 //! it emits [`TurnEvent`]s and ends.
 
 mod agent_scratch;
-pub mod breaker;
 mod event;
-pub mod fallback;
-pub mod guide;
-pub mod local;
 mod model_params;
-pub mod proxy;
 mod registry;
 mod turn;
 
@@ -23,7 +18,7 @@ use crate::access::GrantScope;
 use crate::i18n::{LocalizedText, TextKey};
 pub use agent_scratch::AgentScratch;
 pub use event::{
-    AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, ToolActivity,
+    AskOpened, AskPosition, AskResolved, PriorAsk, RESTART, Step, StepState, TokenUsage, ToolActivity,
     TranscriptRecord, TurnEvent,
 };
 pub use model_params::ModelParams;

@@ -24,6 +24,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod agents;
 pub mod cli;
 pub mod command;
 pub mod config;
@@ -51,5 +52,6 @@ pub mod store;
 pub mod supervise;
 pub mod testing;
 pub mod token;
+pub mod turn_log;
 pub mod turns;
 pub mod util;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::AccessLists;
-use talaria::agent::fallback::FallbackAgent;
 use talaria::agent::{AgentRegistry, AgentTable, RewindSupport, SharedAgent};
+use talaria::agents::fallback::FallbackAgent;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
 use talaria::delivery::DisplaySettings;

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::breaker::{BreakerRoute, CircuitBreaker};
-use super::{
+use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, Ask, AskChoice,
     AttemptKind, FallbackInfo, LostTurn, PreparedTurn, RecoveredAnswer, SharedAgent, TurnEnd, TurnEvent,
 };

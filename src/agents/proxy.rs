@@ -17,7 +17,7 @@ use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{
+use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, AttemptKind,
     LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };

@@ -8,7 +8,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{
+use crate::agent::{
     Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use crate::i18n::{TextCatalog, TextKey};
