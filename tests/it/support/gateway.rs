@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::AccessLists;
-use talaria::agent::{AgentRegistry, AgentTable, RewindSupport, SharedAgent};
+use talaria::agent::{AgentKind, AgentRegistry, AgentTable, RewindSupport, SharedAgent};
 use talaria::agents::fallback::FallbackAgent;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -168,9 +168,14 @@ impl TestGateway {
         Self {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
-            agent: Scripted::new("scripted", setup.rewind, setup.resumable),
-            stand_in: Scripted::new("model small", RewindSupport::Possible, setup.stand_in_resumable)
-                .slowly(FIRST_WORD),
+            agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable),
+            stand_in: Scripted::new(
+                AgentKind::Model,
+                "model small",
+                RewindSupport::Possible,
+                setup.stand_in_resumable,
+            )
+            .slowly(FIRST_WORD),
             live: LiveRules::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
