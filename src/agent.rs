@@ -4,13 +4,8 @@
 //! it emits [`TurnEvent`]s and ends.
 
 mod agent_scratch;
-pub mod breaker;
 mod event;
-pub mod fallback;
-pub mod guide;
-pub mod local;
 mod model_params;
-pub mod proxy;
 mod registry;
 mod turn;
 
@@ -23,7 +18,7 @@ use crate::access::GrantScope;
 use crate::i18n::{LocalizedText, TextKey};
 pub use agent_scratch::AgentScratch;
 pub use event::{
-    AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, ToolActivity,
+    AskOpened, AskPosition, AskResolved, PriorAsk, RESTART, Step, StepState, TokenUsage, ToolActivity,
     TranscriptRecord, TurnEvent,
 };
 pub use model_params::ModelParams;
@@ -173,6 +168,8 @@ pub enum AskChoice {
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
+    /// What answers.
+    pub kind: AgentKind,
     /// For people: "remote agent server", "model llama3".
     pub name: LocalizedText,
     /// Whether history can be changed after the fact.
@@ -187,7 +184,7 @@ pub struct AgentInfo {
 impl AgentInfo {
     /// Whether a model is talked to directly, without an agent server in between.
     pub fn is_model(&self) -> bool {
-        matches!(self.name, LocalizedText::Text(TextKey::AgentModel, _))
+        self.kind == AgentKind::Model
     }
 
     /// Who answers as things stand, for people.
@@ -199,6 +196,17 @@ impl AgentInfo {
             Some(_) | None => self.name.clone(),
         }
     }
+}
+
+/// The kind of an agent, as the configuration calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentKind {
+    /// A remote agent server.
+    Proxy,
+    /// A model server, talked to directly.
+    Model,
+    /// The built-in guide, while nothing is configured.
+    Guide,
 }
 
 /// Whether an agent's history can be changed after the fact.

@@ -17,7 +17,7 @@ use crate::pace::{NextRequest, UnshownText};
 use crate::poll_when_woken::poll_when_woken;
 use crate::reply::{Reply, ShowStyle};
 use crate::store::{self, TurnRow};
-use crate::turns::log::{LogPosition, TurnLog};
+use crate::turn_log::{LogPosition, TurnLog};
 use crate::util::one_line;
 use crate::util::this_process;
 

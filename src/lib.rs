@@ -24,6 +24,8 @@
 
 pub mod access;
 pub mod agent;
+pub mod agents;
+pub mod chat_command;
 pub mod cli;
 pub mod command;
 pub mod config;
@@ -43,6 +45,7 @@ pub mod os;
 pub mod pace;
 pub mod platforms;
 pub mod poll_when_woken;
+pub mod post_commit;
 pub mod reply;
 pub mod rules;
 pub mod server;
@@ -51,5 +54,6 @@ pub mod store;
 pub mod supervise;
 pub mod testing;
 pub mod token;
+pub mod turn_log;
 pub mod turns;
 pub mod util;

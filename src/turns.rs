@@ -19,7 +19,6 @@ mod fallback_notices;
 mod finish;
 mod input_budget;
 mod input_slot;
-pub mod log;
 mod prompt_text;
 mod readers;
 mod recover;

@@ -68,6 +68,10 @@ pub struct AskOpened {
     pub refused: bool,
 }
 
+/// Rule of an ask that the end of a process denied, as the store and apps see it. The log of that process does not
+/// mention the denial, because nobody could know which of its readers had read it; the next process tells it to all.
+pub const RESTART: &str = "restart";
+
 /// How a question came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskResolved {

@@ -1,22 +1,20 @@
-//! Commands about asks: `/approve` and `/deny`, and the mark that denies.
+//! Commands about asks: `/approve` and `/deny`.
 //!
 //! Who may is decided before; here it is found out what is meant. Whatever is not clear decides nothing.
 
 use talaria_platform::{MessageId, RoomEventKind};
 
-use super::{ChatCommand, CommandContext, CommandOutcome, PostCommit, say};
-use crate::access::{AccessAction, GrantScope};
-use crate::hub::EventContext;
+use super::{CommandContext, CommandOutcome, say};
+use crate::access::GrantScope;
+use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::post_commit::PostCommit;
 use crate::store::{AskRow, GRANT_DAYS, OpenAsk, Result, unix_now};
 use crate::util::CODE_ALPHABET;
 
 /// Seconds in which nobody has read a new question: an approval without a code that comes so soon after the end
 /// of another one may well be meant for that one.
 const CROSSING: i64 = 3;
-
-/// The mark that denies. None approves: a network can forge marks, and they are easily misplaced.
-const NO: &str = "❌";
 
 /// How far an approval with these words behind it would reach.
 pub fn wanted(behind: &str) -> GrantScope {
@@ -54,23 +52,8 @@ pub(super) fn deny(context: &CommandContext<'_>, behind: &str) -> Result<Command
     }
 }
 
-/// A mark on a message of ours: it may deny what the message asks, never more.
-pub fn reaction(one: &EventContext<'_>, to: &MessageId, mark: &str) -> Result<Vec<PostCommit>> {
-    let Some(ask) = one.tx.ask_shown_by(one.account(), &one.event.place, to)? else { return Ok(Vec::new()) };
-    if !one.authorize(AccessAction::Reaction)?.allowed || mark.trim_end_matches('\u{fe0f}') != NO {
-        return Ok(Vec::new());
-    }
-    let decision = one.authorize(AccessAction::Deny)?;
-    if !decision.allowed {
-        return Ok(Vec::new());
-    }
-    let Some(after) = refuse(&one.context(decision), &ask)? else { return Ok(Vec::new()) };
-    one.notice(&TextKey::AskDenied.with("title", ask.title))?;
-    Ok(vec![after])
-}
-
 /// Denies, by the person who sent it. `None`: too late.
-fn refuse(context: &CommandContext<'_>, ask: &AskRow) -> Result<Option<PostCommit>> {
+pub fn refuse(context: &CommandContext<'_>, ask: &AskRow) -> Result<Option<PostCommit>> {
     let (tx, by) = (context.tx, context.event.author.id.as_str());
     if !tx.deny_ask(&ask.id, by, "denied")? {
         return Ok(None);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::agent::fallback::FallbackAgent;
-use crate::agent::guide::GuideAgent;
-use crate::agent::local::LocalAgent;
-use crate::agent::proxy::ProxyAgent;
 use crate::agent::{AgentTable, SharedAgent, TURN_BYTES};
+use crate::agents::fallback::FallbackAgent;
+use crate::agents::guide::GuideAgent;
+use crate::agents::model::ModelAgent;
+use crate::agents::proxy::ProxyAgent;
 use crate::config::{AgentChoice, Config, LocalConfig};
 use crate::ids::AgentName;
 use crate::rules::LiveRules;
@@ -50,7 +50,7 @@ fn default_agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Result<
 }
 
 fn local(config: &LocalConfig) -> anyhow::Result<SharedAgent> {
-    Ok(Arc::new(LocalAgent::new(config.clone()).context("no HTTP client could be made")?))
+    Ok(Arc::new(ModelAgent::new(config.clone()).context("no HTTP client could be made")?))
 }
 
 pub(super) fn settings(config: &Config) -> TurnSettings {

@@ -23,7 +23,7 @@ use super::{ApiError, Caller, Server, approvals, notices};
 use crate::agent::{StepState, TurnEvent};
 use crate::ids::TurnId;
 use crate::openai::wire::{DONE, TOOL_PROGRESS};
-use crate::turns::log::LogPosition;
+use crate::turn_log::LogPosition;
 
 /// The answer to a request without a stream.
 #[derive(Serialize, JsonSchema)]

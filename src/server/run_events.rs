@@ -20,7 +20,7 @@ use super::{ApiError, Caller, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
 use crate::ids::TurnId;
 use crate::rules::LiveRules;
-use crate::turns::log::LogPosition;
+use crate::turn_log::LogPosition;
 
 /// Query string: the position from which to read.
 #[derive(Default, JsonSchema)]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ApiError;
-use crate::turns::log::{LogPosition, slice};
+use crate::turn_log::{LogPosition, slice};
 use crate::util::random_hex;
 
 /// Bytes to collect, about, before they must be sent.
@@ -339,7 +339,7 @@ mod tests {
             while !frames.is_empty() {
                 let piece = frames.take();
                 // A piece may exceed the limit by one escaped slice and a few bytes.
-                assert!(piece.len() < FULL + 2 * crate::turns::log::SLICE, "{}", piece.len());
+                assert!(piece.len() < FULL + 2 * crate::turn_log::SLICE, "{}", piece.len());
                 written.extend_from_slice(&piece);
             }
             let (long, part) = (json!(*text), json!(text[first.len()..text.len() - 1]));

@@ -20,7 +20,7 @@ use crate::ids::TurnId;
 use crate::poll_when_woken::{PollWhenWoken, poll_when_woken};
 use crate::store;
 use crate::testing::keepalive_interval;
-use crate::turns::log::{LogPosition, slice};
+use crate::turn_log::{LogPosition, slice};
 use crate::turns::{BudgetPayer, InputPermit, TooLate, TurnWatch};
 
 /// A stream that has been silent this long sends a keepalive comment. Common proxies drop a stream after 30 s

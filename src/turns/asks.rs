@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
+pub use crate::agent::RESTART;
 use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, TurnEvent};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
@@ -29,11 +30,6 @@ use crate::testing::broken;
 pub use answer::{AnswerResult, choice};
 pub use lifecycle::PER_TURN;
 use lifecycle::{AskContext, tell};
-
-/// Why a question is denied that the end of a process came before, as the store and programs are told. The log of
-/// that process does not say so: its readers are cut off, and nobody could know which of them had heard of it. The next
-/// one says it to all.
-pub const RESTART: &str = "restart";
 
 /// What agents ask people. One per engine.
 pub(super) struct Asks {

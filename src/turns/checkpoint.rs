@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::log::{LogPosition, TurnLog};
 use crate::agent::TurnEvent;
 use crate::ids::TurnId;
 use crate::store::Store;
+use crate::turn_log::{LogPosition, TurnLog};
 
 /// Shortest time between two checkpoints.
 const EACH: Duration = Duration::from_secs(1);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 
 use super::authorization::{may_retry, permitted};
-use super::log::{TurnLog, TurnSummary};
 use super::run::PriorProgress;
 use super::{Turns, answer_files, fallback_notices, prompt_text};
 use crate::agent::RewindSupport;
@@ -14,6 +13,7 @@ use crate::i18n::{TextCatalog, TextKey};
 use crate::media;
 use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
+use crate::turn_log::{TurnLog, TurnSummary};
 
 /// Answers with more bytes end one after the other: that takes several times what they have.
 const LARGE: usize = 1024 * 1024;

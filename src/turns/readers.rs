@@ -13,12 +13,12 @@ use tracing::Instrument as _;
 
 use super::app_request::WhenUnread;
 use super::input_slot::InputSlot;
-use super::log::{LogBudget, LogReader, TurnLog};
 use super::{AppRequest, RunningTurn, STORE_PAUSE, Turns};
 use crate::agent::{PriorAsk, SessionMessage};
 use crate::ids::{SessionId, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::store::{self, TurnRow};
+use crate::turn_log::{LogBudget, LogReader, TurnLog};
 
 /// How long the log of an app's turn stays after its end. Later readers get the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);

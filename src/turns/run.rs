@@ -6,7 +6,6 @@ use talaria_platform::{PlaceLifetime, spawn_task};
 use tracing::Instrument as _;
 
 use super::authorization::permitted;
-use super::log::TurnLog;
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
 use super::{BudgetPayer, RunningTurn, Turns, checkpoint, input_slot, prompt_text};
@@ -18,6 +17,7 @@ use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
 use crate::testing::failpoint;
+use crate::turn_log::TurnLog;
 use crate::{conversation, media};
 
 /// The mark on a question that is taken up.

@@ -8,11 +8,11 @@ use talaria_platform::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::log::TurnLog;
 use crate::agent::{AgentError, AgentErrorKind, StepState, TurnEvent};
 use crate::i18n::TextKey;
 use crate::reply::{FileFilter, ReasoningFilter, TextOrFile, TextOrReasoning};
 use crate::testing::failpoint;
+use crate::turn_log::TurnLog;
 
 /// Event sink of one turn, shared by all its attempts.
 pub(super) struct TurnSink<'a> {

@@ -21,3 +21,5 @@ mod seeds;
 mod server;
 mod serving;
 mod support;
+#[cfg(feature = "testing")]
+mod upgrade;

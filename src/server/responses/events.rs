@@ -22,7 +22,7 @@ use super::object::{ResponseInfo, last_event, text_part};
 use super::sequence::{self, START, SeenSequence};
 use crate::agent::{PriorAsk, Step, StepState, TurnEvent};
 use crate::ids::TurnId;
-use crate::turns::log::LogPosition;
+use crate::turn_log::LogPosition;
 
 /// `server_label` of all steps: the tools belong to the agent.
 pub(super) const AGENT: &str = "agent";

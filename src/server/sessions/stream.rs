@@ -15,7 +15,7 @@ use crate::server::notices::{self, NOTICE};
 use crate::server::sse::SseBuffer;
 use crate::server::turn_result::{EndParts, TranscriptEntry, TurnResult, message};
 use crate::server::turn_stream::{END, START, StreamFormat};
-use crate::turns::log::LogPosition;
+use crate::turn_log::LogPosition;
 
 /// Id of the very first event. A client that has seen only this one starts from the beginning.
 const FIRST: &str = "0";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use talaria::agent::proxy::ProxyAgent;
+use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentChoice, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
 use talaria_platform::ShowMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
-use talaria::agent::proxy::ProxyAgent;
 use talaria::agent::{
     Agent as _, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, TurnEnd, TurnEvent,
     TurnOrigin,
 };
+use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentChoice, Config, ConfigSources};
 use talaria::ids::{SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria::agent::fallback::FallbackAgent;
-use talaria::agent::local::LocalAgent;
-use talaria::agent::proxy::ProxyAgent;
 use talaria::agent::{Agent as _, AgentErrorKind, SharedAgent};
+use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::model::ModelAgent;
+use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentChoice, Config, ConfigSources};
 
 use crate::support::binary::{Process, Talaria};
@@ -245,7 +245,7 @@ fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
 fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
     match configured(upstream, model) {
         AgentChoice::Proxy(config, Some(local)) => {
-            let (first, second) = (ProxyAgent::new(config).unwrap(), LocalAgent::new(*local).unwrap());
+            let (first, second) = (ProxyAgent::new(config).unwrap(), ModelAgent::new(*local).unwrap());
             Arc::new(FallbackAgent::new(Arc::new(first), Arc::new(second)))
         }
         other => panic!("{other}"),

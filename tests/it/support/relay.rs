@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use talaria::agent::SharedAgent;
-use talaria::agent::local::LocalAgent;
-use talaria::agent::proxy::ProxyAgent;
+use talaria::agents::model::ModelAgent;
+use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentChoice, Config, ConfigSources};
 
 use super::gateway::{Setup, TestGateway};
@@ -39,7 +39,7 @@ pub fn model(url: &str) -> SharedAgent {
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Local(config) => Arc::new(LocalAgent::new(config).unwrap()),
+        AgentChoice::Local(config) => Arc::new(ModelAgent::new(config).unwrap()),
         other => panic!("{other}"),
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentRegistry, AgentTable, AgentTurn, Ask, AskChoice,
-    PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, Ask,
+    AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources};
 use talaria::delivery::DisplaySettings;
@@ -89,6 +89,7 @@ struct Asker {
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
         AgentInfo {
+            kind: AgentKind::Proxy,
             name: TextKey::AgentRemote.into(),
             rewind: RewindSupport::Possible,
             resume: false,

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use tokio::time::Instant;
 
 use super::{LogEntry, LogPosition, TurnLog};
-use crate::agent::{AskOpened, TurnEvent};
-use crate::turns::asks::RESTART;
+use crate::agent::{AskOpened, RESTART, TurnEvent};
 
 /// Most bytes of text per event. A reader that comes late to a long turn would otherwise get all of it at once, and
 /// make several copies of it before the first is sent.

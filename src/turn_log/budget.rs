@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::agent::TurnEvent;
-    use crate::turns::log::LogPosition;
+    use crate::turn_log::LogPosition;
 
     const KIB: usize = 1024;
 

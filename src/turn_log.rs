@@ -20,9 +20,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::asks::RESTART;
 use crate::agent::{
-    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TranscriptRecord, TurnEvent,
+    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, RESTART, Step, TokenUsage, TranscriptRecord,
+    TurnEvent,
 };
 use crate::i18n::LocalizedText;
 use crate::ids::AskId;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn, RewindSupport,
-    TurnEnd,
+use crate::agent::{
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn,
+    RewindSupport, TurnEnd,
 };
 use crate::config::LocalConfig;
 use crate::i18n::TextKey;
@@ -21,12 +21,12 @@ const WHO: TextKey = TextKey::WhoModel;
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The local agent.
-pub struct LocalAgent {
+pub struct ModelAgent {
     config: LocalConfig,
     client: reqwest::Client,
 }
 
-impl LocalAgent {
+impl ModelAgent {
     /// A client for the configured model server. Nothing is sent yet.
     pub fn new(config: LocalConfig) -> Result<Self, reqwest::Error> {
         let client =
@@ -35,10 +35,16 @@ impl LocalAgent {
     }
 }
 
-impl Agent for LocalAgent {
+impl Agent for ModelAgent {
     fn about(&self) -> AgentInfo {
         let name = TextKey::AgentModel.with("model", self.config.model.as_str());
-        AgentInfo { name, rewind: RewindSupport::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            kind: AgentKind::Model,
+            name,
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
