@@ -88,7 +88,7 @@ impl ChatCommand {
         (Some(help), run)
     }
 
-    /// What a person does who sends it with these words behind it.
+    /// The action that access rules judge when a person sends the command with these words after it.
     pub fn action(self, behind: &str) -> AccessAction {
         match self {
             Self::Approve => AccessAction::Approve(asks::wanted(behind)),
@@ -98,7 +98,7 @@ impl ChatCommand {
     }
 }
 
-/// What a message is.
+/// A message, read as a prompt or as a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedMessage {
     /// Words for the agent.
@@ -109,7 +109,7 @@ pub enum ParsedMessage {
     Unknown(LocalizedText),
 }
 
-/// What a command has before it: the open transaction, and who sent it where.
+/// Everything that a command is given: the open transaction, its message, and the rules.
 pub struct CommandContext<'a> {
     /// Everything that the command changes, it changes here.
     pub tx: &'a Tx<'a>,
@@ -117,15 +117,15 @@ pub struct CommandContext<'a> {
     pub account: &'a AccountId,
     /// The message it is.
     pub event: &'a RoomEvent,
-    /// How this account behaves.
+    /// Rules of the account.
     pub rules: &'a AccountRules,
-    /// What rooms are told.
+    /// Texts that rooms are shown.
     pub words: &'a TextCatalog,
     /// The agent that answers here.
     pub agent: &'a AgentInfo,
     /// All agents.
     pub agents: &'a AgentInfos,
-    /// Who may talk to which agent.
+    /// Rules about who may talk to which agent.
     pub agent_rules: &'a AgentRules,
     /// Why its author may send it.
     pub decision: AccessDecision,
@@ -139,7 +139,7 @@ impl CommandContext<'_> {
     }
 }
 
-/// What a command comes to: what to do after the commit, and what to answer, if anything.
+/// Result of a command: steps for after the commit, and the answer, if there is one.
 pub type CommandOutcome = (Vec<PostCommit>, Option<LocalizedText>);
 
 /// Tells commands from prompts. Only `/` and a word that can be a name, at the very start, is a command: a path or a

@@ -53,7 +53,7 @@ impl AgentTable {
         Self { default: (name, agent), others: BTreeMap::new() }
     }
 
-    /// The same table with one more agent. The default one keeps its name.
+    /// Adds one more agent. The default one keeps its name.
     #[must_use]
     pub fn with(mut self, name: AgentName, agent: SharedAgent) -> Self {
         if name != self.default.0 {
@@ -87,7 +87,7 @@ impl AgentTable {
         std::iter::once((&self.default.0, &self.default.1)).chain(&self.others)
     }
 
-    /// What all of them say of themselves now.
+    /// Descriptions of all agents, as they are now.
     pub fn infos(&self) -> AgentInfos {
         AgentInfos {
             default: (self.default.0.clone(), self.default.1.about()),

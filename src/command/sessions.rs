@@ -137,7 +137,7 @@ fn described(phrase: LocalizedText, listed: &ListedSession) -> LocalizedText {
         .with("messages", listed.messages)
 }
 
-/// What people know a session by.
+/// The title of a session, or a text in its place.
 fn title_of(listed: &ListedSession) -> LocalizedText {
     match listed.title.clone() {
         Some(title) => title.into(),

@@ -23,11 +23,11 @@ use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionRe
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RulesSection {
-    /// Who may talk to the agent. No default: needed.
+    /// People who may talk to the agent. No default: needed.
     access: Option<KeyedMapping<AccessSection>>,
-    /// What belongs to one conversation.
+    /// How messages are grouped into conversations.
     session: Option<KeyedMapping<SessionSection>>,
-    /// What a prompt does that comes while an answer runs. Default: `queue`.
+    /// Effect of a prompt that comes while an answer runs. Default: `queue`.
     busy: Option<WrittenBusy>,
     /// Rooms, by their ids, where something is different.
     places: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
@@ -87,9 +87,9 @@ enum WrittenBusy {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PlaceSection {
-    /// What a prompt does that comes while an answer runs. Default: as everywhere.
+    /// Effect of a prompt that comes while an answer runs. Default: as everywhere.
     busy: Option<WrittenBusy>,
-    /// Who may talk to the agent here, besides admins. Default: as everywhere.
+    /// People who may talk to the agent here, besides admins. Default: as everywhere.
     people: Option<Vec<String>>,
     /// Whether we must be named here. Default: as everywhere.
     mention: Option<AddressedWhen>,

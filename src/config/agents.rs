@@ -1,4 +1,4 @@
-//! Who answers: the agents by name, from the section `agents` and from the shorthands `gateway` and `agent`.
+//! The agents by name, from the section `agents` and from the shorthands `gateway` and `agent`.
 //!
 //! A new kind of agent is a file beneath this one that reads its entry, a variant of [`AgentSettings`], and a line in
 //! `KINDS`.
@@ -68,7 +68,7 @@ pub struct UpstreamTimeouts {
 struct EntryKind {
     /// The word after `kind:`.
     name: &'static str,
-    /// Who may talk to an agent of this kind whose entry has no `access`.
+    /// Access list of an agent of this kind whose entry has no `access`.
     access: fn() -> AgentAccess,
     /// Reads the keys of an entry that are its kind's own. `None` only with an error.
     read: fn(&mut ConfigResolver<'_>, &ConfigDocument, &str) -> Option<AgentSettings>,

@@ -53,10 +53,10 @@ pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Who answers.
+/// Variables of the agents.
 const AGENT: &[EnvVar] = &[PROXY_URL, PROXY_KEY, PROXY_KEY_FILE, BASE_URL, API_KEY, API_KEY_FILE, MODEL];
 
-/// Where things are kept, and what is logged.
+/// Variables of the state folder and the log.
 const AROUND: &[EnvVar] = &[TALARIA_HOME, TALARIA_CONFIG, XDG_STATE_HOME, HOME, TALARIA_LOG];
 
 pub(super) const PROXY_URL: EnvVar = EnvVar {

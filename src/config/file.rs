@@ -42,10 +42,10 @@ pub struct ConfigFile {
     /// Other words for what is said in rooms, by the keys of the catalogue. Default: none.
     #[serde(deserialize_with = "section")]
     pub words: BTreeMap<String, Option<String>>,
-    /// What is kept on disk, and how long.
+    /// Retention of stored conversations.
     #[serde(deserialize_with = "section")]
     pub store: StoreSection,
-    /// What is logged.
+    /// The log.
     #[serde(deserialize_with = "section")]
     pub log: LogSection,
 }
@@ -61,7 +61,7 @@ pub struct GatewaySection {
     pub proxy_key: Option<Secret>,
     /// The model asked for in each request. Default: `hermes-agent`.
     pub model: Option<String>,
-    /// What the server can do. Default: `auto`.
+    /// Abilities of the server. Default: `auto`.
     pub upstream: Option<UpstreamSetting>,
     /// Whether a key may be sent over `http://` to a public address. Default: `false`.
     pub allow_cleartext: Option<bool>,
@@ -127,7 +127,7 @@ pub struct AgentEntrySection {
     pub kind: Option<String>,
     /// Text for the system message of every turn of this agent, after `agent.context_prompt`. Default: none.
     pub instructions: Option<String>,
-    /// Who may talk to the agent. Default: as its kind says.
+    /// People and programs that may talk to the agent. Default: as its kind says.
     pub access: Option<KeyedMapping<AgentAccessSection>>,
 }
 
@@ -157,7 +157,7 @@ pub struct ServerSection {
     pub auth: Option<AuthSetting>,
     /// Web pages that may ask, by their origin. Default: none.
     pub cors_origins: Option<Vec<String>>,
-    /// What it calls its model. Default: `talaria`.
+    /// Name under which it lists the default agent. Default: `talaria`.
     pub model_name: Option<String>,
     /// Further names that it may be called by. Default: none.
     pub hosts: Option<Vec<String>>,
@@ -174,7 +174,7 @@ pub enum AuthSetting {
     /// It does.
     #[default]
     Key,
-    /// Whoever is on this machine may do everything.
+    /// Everybody on this machine may do everything.
     None,
 }
 

@@ -37,7 +37,7 @@ pub struct AgentStatus {
     pub default: bool,
     /// The agent in words.
     pub agent: String,
-    /// What is wrong with it, to follow its name; `None` if it would answer.
+    /// Its fault in words, to follow its name; `None` if it would answer.
     pub trouble: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to an event, all of it inside one transaction.
+//! Takes one event inside the transaction of its batch.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::post_commit::PostCommit;
 use crate::rules::{AccountRules, AgentRules, LiveRules, SessionKey};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 
-/// What a transaction needs to know.
+/// Data that the transaction of a batch needs.
 pub(super) struct AcceptBatch {
     pub account: AccountId,
     /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
@@ -33,7 +33,7 @@ pub(super) struct AcceptBatch {
     pub about: PlatformCapabilities,
 }
 
-/// What a transaction came to.
+/// Result of the transaction of a batch.
 #[derive(Default)]
 pub(super) struct Accepted {
     pub after: Vec<PostCommit>,
@@ -107,13 +107,13 @@ pub struct EventContext<'a> {
     pub(super) all: &'a AcceptBatch,
     /// Everything that happens to it happens here.
     pub tx: &'a Tx<'a>,
-    /// What rooms are told.
+    /// Texts that rooms are shown.
     pub words: &'a TextCatalog,
-    /// How this account behaves.
+    /// Rules of the account.
     pub rules: &'a AccountRules,
-    /// Who may talk to which agent.
+    /// Rules about who may talk to which agent.
     pub agent_rules: &'a AgentRules,
-    /// What happened.
+    /// The event itself.
     pub event: &'a RoomEvent,
     /// It happened while we were not reading.
     pub(super) late: bool,
@@ -273,7 +273,7 @@ impl EventContext<'_> {
         }
     }
 
-    /// What the agent says of itself that answers here.
+    /// Description of the agent that answers here.
     pub(super) fn agent(&self) -> Result<&AgentInfo> {
         let name = self.agent_name(self.tx.chosen_agent(&self.key())?);
         Ok(self.all.agents.named_or_default(Some(&name)))
@@ -300,12 +300,28 @@ impl EventContext<'_> {
             }
             ParsedMessage::Command(..) | ParsedMessage::Unknown(_) => return Ok(None),
         };
-        if !self.all.agents.has(&agent) {
-            return Ok(Some(TextKey::AgentGone.with("name", agent.as_str())));
+        Ok(self.judge_agent(&agent, rule))
+    }
+
+    /// Why the author of the event must not have a question asked again that was for this agent, if so. Kept in the
+    /// audit.
+    pub(super) fn refusal_of(&self, agent: Option<&AgentName>) -> Result<Option<LocalizedText>> {
+        let rule = self.decide(AccessAction::Message)?.rule;
+        let agent = agent.unwrap_or_else(|| self.all.agents.default_name());
+        let refusal = self.judge_agent(agent, rule);
+        if refusal.is_some() {
+            self.audit(AccessAction::Message, false, AGENT_RULE)?;
         }
-        let asker = self.asker(rule);
-        Ok((!self.agent_rules.admit(&agent, asker))
-            .then(|| TextKey::AgentRefused.with("name", agent.as_str())))
+        Ok(refusal)
+    }
+
+    /// Why an agent must not be asked, if so. `rule` is why the author of the event may ask at all.
+    fn judge_agent(&self, agent: &AgentName, rule: AccessRule) -> Option<LocalizedText> {
+        if !self.all.agents.has(agent) {
+            return Some(TextKey::AgentGone.with("name", agent.as_str()));
+        }
+        let is_refused = !self.agent_rules.admit(agent, self.asker(rule));
+        is_refused.then(|| TextKey::AgentRefused.with("name", agent.as_str()))
     }
 
     /// The author of the event, as the list of an agent knows them. `rule` is why they may ask at all.
@@ -319,7 +335,7 @@ impl EventContext<'_> {
         SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
     }
 
-    /// What a command has before it.
+    /// Everything that a command is given.
     pub fn context(&self, decision: AccessDecision) -> Result<CommandContext<'_>> {
         Ok(CommandContext {
             tx: self.tx,
@@ -390,12 +406,12 @@ impl EventContext<'_> {
         self.notice_on(&self.event.id, "n", phrase)
     }
 
-    /// The same about an earlier message; once for each message and `what`.
+    /// Tells the room something about an earlier message, once for each message and `what`.
     pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &LocalizedText) -> Result<()> {
         self.notice_as(self.notice_key(what, message), message).tell(self.tx, self.words, phrase)
     }
 
-    /// The same about an earlier message, once for each of whatever `about` names.
+    /// Tells the room something about an earlier message, once for each value of `about`.
     pub(super) fn notice_once(
         &self,
         what: &str,

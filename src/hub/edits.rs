@@ -95,6 +95,10 @@ fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str
     if !context.authorize(AccessAction::Message)?.allowed {
         return Ok(Vec::new());
     }
+    if let Some(refusal) = context.refusal_of(turn.agent.as_ref())? {
+        context.notice_on(of, "edit", &refusal)?;
+        return Ok(Vec::new());
+    }
     match context.agent()?.rewind {
         RewindSupport::Possible => {}
         RewindSupport::Impossible => {

@@ -18,7 +18,7 @@ use crate::reply;
 /// How long an answer counts. Several who watch ask the agent once.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// How long the agent may take. Whoever checks health waits for it.
+/// How long the agent may take. A health check waits for it.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The last answer of each agent.
@@ -52,7 +52,7 @@ pub struct CheckedAgent {
     pub health: AgentHealth,
 }
 
-/// What is known of an agent.
+/// State of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentHealth {
     /// It would answer.
@@ -77,7 +77,7 @@ pub enum AgentHealth {
 pub struct AgentCheck {
     /// Its name, if it is another one than the default agent.
     pub name: Option<AgentName>,
-    /// What the agent says of itself.
+    /// Its description of itself.
     pub about: AgentInfo,
     /// Who would answer, or why nobody would.
     pub reached: Result<AnsweringAgent, AgentError>,
@@ -86,7 +86,7 @@ pub struct AgentCheck {
 }
 
 impl AgentHealth {
-    /// What is wrong with the agent, for people and behind its name.
+    /// The fault of the agent in words, to follow its name.
     pub fn trouble(&self) -> Option<String> {
         match self {
             Self::Ready | Self::StandIn => None,

@@ -29,7 +29,7 @@ pub struct ProxyConfig {
     pub key: Option<Secret>,
     /// The model named in each request.
     pub model: String,
-    /// What it can do, or that it is to be asked.
+    /// Abilities of the server, or that it is to be asked.
     pub upstream: UpstreamSetting,
     /// Whether it is told who asks.
     pub identity: bool,
@@ -59,7 +59,7 @@ pub(in crate::config) struct ProxySection {
     key_file: Option<String>,
     /// The model asked for in each request. Default: `hermes-agent`.
     model: Option<String>,
-    /// What the server can do. Default: `auto`.
+    /// Abilities of the server. Default: `auto`.
     upstream: Option<UpstreamSetting>,
     /// Whether the server is told who asks, in `X-Hermes-User-…` headers. Default: `false`.
     identity: Option<bool>,
