@@ -3,11 +3,11 @@
 //! The choice belongs to the session and is stored with it. Sessions that follow, by `/new` or by time, keep it.
 
 use super::{CommandCall, CommandContext, CommandOutcome, say, stop_all};
-use crate::access::AgentAsker;
+use crate::access::{AGENT_RULE, AccessAction, AgentAsker, PlaceKind};
 use crate::agent::AgentInfos;
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::AgentName;
-use crate::store::Result;
+use crate::ids::{AgentName, TurnId};
+use crate::store::{Result, TurnRow};
 use crate::util::one_line;
 
 /// The word that stands for the agent of the place.
@@ -28,6 +28,23 @@ pub(super) fn refusal(context: &CommandContext<'_>, agent: &AgentName) -> Option
         return Some(TextKey::AgentGone.with("name", agent.as_str()));
     }
     (!may_talk_to(context, agent)).then(|| TextKey::AgentRefused.with("name", agent.as_str()))
+}
+
+/// Why the author of a command must not allow what the agent of a turn asks for, if so. Allowing an action is acting
+/// through the agent, so it needs a place on its list. Kept in the audit.
+pub(super) fn refusal_to_allow(
+    context: &CommandContext<'_>,
+    turn: &TurnId,
+    action: AccessAction,
+) -> Result<Option<LocalizedText>> {
+    let Some(TurnRow { agent: Some(agent), .. }) = context.tx.turn_head(turn)? else { return Ok(None) };
+    let refusal = refusal(context, &agent);
+    if refusal.is_some() {
+        let (account, event) = (context.account, context.event);
+        let (room, kind) = (&event.place.room, PlaceKind::from(event.room.direct));
+        context.tx.audit(account, &event.author.id, room, kind, action, false, AGENT_RULE)?;
+    }
+    Ok(refusal)
 }
 
 /// Carries the command out. The hub has refused a choice that its author must not make.

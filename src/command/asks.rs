@@ -4,8 +4,8 @@
 
 use talaria_platform::{MessageId, RoomEventKind};
 
-use super::{CommandContext, CommandOutcome, say};
-use crate::access::GrantScope;
+use super::{CommandContext, CommandOutcome, agents, say};
+use crate::access::{AccessAction, GrantScope};
 use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::post_commit::PostCommit;
@@ -29,6 +29,9 @@ pub(super) fn approve(context: &CommandContext<'_>, behind: &str) -> Result<Comm
         AskMatch::Unclear(phrase) => return say(phrase),
     };
     let grant = grant.unwrap_or(GrantScope::Once);
+    if let Some(refusal) = agents::refusal_to_allow(context, &ask.turn, AccessAction::Approve(grant))? {
+        return say(refusal);
+    }
     if !context.tx.approve_ask(&ask.id, context.event.author.id.as_str(), grant)? {
         return say(TextKey::AskNone);
     }

@@ -250,3 +250,39 @@ async fn an_agent_is_told_what_is_written_for_all_and_for_itself() {
     assert_eq!(gateway.agent_itself().heard()[0].context, "Be kind.");
     assert_eq!(gateway.stand_in().heard()[0].context, "Be kind.\n\nBe brief.");
 }
+
+/// Allowing an action is acting through the agent.
+#[tokio::test(start_paused = true)]
+async fn only_those_on_its_list_allow_what_an_agent_asks_for() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    room.says("@ann", "/agent local").await;
+    let _script = gateway.stand_in().script().asks("List the files", "ls");
+    room.says("@ann", "what is there?").await;
+    room.settled().await;
+    room.says("@bob", "/approve").await;
+    assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
+    assert_eq!(gateway.stand_in().answers().len(), 0);
+    insta::assert_snapshot!(audited(&gateway, 2).await.join("\n"), @"");
+    // Refusing it is not acting.
+    room.says("@bob", "/deny").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().answers().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_does_not_ask_an_agent_again_that_its_author_may_no_longer_talk_to() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@bob", "/agent local").await;
+    room.settled().await;
+    let asked = room.says("@bob", "one").await;
+    room.settled().await;
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    room.edits("@bob", &asked, "two").await;
+    assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
+    assert_eq!(gateway.stand_in().heard().len(), 1, "the answer there is stays");
+}
