@@ -265,7 +265,10 @@ async fn only_those_on_its_list_allow_what_an_agent_asks_for() {
     room.says("@bob", "/approve").await;
     assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
     assert_eq!(gateway.stand_in().answers().len(), 0);
-    insta::assert_snapshot!(audited(&gateway, 2).await.join("\n"), @"");
+    insta::assert_snapshot!(audited(&gateway, 2).await.join("\n"), @"
+    @bob:test approve once true everybody
+    @bob:test approve once false agent
+    ");
     // Refusing it is not acting.
     room.says("@bob", "/deny").await;
     room.settled().await;
