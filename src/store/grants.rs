@@ -5,7 +5,7 @@ use talaria_platform::{AccountId, RoomId};
 
 use super::{AskRow, Result, TurnRow, Tx, unix_now};
 use crate::access::{GrantScope, PlaceKind};
-use crate::ids::SessionId;
+use crate::ids::{AgentName, SessionId};
 
 /// How long a grant holds, in days.
 pub const GRANT_DAYS: usize = 30;
@@ -28,8 +28,8 @@ pub struct GrantRow {
 }
 
 impl Tx<'_> {
-    /// Stores a grant for equal asks: in this session, or in this room for every session. It holds while the room is
-    /// the same kind of place as now.
+    /// Stores a grant for equal asks of the same agent: in this session, or in this room for every session. It holds
+    /// while the room is the same kind of place as now.
     pub fn add_grant(&self, ask: &AskRow, place: PlaceKind, grant: GrantScope, by: &str) -> Result<()> {
         let session = match grant {
             GrantScope::Once => return Ok(()),
@@ -41,8 +41,8 @@ impl Tx<'_> {
         self.conn.prepare_cached("DELETE FROM grants WHERE expires <= ?1")?.execute([now])?;
         self.conn
             .prepare_cached(
-                "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires, agent)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT agent FROM turns WHERE id = ?11))",
             )?
             .execute(params![
                 crate::util::random_hex(4),
@@ -55,19 +55,29 @@ impl Tx<'_> {
                 by,
                 now,
                 now + KEPT,
+                ask.turn.0,
             ])?;
         Ok(())
     }
 
-    /// People who granted an equal ask here, with the scope; the widest first.
+    /// People who granted an equal ask of the same agent here, with the scope; the widest first.
     pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(GrantScope, String)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
-                 AND (session IS NULL OR session = ?5) AND expires > ?6 ORDER BY session IS NULL DESC, granted",
+                 AND (session IS NULL OR session = ?5) AND expires > ?6 AND (agent IS NULL OR agent = ?7)
+             ORDER BY session IS NULL DESC, granted",
         )?;
         let (room, place) = (turn.place.room.as_str(), PlaceKind::from(turn.direct).name());
         let rows = query.query_map(
-            params![turn.account.as_str(), room, place, digest, turn.session.0, unix_now()],
+            params![
+                turn.account.as_str(),
+                room,
+                place,
+                digest,
+                turn.session.0,
+                unix_now(),
+                turn.agent.as_ref().map(AgentName::as_str)
+            ],
             |row| Ok((if row.get(0)? { GrantScope::Always } else { GrantScope::Session }, row.get(1)?)),
         )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

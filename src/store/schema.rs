@@ -293,4 +293,8 @@ CREATE INDEX commands_place ON commands (account, room);
 -- The agent that a person or a program chose for a session. NULL: the agent of its place, or the default one.
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 ",
+    r"
+-- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
+ALTER TABLE grants ADD COLUMN agent TEXT;
+",
 ];

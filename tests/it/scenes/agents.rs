@@ -289,3 +289,28 @@ async fn an_edit_does_not_ask_an_agent_again_that_its_author_may_no_longer_talk_
     assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
     assert_eq!(gateway.stand_in().heard().len(), 1, "the answer there is stays");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_one_agent_need_not_ask_again_another_asks() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let (account, agents) = guarded(AgentAccess::everybody());
+    gateway.reload_agents(account, agents);
+    room.says("@root", "/agent local").await;
+    for approval in ["/approve always", "/help"] {
+        let _script = gateway.stand_in().script().asks("List the files", "ls");
+        room.says("@root", "what is there?").await;
+        room.settled().await;
+        room.says("@root", approval).await;
+        room.settled().await;
+    }
+    assert_eq!(gateway.stand_in().answers().len(), 2, "the second time it need not ask");
+    room.says("@root", "/agent default").await;
+    let _script = gateway.agent().asks("List the files", "ls");
+    room.says("@root", "what is there?").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().answers().len(), 0, "the other one waits for an answer");
+    room.says("@root", "/deny").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().answers().len(), 1);
+}
