@@ -319,7 +319,7 @@ fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId
     let mut unwanted = Vec::new();
     for open in tx.turns_under_way()? {
         let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
-        if !open.stopping && !turns::permitted(tx, rules, &turn)? {
+        if !open.stopping && !turns::permitted(tx, rules, &turn.source)? {
             stop_turn(tx, &open, "reload")?;
             unwanted.push((turn.session, turn.id));
         }
