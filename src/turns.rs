@@ -27,9 +27,10 @@ mod sink;
 mod source;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::spawn_task;
 use tokio::sync::{Notify, Semaphore};
@@ -38,25 +39,27 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{AgentRegistry, AgentTable, PreparedTurn, RewindSupport, SharedAgent};
+use crate::agent::{
+    AgentError, AgentRegistry, AgentTable, PreparedTurn, RewindSupport, SharedAgent, TurnEnd,
+};
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::{AskId, SessionId, TurnId};
+use crate::ids::{AgentName, AskId, SessionId, TurnId};
 use crate::metrics::Metrics;
 use crate::reply::TurnOutcome;
-use crate::rules::LiveRules;
+use crate::rules::{LiveRules, SessionKey};
 use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
 use agent_failures::AgentFailures;
-use agent_probe::AgentProbe;
-pub use agent_probe::{AgentCheck, AgentHealth};
+use agent_probe::AgentProbes;
+pub use agent_probe::{AgentCheck, AgentHealth, CheckedAgent};
 use asks::Asks;
 pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use input_slot::InputSlot;
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
-use run::PriorProgress;
-pub(crate) use source::permitted;
+use run::{PriorProgress, TurnPermission};
+pub(crate) use source::{may_talk_to, permitted};
 
 /// Pause before a turn is tried again that failed because of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -83,11 +86,11 @@ pub struct Turns {
     tasks: TaskTracker,
     /// Open asks of agents.
     asks: Arc<Asks>,
-    /// The agent's latest failures.
-    trouble: Mutex<AgentFailures>,
-    /// Whether the agent would answer now.
-    probe: AgentProbe,
-    /// Time when the agent last failed to report what it can do.
+    /// The latest failures of each agent.
+    trouble: Mutex<HashMap<AgentName, AgentFailures>>,
+    /// Whether each agent would answer now.
+    probes: AgentProbes,
+    /// Time when an agent last failed to report what it can do.
     abilities_unanswered: Mutex<Option<Instant>>,
     /// Logs of the turns of this process, for their readers.
     logs: Arc<TurnLogs>,
@@ -139,6 +142,8 @@ struct RunningTurn {
     stop: CancellationToken,
     /// Charge for the input in memory, until the agent has taken it.
     input: InputSlot,
+    /// The agent that answers it, once it runs: a reload does not change it under way.
+    agent: Arc<OnceLock<SharedAgent>>,
 }
 
 impl Turns {
@@ -175,7 +180,7 @@ impl Turns {
             tasks,
             asks: Arc::new(asks),
             trouble: Mutex::default(),
-            probe: AgentProbe::default(),
+            probes: AgentProbes::default(),
             abilities_unanswered: Mutex::default(),
             logs,
             metrics,
@@ -239,20 +244,29 @@ impl Turns {
         self.agents().default_agent().about()
     }
 
-    /// Lets the agent find out whether it can rewind. Returns at once if that is known, or if the agent failed to find
+    /// The description of an agent; of the default one if no agent has this name.
+    pub fn about(&self, agent: &AgentName) -> crate::agent::AgentInfo {
+        self.agents().named_or_default(Some(agent)).about()
+    }
+
+    /// Lets every agent find out whether it can rewind. Returns at once if that is known, or if an agent failed to find
     /// out a short while ago; otherwise within `ABILITIES`.
     pub async fn learn_abilities(&self) {
-        let is_known = || self.agent().rewind != RewindSupport::Unknown;
+        let agents = self.agents();
+        let silent = || {
+            let is_silent = |agent: &SharedAgent| agent.about().rewind == RewindSupport::Unknown;
+            agents.iter().map(|(_, agent)| agent).filter(|agent| is_silent(agent)).collect::<Vec<_>>()
+        };
         let unanswered = || self.abilities_unanswered.lock();
         let was_asked = unanswered().is_some_and(|at| at.elapsed() < ABILITIES_PAUSE);
-        if is_known() || was_asked {
+        if silent().is_empty() || was_asked {
             return;
         }
-        let agents = self.agents();
-        if tokio::time::timeout(ABILITIES, agents.default_agent().learn_abilities()).await.is_err() {
-            tracing::debug!("the agent did not say in time what it can do");
+        let asked = join_all(silent().into_iter().map(|agent| agent.learn_abilities()));
+        if tokio::time::timeout(ABILITIES, asked).await.is_err() {
+            tracing::debug!("an agent did not say in time what it can do");
         }
-        if !is_known() {
+        if !silent().is_empty() {
             *unanswered() = Some(Instant::now());
         }
     }
@@ -262,9 +276,37 @@ impl Turns {
         self.agents.now()
     }
 
+    /// The agent that was chosen for the current session of a place.
+    pub async fn chosen_agent(&self, key: SessionKey) -> store::Result<Option<AgentName>> {
+        self.store.read(move |tx| tx.chosen_agent(&key)).await
+    }
+
+    /// Registers these agents instead of the ones there are. Turns that run keep theirs. What was known of the agents
+    /// in `changed` is forgotten.
+    pub fn replace_agents(&self, table: AgentTable, changed: &[AgentName]) {
+        self.agents.replace(table);
+        let mut trouble = self.trouble();
+        for name in changed {
+            trouble.remove(name);
+            self.probes.forget(name);
+        }
+        *self.abilities_unanswered.lock() = None;
+    }
+
     /// The agent that answers a turn.
     fn agent_of(&self, row: &TurnRow) -> SharedAgent {
-        self.agents().named_or_default(row.agent.as_ref()).clone()
+        let lines = self.lines();
+        let running = lines.get(&row.session).and_then(|line| line.running.as_ref());
+        let pinned = running.filter(|running| running.id == row.id).and_then(|running| running.agent.get());
+        match pinned {
+            Some(agent) => agent.clone(),
+            None => self.agents().named_or_default(row.agent.as_ref()).clone(),
+        }
+    }
+
+    /// The name of the agent that answers a turn.
+    fn agent_name_of(&self, row: &TurnRow) -> AgentName {
+        row.agent.clone().unwrap_or_else(|| self.agents().default_name().clone())
     }
 
     /// The request that was made for a turn, unless the agent it was made for is no longer there: no other may be given
@@ -275,9 +317,16 @@ impl Turns {
         row.prepared.clone().filter(|_| !gone)
     }
 
-    /// How often in a row the agent failed of late and why the last time, if it is known to fail.
-    fn failing(&self) -> Option<(usize, LocalizedText)> {
-        self.trouble().known(Instant::now())
+    /// Number of an agent's latest failures in a row and the last error, if it is known to fail and was not away.
+    fn failing(&self, agent: &AgentName) -> Option<(usize, LocalizedText)> {
+        let trouble = self.trouble();
+        trouble.get(agent).filter(|failures| !failures.was_away())?.known(Instant::now())
+    }
+
+    /// Records how one try of a turn ended.
+    fn learn_from(&self, row: &TurnRow, end: &Result<TurnEnd, AgentError>) {
+        let (agent, asker) = (self.agent_name_of(row), row.source.asker());
+        self.trouble().entry(agent).or_default().learn(end, &asker, Instant::now());
     }
 
     /// What bounds the questions in memory, over all callers.
@@ -392,7 +441,8 @@ impl Turns {
             lines.remove(session);
             return None;
         };
-        let running = RunningTurn { id, stop: CancellationToken::new(), input: InputSlot::default() };
+        let (stop, input, agent) = (CancellationToken::new(), InputSlot::default(), Arc::default());
+        let running = RunningTurn { id, stop, input, agent };
         line.running = Some(running.clone());
         Some(running)
     }
@@ -411,7 +461,13 @@ impl Turns {
         }
         let words = TextKey::TurnBroken.with("turn", id.short());
         let log = self.logs.open(&turn, self.settings.turn_bytes);
-        let before = PriorProgress { already_shown, anchored, edited, history: 0, permitted: true };
+        let before = PriorProgress {
+            already_shown,
+            anchored,
+            edited,
+            history: 0,
+            permission: TurnPermission::Granted,
+        };
         if let Err(error) = self.finish(&turn, &log, before, TurnOutcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
@@ -421,7 +477,7 @@ impl Turns {
         }
     }
 
-    fn trouble(&self) -> MutexGuard<'_, AgentFailures> {
+    fn trouble(&self) -> MutexGuard<'_, HashMap<AgentName, AgentFailures>> {
         self.trouble.lock()
     }
 

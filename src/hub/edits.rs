@@ -102,7 +102,7 @@ fn ask_again(
     if !context.authorize(AccessAction::Message)?.allowed {
         return Ok(Vec::new());
     }
-    match context.agent().rewind {
+    match context.agent()?.rewind {
         RewindSupport::Possible => {}
         RewindSupport::Impossible => {
             context.notice_on(of, "edit", &TextKey::EditTooLate.into())?;

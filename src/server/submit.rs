@@ -15,7 +15,7 @@ use super::headers::TurnHeaders;
 use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::store::{TurnRow, TurnState, unix_now};
 use crate::turn_source::{AppRequest, TurnSource, WhenAway, WhenUnread};
 use crate::turns::InputPermit;
@@ -45,6 +45,8 @@ pub struct ResponseRecord {
 pub struct TurnRequest {
     /// Where.
     pub session: SessionSelector,
+    /// The agent that is asked.
+    pub agent: AgentName,
     /// What.
     pub spoken: ParsedMessages,
     /// What else the request says.
@@ -136,6 +138,7 @@ async fn submit_here(
     }
     let TurnRequest {
         session,
+        agent,
         spoken: ParsedMessages { system, history, now },
         turn_headers,
         params,
@@ -171,7 +174,7 @@ async fn submit_here(
     let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
     let (app, hops) = (caller.app().to_owned(), turn_headers.hops);
     let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
-    let row = turn_row(caller.session(&name), text, request);
+    let row = turn_row(caller.session(&name), agent, text, request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
@@ -189,6 +192,7 @@ async fn submit_here(
         ephemeral,
         history,
         keep,
+        default_agent: server.turns.agents().default_name().clone(),
     };
     let taken = server.store.write(move |tx| taking.take(tx)).await;
     drop(permit);
@@ -220,13 +224,13 @@ pub fn fresh_name() -> String {
     format!("api_{now}_{}", random_hex(4))
 }
 
-fn turn_row(session: SessionId, prompt: String, request: AppRequest) -> TurnRow {
+fn turn_row(session: SessionId, agent: AgentName, prompt: String, request: AppRequest) -> TurnRow {
     let id = TurnId::random_run();
     TurnRow {
         session,
         source: TurnSource::App(Box::new(request)),
         prompt,
-        agent: None,
+        agent: Some(agent),
         key: id.0.clone(),
         state: TurnState::Queued,
         stop: false,

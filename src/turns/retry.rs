@@ -61,7 +61,7 @@ impl Turns {
         let mut failed_tries: Option<FailedTries> = None;
         loop {
             let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
-            self.trouble().learn(&end, &row.source.asker(), Instant::now());
+            self.learn_from(row, &end);
             let facts = AttemptFacts {
                 full: sink.full.is_cancelled(),
                 stopped: running.stop.is_cancelled(),

@@ -10,11 +10,12 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use super::{BudgetPayer, Turns, checkpoint, prompt_text};
-use crate::access::{AccessAction, GrantScope, PlaceKind};
+use crate::access::{AccessAction, AccessDecision, AgentAsker, GrantScope, PlaceKind};
 use crate::agent::{AgentTurn, TurnEvent, TurnOrigin};
 use crate::chat_command::ChatCommand;
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::TextKey;
+use crate::ids::AgentName;
 use crate::metrics::SurfaceMetrics;
 use crate::notice::Notice;
 use crate::rules::Rules;
@@ -32,11 +33,33 @@ pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> stor
     }
 }
 
+/// Whether the asker may still talk to an agent: its list may have changed since the prompt came.
+pub(crate) fn may_talk_to(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    source: &TurnSource,
+    agent: &AgentName,
+) -> store::Result<bool> {
+    let question = match source {
+        TurnSource::Room(question) => question,
+        TurnSource::App(request) => {
+            let asker = match request.app.as_str() {
+                "" => AgentAsker::Admin,
+                app => AgentAsker::App(app),
+            };
+            return Ok(rules.agents.admit(agent, asker));
+        }
+    };
+    let author = UserId::new(question.author.clone());
+    let decision = decide(tx, rules, question, &author, AccessAction::Message)?;
+    Ok(rules.agents.admit(agent, AgentAsker::of(decision.rule, &author, &question.place.room)))
+}
+
 /// Whether the asker may use `/retry`.
 pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> store::Result<bool> {
     match source {
         TurnSource::Room(question) => {
-            may(tx, rules, question, &question.author, ChatCommand::Retry.action(""))
+            may(tx, rules, question, &question.author, AccessAction::Command(ChatCommand::Retry))
         }
         // Apps have no commands.
         TurnSource::App(_) => Ok(false),
@@ -64,11 +87,20 @@ fn may(
     person: &str,
     action: AccessAction,
 ) -> store::Result<bool> {
+    Ok(decide(tx, rules, question, &UserId::new(person.to_owned()), action)?.allowed)
+}
+
+fn decide(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    question: &RoomQuestion,
+    person: &UserId,
+    action: AccessAction,
+) -> store::Result<AccessDecision> {
     let RoomQuestion { account, place, direct, .. } = question;
-    let person = UserId::new(person.to_owned());
-    let actor = tx.known_actor(account, &place.room, &person)?;
+    let actor = tx.known_actor(account, &place.room, person)?;
     let rules = rules.account(account);
-    Ok(rules.access_in(&place.room).authorize(actor, PlaceKind::from(*direct), action).allowed)
+    Ok(rules.access_in(&place.room).authorize(actor, PlaceKind::from(*direct), action))
 }
 
 /// The party that is charged for the input in memory.
