@@ -35,7 +35,7 @@ use crate::rules::Rules;
 
 const DEFAULT_LOG: &str = "info";
 
-/// Everything but the places of things, which `load` knows.
+/// Everything but the paths, which `load` knows.
 pub(super) struct ResolvedConfig {
     pub(super) agent: AgentChoice,
     pub(super) room_agent: Option<LocalConfig>,
@@ -49,7 +49,7 @@ pub(super) struct ResolvedConfig {
     pub(super) warnings: Vec<String>,
 }
 
-/// Resolves what was written in `document`.
+/// Resolves `file`, which was read from `document`.
 pub(super) fn resolve(
     file: ConfigFile,
     document: Option<&ConfigDocument>,
@@ -116,7 +116,7 @@ pub(super) struct ConfigResolver<'a> {
     pub(super) env: EnvReader<'a>,
     /// The state folder.
     pub(super) home: &'a Path,
-    /// What is said of a model server that nobody has asked yet.
+    /// Settings of a model server that no agent uses yet.
     pub(super) spare: Option<ModelServer>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<String>,
