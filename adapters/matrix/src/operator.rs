@@ -20,7 +20,7 @@ use crate::error::from_sdk;
 use crate::login::{self, OpenedAccount};
 use crate::operator_error::in_words;
 
-pub use doctor::{DoctorCheck, DoctorReport, RATE_LIMITS};
+pub(crate) use doctor::{DoctorReport, RATE_LIMITS};
 
 /// How long the first sync of a new device may take.
 const FIRST_SYNC: Duration = Duration::from_secs(120);
