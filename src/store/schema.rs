@@ -289,4 +289,8 @@ CREATE TABLE commands (
 );
 CREATE INDEX commands_place ON commands (account, room);
 ",
+    r"
+-- The agent that a person or a program chose for a session. NULL: the agent of its place, or the default one.
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+",
 ];
