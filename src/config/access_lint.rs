@@ -1,4 +1,4 @@
-//! Warnings about access settings that are probably not meant: lists without effect, and accounts open to everybody. Pure.
+//! Finds access rules that are probably not meant: lists without effect, and accounts that are open to everybody. Pure.
 
 use std::collections::BTreeSet;
 

@@ -19,7 +19,7 @@ use crate::chat_command::ChatCommand;
 use crate::ids::AgentName;
 use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 
-/// As written.
+/// The keys as written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RulesSection {
@@ -142,7 +142,7 @@ impl NetworkTraits {
     }
 }
 
-/// Reads what `platforms.<name>` says about people.
+/// Reads the keys of `platforms.<name>` about people.
 pub(super) fn read(
     document: &ConfigDocument,
     name: &str,
@@ -191,7 +191,7 @@ fn access(
     if !allow_all && listed.iter().all(|list| list.is_none()) {
         let place = document.place_of_key(&["platforms", name]);
         let hint = match written.pairing {
-            // Whoever wrote this means to let people in one by one.
+            // An operator who writes this means to let people in one by one.
             Some(true) => format!(
                 "write `people: []` below `platforms.{name}.access` if only those may talk whom you let in by \
                  pairing; or list people there by their full ids"
@@ -293,7 +293,7 @@ fn places(
             }
             None => None,
         };
-        // Whoever is let in by other lists, or by a code, is not let in here.
+        // People whom other lists or a code let in are not let in here.
         let access = people.map(|people| {
             let (admins, admin_commands) = (lists.admins.clone(), lists.admin_commands.clone());
             let (trust, secure_only) = (lists.trust, lists.secure_only);

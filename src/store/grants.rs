@@ -3,7 +3,7 @@
 use rusqlite::params;
 use talaria_platform::{AccountId, RoomId};
 
-use super::{AskRow, Result, TurnRow, Tx, unix_now};
+use super::{AskRow, Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::{GrantScope, PlaceKind};
 use crate::ids::{AgentName, SessionId};
 
@@ -30,7 +30,18 @@ pub struct GrantRow {
 impl Tx<'_> {
     /// Stores a grant for equal asks of the same agent: in this session, or in this room for every session. It holds
     /// while the room is the same kind of place as now.
-    pub fn add_grant(&self, ask: &AskRow, place: PlaceKind, grant: GrantScope, by: &str) -> Result<()> {
+    pub fn add_grant(&self, ask: &AskRow, turn: &TurnRow, grant: GrantScope, by: &str) -> Result<()> {
+        let place = PlaceKind::from(stored_question(&turn.id, &turn.source).direct);
+        self.add_grant_in(ask, place, grant, by)
+    }
+
+    pub(super) fn add_grant_in(
+        &self,
+        ask: &AskRow,
+        place: PlaceKind,
+        grant: GrantScope,
+        by: &str,
+    ) -> Result<()> {
         let session = match grant {
             GrantScope::Once => return Ok(()),
             GrantScope::Session => Some(&ask.session.0),
@@ -67,10 +78,11 @@ impl Tx<'_> {
                  AND (session IS NULL OR session = ?5) AND expires > ?6 AND (agent IS NULL OR agent = ?7)
              ORDER BY session IS NULL DESC, granted",
         )?;
-        let (room, place) = (turn.place.room.as_str(), PlaceKind::from(turn.direct).name());
+        let question = stored_question(&turn.id, &turn.source);
+        let (room, place) = (question.place.room.as_str(), PlaceKind::from(question.direct).name());
         let rows = query.query_map(
             params![
-                turn.account.as_str(),
+                question.account.as_str(),
                 room,
                 place,
                 digest,
