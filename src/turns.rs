@@ -52,7 +52,7 @@ use agent_probe::AgentProbe;
 pub use agent_probe::{AgentCheck, AgentHealth};
 pub use app_request::{AppRequest, WhenAway, WhenUnread};
 use asks::Asks;
-pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
+pub use asks::{AnswerResult, AskReply, PER_TURN};
 pub(crate) use authorization::permitted;
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use input_slot::InputSlot;

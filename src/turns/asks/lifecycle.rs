@@ -1,76 +1,44 @@
-//! One question from the moment it is asked to its end.
+//! One ask from its opening to its end.
 
 use std::sync::Arc;
 
-use talaria_platform::{BodyKind, MessageBody, SendKey, UserId};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Asks, RESTART};
-use crate::access::{AccessAction, GrantScope, PlaceKind};
-use crate::agent::{Ask, AskChoice, AskOpened, AskPosition, AskResolved, TurnEvent};
-use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use super::Asks;
+use super::message::tell;
+use super::opening::{AskOpening, OpenAskTx, digest};
+use crate::access::PlaceKind;
+use crate::agent::{Ask, AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, TurnEvent};
+use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AskId;
-use crate::notice::Notice;
-use crate::rules::Rules;
-use crate::store::{
-    AskRow, AskState, GATEWAY, OutboxKind, OutboxRow, Result, StoreError, TurnRow, Tx, unix_now,
-};
-use crate::testing::broken;
+use crate::store::{AskRow, AskState, GATEWAY, Result, StoreError, TurnRow, Tx, unix_now};
 use crate::turns::STORE_PAUSE;
-use crate::util::{code_block, code_span, one_line};
-use crate::util::{hash, random_code};
 
-/// Questions of one turn that may be open at once. More could not be told apart in a room.
-const OPEN: usize = 8;
-
-/// Questions that one turn may ask. An agent that asks in circles must not fill the room for ever.
-pub const PER_TURN: usize = 100;
-
-/// Characters of a code. Short enough to type, and it is no secret: the room is shown it.
-const CODE: usize = 4;
-
-/// Codes that are tried before we give up; one is enough unless the account has very many open.
-const CODES: usize = 16;
-
-/// Characters of a title. It is only a name for the action, which is shown in full below it.
-const TITLE: usize = 120;
-
-/// What a question needs to wait for its answer.
+/// The task of one ask.
 pub(super) struct AskContext {
     pub asks: Arc<Asks>,
     pub turn: TurnRow,
-    /// Fired when a person asks to stop the turn.
+    /// Fired when a person stops the turn.
     pub stop: CancellationToken,
 }
 
-/// How a question began.
-enum AskOpening {
-    /// It is in the store, and the room will be shown it; readers are likely told here.
-    Waits(Box<AskRow>, AskPosition),
-    /// It was allowed before, for longer than once.
-    Granted(AskChoice),
-    /// It is not even asked, for this reason.
-    Denied(&'static str),
-}
-
-/// How a question came out.
+/// End of an ask.
 struct AskEnd {
     choice: AskChoice,
-    rule: &'static str,
-    /// Where the log will say so, as the store has it; `None` if the store has nothing.
+    /// Stored position of the answer, expected before it is logged; `None` if nothing is stored.
     foreseen: Option<AskPosition>,
 }
 
-/// Why it is time to look what became of a question.
+/// The reason to look at the state of an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WakeReason {
-    /// Somebody has answered.
+    /// A person has answered.
     Answered,
     /// The time is over.
     Timeout,
-    /// A person asked to stop the turn.
+    /// A person stopped the turn.
     Stopped,
     /// The process is about to end.
     Restart,
@@ -79,13 +47,13 @@ enum WakeReason {
 }
 
 impl WakeReason {
-    /// Its name in the audit. An answer that does not count any more is one that a stop was faster than.
-    fn rule(self) -> &'static str {
+    /// The reason of the denial. An answer that does not count is one that a stop overtook.
+    fn denial(self) -> DenyReason {
         match self {
-            Self::Answered | Self::Stopped => "stopped",
-            Self::Timeout => "timeout",
-            Self::Restart => RESTART,
-            Self::Gone => "gone",
+            Self::Answered | Self::Stopped => DenyReason::Stopped,
+            Self::Timeout => DenyReason::Timeout,
+            Self::Restart => DenyReason::Restart,
+            Self::Gone => DenyReason::Gone,
         }
     }
 
@@ -103,39 +71,38 @@ impl WakeReason {
 }
 
 impl AskContext {
-    /// Asks, waits and tells the agent.
+    /// Opens the ask, waits for its end and passes the answer to the agent.
     pub async fn run(self, ask: Ask, mut reply: oneshot::Sender<AskChoice>) {
         let id = AskId::random();
         let answered = Arc::new(Notify::new());
-        // Before anybody can answer.
+        // Registered before anybody can answer.
         self.asks.waiting().insert(id.clone(), answered.clone());
         let choice = match self.open(&id, ask.clone()).await {
             Ok(AskOpening::Waits(row, foreseen)) => {
                 let stands = self.log_asked(&id, ask, false);
                 self.keep_spot(&id, stands, Some(foreseen), |tx, id, at| tx.ask_stands(id, at)).await;
-                let AskEnd { choice, rule, foreseen } = self.wait(&row, &answered, &mut reply).await;
-                if rule != RESTART {
-                    let stands = self.log(TurnEvent::Answered(AskResolved { id: id.clone(), choice, rule }));
+                let AskEnd { choice, foreseen } = self.wait(&row, &answered, &mut reply).await;
+                if choice != AskChoice::Deny(DenyReason::Restart) {
+                    let stands = self.log_answered(&id, choice.clone());
                     self.keep_spot(&id, stands, foreseen, |tx, id, at| tx.answer_stands(id, at)).await;
                 }
                 choice
             }
-            Ok(AskOpening::Granted(choice)) => choice,
-            // It was never asked, so nobody waits to hear of it.
-            Ok(AskOpening::Denied(RESTART)) => AskChoice::Deny,
-            Ok(AskOpening::Denied(rule)) => {
-                // A room was told in its own words; a program reads it here.
+            Ok(AskOpening::Granted(scope)) => AskChoice::Allow(scope),
+            // The ask was never open, so nobody waits to hear of its end.
+            Ok(AskOpening::Denied(DenyReason::Restart)) => AskChoice::Deny(DenyReason::Restart),
+            Ok(AskOpening::Denied(reason)) => {
+                // The room has a notice about it; an app reads it here.
                 self.log_asked(&id, ask, true);
-                let choice = AskChoice::Deny;
-                self.log(TurnEvent::Answered(AskResolved { id: id.clone(), choice, rule }));
-                choice
+                self.log_answered(&id, AskChoice::Deny(reason));
+                AskChoice::Deny(reason)
             }
             Err(error) => {
-                tracing::error!(%error, "a question could not be kept, so the answer is no");
-                AskChoice::Deny
+                tracing::error!(%error, "an ask could not be stored, so it is denied");
+                AskChoice::Deny(DenyReason::Failed)
             }
         };
-        // An agent that is gone does nothing anyway.
+        // An agent that is gone acts on nothing.
         let _ = reply.send(choice);
         self.asks.waiting().remove(&id);
     }
@@ -146,12 +113,17 @@ impl AskContext {
         self.log(TurnEvent::Asked(AskOpened { id: id.clone(), ask, expires, refused }))
     }
 
-    /// Tells whoever reads the turn, and says where. A log that is full ends the turn, and with it the question.
+    fn log_answered(&self, id: &AskId, choice: AskChoice) -> Option<AskPosition> {
+        self.log(TurnEvent::Answered(AskResolved { id: id.clone(), choice }))
+    }
+
+    /// Logs an event for all readers of the turn and returns its position. A full log ends the turn, and with it the
+    /// ask.
     fn log(&self, event: TurnEvent<'_>) -> Option<AskPosition> {
         self.asks.logs.of(&self.turn.id)?.append_at(event).ok()
     }
 
-    /// Keeps where something stands in the log, if that is not where it was foreseen: something else came before.
+    /// Stores the position of a logged event if it is not the expected one, because another event came first.
     async fn keep_spot(
         &self,
         id: &AskId,
@@ -162,15 +134,15 @@ impl AskContext {
         let Some(ask_position) = stands.filter(|_| stands != foreseen) else { return };
         let id = id.clone();
         if let Err(error) = self.asks.store.write(move |tx| keep(tx, &id, ask_position)).await {
-            tracing::warn!(%error, "after a restart, a question may be told in another place");
+            tracing::warn!(%error, "after a restart, an ask may be repeated at another position");
         }
     }
 
-    /// Puts the question into the store and into the room, unless it is decided already.
+    /// Stores the ask and puts its message into the outbox, unless it is decided already.
     async fn open(&self, id: &AskId, ask: Ask) -> Result<AskOpening> {
         let account = self.asks.delivery.account(&self.turn.account);
         if account.is_none() && self.turn.app_request.is_none() {
-            return Ok(AskOpening::Denied("gone"));
+            return Ok(AskOpening::Denied(DenyReason::Gone));
         }
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
         let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
@@ -196,63 +168,73 @@ impl AskContext {
         Ok(opened)
     }
 
-    /// Waits until there is an end of it; with what led to it.
+    /// Waits until the ask has ended.
     async fn wait(&self, ask: &AskRow, answered: &Notify, reply: &mut oneshot::Sender<AskChoice>) -> AskEnd {
         let deadline = Instant::now() + self.asks.answer_within;
         loop {
             let why = tokio::select! {
-                // What speaks against it comes first.
+                // Reasons against the ask come first.
                 biased;
-                () = self.stop.cancelled(), if !broken("ask-stop") => WakeReason::Stopped,
+                () = self.stop.cancelled() => WakeReason::Stopped,
                 () = self.asks.draining.cancelled() => WakeReason::Restart,
                 () = reply.closed() => WakeReason::Gone,
                 () = answered.notified() => WakeReason::Answered,
-                () = tokio::time::sleep_until(deadline), if !broken("ask-expiry") => WakeReason::Timeout,
+                () = tokio::time::sleep_until(deadline) => WakeReason::Timeout,
             };
             match self.conclude(ask, why).await {
                 Ok(Some(ended)) => return ended,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::error!(%error, "an answer could not be kept, so it is no");
+                    tracing::error!(%error, "the end of an ask could not be stored, so it is denied");
                     self.deny_later(ask.clone());
-                    return AskEnd { choice: AskChoice::Deny, rule: why.rule(), foreseen: None };
+                    let reason = match why {
+                        WakeReason::Answered => DenyReason::Failed,
+                        WakeReason::Timeout
+                        | WakeReason::Stopped
+                        | WakeReason::Restart
+                        | WakeReason::Gone => why.denial(),
+                    };
+                    return AskEnd { choice: AskChoice::Deny(reason), foreseen: None };
                 }
             }
         }
     }
 
-    /// Makes an end of it in the store: the agent may act only if this says so. `None`: nothing has changed.
+    /// Ends the ask in the store: the agent gets an answer only if this returns one. `None` if the ask is still open.
     async fn conclude(&self, ask: &AskRow, why: WakeReason) -> Result<Option<AskEnd>> {
         let (ask, turn, asks, rules) =
             (ask.clone(), self.turn.clone(), self.asks.clone(), self.asks.live.now());
         let concluded = self.asks.store.write(move |tx| {
             let why = if asks.draining.is_cancelled() { WakeReason::Restart } else { why };
             let foreseen = asks.ask_position(&turn.id);
-            let ended = |choice, rule| {
-                // Where a restart ends it the next process says so, and knows where.
-                if rule != RESTART {
+            let ended = |choice| {
+                // After a restart the next process logs the denial, and finds the position for it.
+                if choice != AskChoice::Deny(DenyReason::Restart) {
                     tx.answer_stands(&ask.id, foreseen)?;
                 }
-                Ok(Some(AskEnd { choice, rule, foreseen: Some(foreseen) }))
+                Ok(Some(AskEnd { choice, foreseen: Some(foreseen) }))
             };
             match (tx.ask_state(&ask.id)?, why) {
                 (AskState::Open, WakeReason::Answered) => return Ok(None),
-                (AskState::Over, _) => return ended(AskChoice::Deny, "denied"),
-                (AskState::Approved { grant, by }, WakeReason::Answered | WakeReason::Timeout) => {
-                    if tx.take_ask(&ask.id)? {
-                        tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
-                        tx.add_grant(&ask, PlaceKind::from(turn.direct), grant, &by)?;
-                        return ended(AskChoice::Allow(grant), "approved");
+                (AskState::Over, _) => return ended(AskChoice::Deny(DenyReason::Person)),
+                (AskState::Answered { choice, by }, WakeReason::Answered | WakeReason::Timeout) => {
+                    if tx.take_ask(&ask.id, &choice)? {
+                        tx.audit_ask(&turn, &ask, &by, &choice)?;
+                        if let AskChoice::Allow(scope) = choice {
+                            tx.add_grant(&ask, PlaceKind::from(turn.direct), scope, &by)?;
+                        }
+                        return ended(choice);
                     }
                 }
-                (AskState::Open, _) | (AskState::Approved { .. }, _) => {}
+                (AskState::Open, _) | (AskState::Answered { .. }, _) => {}
             }
-            if tx.withdraw_ask(&ask.id, why.rule())? {
-                tx.audit_ask(&turn, &ask.digest, GATEWAY, None, why.rule())?;
+            let denial = AskChoice::Deny(why.denial());
+            if tx.withdraw_ask(&ask.id, why.denial())? {
+                tx.audit_ask(&turn, &ask, GATEWAY, &denial)?;
                 let max = asks.delivery.max_text(&turn.account);
                 tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
-            ended(AskChoice::Deny, why.rule())
+            ended(denial)
         });
         let choice = concluded.await?;
         if let Some(account) = self.asks.delivery.account(&self.turn.account) {
@@ -261,8 +243,8 @@ impl AskContext {
         Ok(choice)
     }
 
-    /// The agent was told no, and the store does not know it. Until it does, somebody could still say yes to
-    /// nobody; the next start denies what is left.
+    /// Denies the ask in the store once that works again. The agent has its denial already, but until the store has it
+    /// a person could still answer an ask that nobody waits for. The next start denies asks that are left.
     fn deny_later(&self, ask: AskRow) {
         let later = Self { asks: self.asks.clone(), turn: self.turn.clone(), stop: self.stop.clone() };
         self.asks.tasks.spawn(async move {
@@ -276,162 +258,5 @@ impl AskContext {
                 }
             }
         });
-    }
-}
-
-/// The transaction in which a question begins.
-struct OpenAskTx<'a> {
-    tx: &'a Tx<'a>,
-    rules: &'a Rules,
-    turn: &'a TurnRow,
-    ask: &'a Ask,
-    digest: String,
-    /// The longest message that the platform takes, in bytes.
-    max: usize,
-    /// Where in its turn it is asked.
-    ask_position: AskPosition,
-}
-
-impl OpenAskTx<'_> {
-    fn open(&self, id: AskId, within: i64, draining: &CancellationToken) -> Result<AskOpening> {
-        let (tx, turn) = (self.tx, self.turn);
-        if draining.is_cancelled() {
-            return self.deny(RESTART);
-        }
-        if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
-            return self.deny("stopped");
-        }
-        let of_a_program = turn.app_request.is_some();
-        let title = match of_a_program {
-            true => one_line(&self.ask.title, TITLE),
-            false => code_span(&self.ask.title, TITLE),
-        };
-        let shows = match of_a_program {
-            // It is given all of it, as data.
-            true => !self.ask.detail.trim().is_empty(),
-            // Every code is as long.
-            false => self.text(&title, &"X".repeat(CODE)).is_some_and(|text| text.len() <= self.max),
-        };
-        if !shows {
-            let words = TextKey::AskUnshowable.with("title", title);
-            self.tell(id.end_key(), &words)?;
-            return self.deny(if of_a_program { "nothing to judge" } else { "too long" });
-        }
-        if let Some((grant, by)) = self.granted()? {
-            tx.audit_ask(turn, &self.digest, &by, Some(grant), "granted")?;
-            return Ok(AskOpening::Granted(AskChoice::Allow(grant)));
-        }
-        let (asked, open) = tx.asked_by(&turn.id)?;
-        if asked >= PER_TURN || open >= OPEN {
-            // One key for all of them: the room is told once.
-            self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
-            return self.deny("too many");
-        }
-        let mut row = AskRow {
-            id,
-            code: String::new(),
-            turn: turn.id.clone(),
-            session: turn.session.clone(),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            title,
-            digest: self.digest.clone(),
-        };
-        for _ in 0..CODES {
-            row.code = random_code(CODE);
-            if tx.add_ask(&row, self.ask_position, unix_now().saturating_add(within))? {
-                if !of_a_program {
-                    let Some(text) = self.text(&row.title, &row.code) else { break };
-                    tx.add_outbox(&question(turn, row.id.send_key(), text))?;
-                }
-                return Ok(AskOpening::Waits(Box::new(row), self.ask_position));
-            }
-        }
-        self.deny("too many")
-    }
-
-    fn tell(&self, key: SendKey, phrase: &LocalizedText) -> Result<()> {
-        tell(self.tx, &self.rules.words, self.turn, self.max, key, phrase)
-    }
-
-    /// Says no at once.
-    fn deny(&self, rule: &'static str) -> Result<AskOpening> {
-        self.tx.audit_ask(self.turn, &self.digest, GATEWAY, None, rule)?;
-        Ok(AskOpening::Denied(rule))
-    }
-
-    /// The whole message that asks; `None` if it would not show what a person must judge: there is nothing, or
-    /// an operator's wording leaves it out.
-    fn text(&self, title: &str, code: &str) -> Option<String> {
-        let Ask { detail, cwd, .. } = self.ask;
-        let block = code_block(detail);
-        let folder = cwd.as_ref().map(|cwd| code_span(cwd, usize::MAX));
-        let action = match folder.clone() {
-            Some(folder) => TextKey::AskActionIn.with("action", block.as_str()).with("folder", folder),
-            None => LocalizedText::Said(block.clone()),
-        };
-        let text = self
-            .rules
-            .words
-            .say(&TextKey::Ask.with("title", title).with("action", action).with("code", code));
-        let shows = |part: &str| text.contains(part);
-        let all =
-            !detail.trim().is_empty() && shows(&block) && shows(code) && folder.is_none_or(|f| shows(&f));
-        all.then_some(text)
-    }
-
-    /// Who has allowed this before, for longer than once, and may still do so.
-    fn granted(&self) -> Result<Option<(GrantScope, String)>> {
-        let (tx, turn) = (self.tx, self.turn);
-        for (grant, by) in tx.granted(turn, &self.digest)? {
-            if turn.app_request.is_some() {
-                return Ok(tx.app_may_ask(turn.place.room.as_str())?.then_some((grant, by)));
-            }
-            let id = UserId::new(by.clone());
-            let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
-            let rules = self.rules.account(&turn.account);
-            let policy = rules.access_in(&turn.place.room);
-            if policy.authorize(actor, PlaceKind::from(turn.direct), AccessAction::Approve(grant)).allowed {
-                return Ok(Some((grant, by)));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// What makes two questions the same: every word that was shown, and those that were not.
-fn digest(ask: &Ask) -> String {
-    let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
-    hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder))
-}
-
-/// Tells the room how it came out; nothing if the operator silenced it. A program reads it in the turn.
-pub(super) fn tell(
-    tx: &Tx<'_>,
-    words: &TextCatalog,
-    turn: &TurnRow,
-    max_text: usize,
-    key: SendKey,
-    phrase: &LocalizedText,
-) -> Result<()> {
-    if turn.app_request.is_some() {
-        return Ok(());
-    }
-    let (account, place, reply_to) = (&turn.account, &turn.place, Some(&turn.event));
-    Notice { key, account, place, reply_to, max_text }.tell(tx, words, phrase)
-}
-
-/// The question itself: one message, because nobody may approve half of it. It must not wait for the end of the
-/// growing answer, so it belongs to no turn.
-fn question(turn: &TurnRow, key: SendKey, text: String) -> OutboxRow {
-    OutboxRow {
-        key,
-        account: turn.account.clone(),
-        place: turn.place.clone(),
-        turn: None,
-        kind: OutboxKind::Notice,
-        part: 0,
-        body: MessageBody { reply_to: Some(turn.event.clone()), ..MessageBody::new(BodyKind::Ask, text) },
-        not_before: 0,
     }
 }

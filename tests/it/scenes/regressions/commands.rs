@@ -157,5 +157,6 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/usage` says how much was used
     note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
+    note  - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
     ");
 }
