@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use talaria_platform::{AuthorTrust, RoomEvent, RoomEventKind, UserId};
 
-use crate::command::ChatCommand;
+use crate::chat_command::ChatCommand;
 
 /// Access rules of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]

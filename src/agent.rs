@@ -146,6 +146,8 @@ pub enum RecoveredAnswer {
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
+    /// What answers.
+    pub kind: AgentKind,
     /// For people: "remote agent server", "model llama3".
     pub name: LocalizedText,
     /// Whether history can be changed after the fact.
@@ -160,7 +162,7 @@ pub struct AgentInfo {
 impl AgentInfo {
     /// Whether a model is talked to directly, without an agent server in between.
     pub fn is_model(&self) -> bool {
-        matches!(self.name, LocalizedText::Text(TextKey::AgentModel, _))
+        self.kind == AgentKind::Model
     }
 
     /// Who answers as things stand, for people.
@@ -172,6 +174,17 @@ impl AgentInfo {
             Some(_) | None => self.name.clone(),
         }
     }
+}
+
+/// The kind of an agent, as the configuration calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentKind {
+    /// A remote agent server.
+    Proxy,
+    /// A model server, talked to directly.
+    Model,
+    /// The built-in guide, while nothing is configured.
+    Guide,
 }
 
 /// Whether an agent's history can be changed after the fact.

@@ -7,7 +7,6 @@
 
 mod after_commit;
 pub mod asks;
-mod chat_command;
 #[cfg(feature = "testing")]
 mod self_check;
 mod sessions;
@@ -15,20 +14,19 @@ mod status;
 
 use std::fmt::Write as _;
 
-use talaria_platform::{AccountId, EventAuthor, EventId, Place, RoomEvent, SendKey, UserId};
+use talaria_platform::{AccountId, EventAuthor, EventId, RoomEvent, UserId};
 
 use crate::access::{AccessAction, AccessDecision, EntryChannel, GrantScope, PlaceKind};
 use crate::agent::{AgentInfo, RewindSupport};
-use crate::hub::pairing::PairingCodeMessage;
+use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::{AskId, SessionId, TurnId, idempotency_key};
-use crate::rules::AccountRules;
-use crate::rules::SessionKey;
+use crate::ids::{SessionId, TurnId, idempotency_key};
+use crate::post_commit::PostCommit;
+use crate::rules::{AccountRules, SessionKey};
 use crate::store::{OpenTurn, Result, SessionRow, TurnRow, TurnState, Tx};
 use crate::util::one_line;
 use after_commit::{AfterCommit, RestartPolicy};
 pub use after_commit::{COMMAND_DEADLINE, COMMANDS_AT_ONCE, COMMANDS_WAITING, CommandRunner};
-pub use chat_command::ChatCommand;
 
 /// How a command is carried out.
 #[derive(Clone, Copy)]
@@ -112,23 +110,6 @@ pub enum ParsedMessage {
     Command(ChatCommand, String),
     /// It looks like a command, but there is none of that name; with what to say about it.
     Unknown(LocalizedText),
-}
-
-/// What must happen once the transaction is committed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PostCommit {
-    /// A turn waits in this session's line.
-    Run(SessionId, TurnId),
-    /// This turn was asked to stop.
-    StopTurn(SessionId, TurnId),
-    /// The message that the transaction was about was taken up.
-    Read(Place, EventId),
-    /// A command waits in the line of this place; the key of its answer names it.
-    RunCommand(Place, SendKey),
-    /// This question was answered.
-    Answered(AskId),
-    /// A stranger is to be given a code, which is kept nowhere else.
-    GiveCode(Box<PairingCodeMessage>),
 }
 
 /// What a command has before it: the open transaction, and who sent it where.

@@ -12,6 +12,7 @@ mod enqueue;
 mod limits;
 mod loop_guard;
 pub mod pairing;
+mod reactions;
 mod refusal_log;
 mod untrusted_notices;
 mod weak_inbox;
@@ -25,8 +26,10 @@ use talaria_platform::{
 };
 
 use crate::agent::RewindSupport;
-use crate::command::{self, ChatCommand, CommandRunner, ParsedMessage, PostCommit};
+use crate::chat_command::ChatCommand;
+use crate::command::{self, CommandRunner, ParsedMessage};
 use crate::delivery::DeliveryAccount;
+use crate::post_commit::PostCommit;
 use crate::rules::LiveRules;
 use crate::store::{Result, Store, StoreError};
 use crate::testing::failpoint;

@@ -25,6 +25,7 @@
 pub mod access;
 pub mod agent;
 pub mod agents;
+pub mod chat_command;
 pub mod cli;
 pub mod command;
 pub mod config;
@@ -44,6 +45,7 @@ pub mod os;
 pub mod pace;
 pub mod platforms;
 pub mod poll_when_woken;
+pub mod post_commit;
 pub mod reply;
 pub mod rules;
 pub mod server;

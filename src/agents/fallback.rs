@@ -246,7 +246,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{DenyReason, RewindSupport, TurnOrigin};
+    use crate::agent::{AgentKind, DenyReason, RewindSupport, TurnOrigin};
     use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -254,7 +254,13 @@ mod tests {
 
     impl Agent for Fails {
         fn about(&self) -> AgentInfo {
-            AgentInfo { name: "fails".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
+            AgentInfo {
+                kind: AgentKind::Model,
+                name: "fails".into(),
+                rewind: RewindSupport::Possible,
+                resume: false,
+                stand_in: None,
+            }
         }
 
         fn prepare<'a>(&'a self, _turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

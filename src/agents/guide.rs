@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
+    TurnEvent,
 };
 use crate::i18n::{TextCatalog, TextKey};
 use crate::rules::LiveRules;
@@ -43,6 +44,7 @@ impl GuideAgent {
 impl Agent for GuideAgent {
     fn about(&self) -> AgentInfo {
         AgentInfo {
+            kind: AgentKind::Guide,
             name: TextKey::AgentGuide.into(),
             rewind: RewindSupport::Possible,
             resume: false,

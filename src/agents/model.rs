@@ -6,8 +6,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn, RewindSupport,
-    TurnEnd,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn,
+    RewindSupport, TurnEnd,
 };
 use crate::config::LocalConfig;
 use crate::i18n::TextKey;
@@ -38,7 +38,13 @@ impl ModelAgent {
 impl Agent for ModelAgent {
     fn about(&self) -> AgentInfo {
         let name = TextKey::AgentModel.with("model", self.config.model.as_str());
-        AgentInfo { name, rewind: RewindSupport::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            kind: AgentKind::Model,
+            name,
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -18,8 +18,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, AttemptKind,
-    LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent,
+    AttemptKind, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
 use crate::config::{ProxyConfig, UpstreamSetting};
 use crate::i18n::TextKey;
@@ -209,7 +209,8 @@ impl Agent for ProxyAgent {
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
         };
-        AgentInfo { name: TextKey::AgentRemote.into(), rewind, resume: true, stand_in: None }
+        let name = TextKey::AgentRemote.into();
+        AgentInfo { kind: AgentKind::Proxy, name, rewind, resume: true, stand_in: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -18,11 +18,13 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ChatCommand, CommandContext, CommandOutcome, CommandRun, PostCommit, say};
+use super::{CommandContext, CommandOutcome, CommandRun, say};
 use crate::access::{AccessDecision, AccessRule, PlaceKind};
+use crate::chat_command::ChatCommand;
 use crate::delivery::Delivery;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::notice::{Notice, notice_key};
+use crate::post_commit::PostCommit;
 use crate::rules::{LiveRules, Rules};
 use crate::store::{self, CommandRow, Store, StoreError, Tx};
 use crate::testing::failpoint;

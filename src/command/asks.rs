@@ -1,24 +1,22 @@
-//! Commands about asks: `/approve`, `/deny` and `/answer`, and the reaction that denies.
+//! Commands about asks: `/approve`, `/deny` and `/answer`.
 //!
 //! The hub has decided before that the person may do this; here the ask and the answer are found. An answer that is not
 //! clear decides nothing.
 
 use talaria_platform::{MessageId, RoomEvent, RoomEventKind};
 
-use super::{ChatCommand, CommandContext, CommandOutcome, PostCommit, decide, say};
+use super::{CommandContext, CommandOutcome, decide, say};
 use crate::access::{AccessAction, GrantScope, PlaceKind};
 use crate::agent::{ANSWER_CHARS, AnswerError, AskChoice, DenyReason, OptionKind};
-use crate::hub::EventContext;
+use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::post_commit::PostCommit;
 use crate::store::{AskRow, GRANT_DAYS, OpenAsk, Result, unix_now};
 use crate::util::CODE_ALPHABET;
 
 /// Seconds in which nobody has read a new ask: an answer without a code that comes so soon after the end of another ask
 /// may be meant for that one.
 const CROSSING: i64 = 3;
-
-/// The reaction that denies. None approves: a network can forge reactions, and they are easily misplaced.
-const NO: &str = "❌";
 
 /// The scope of an approval with these words behind it: the widest that they name, because that must be permitted.
 pub fn wanted(behind: &str) -> GrantScope {
@@ -120,22 +118,6 @@ fn misfit(context: &CommandContext<'_>, ask: &AskRow, error: AnswerError) -> Loc
         AnswerError::Empty => TextKey::AnswerWords.into(),
         AnswerError::TooLong => TextKey::AskAnswerTooLong.with("limit", ANSWER_CHARS),
     }
-}
-
-/// A reaction to a message of ours: it may deny the ask that the message shows, never more.
-pub fn reaction(one: &EventContext<'_>, to: &MessageId, mark: &str) -> Result<Vec<PostCommit>> {
-    let Some(ask) = one.tx.ask_shown_by(one.account(), &one.event.place, to)? else { return Ok(Vec::new()) };
-    if !one.authorize(AccessAction::Reaction)?.allowed || mark.trim_end_matches('\u{fe0f}') != NO {
-        return Ok(Vec::new());
-    }
-    let by = one.event.author.id.as_str();
-    if !one.authorize(AccessAction::Deny)?.allowed
-        || !one.tx.answer_ask(&ask, by, &AskChoice::Deny(DenyReason::Person))?
-    {
-        return Ok(Vec::new());
-    }
-    one.notice(&TextKey::AskDenied.with("title", ask.title))?;
-    Ok(vec![PostCommit::Answered(ask.id)])
 }
 
 /// Result of the search for the ask that a person means.

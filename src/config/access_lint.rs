@@ -71,7 +71,7 @@ pub(super) fn warnings(name: &str, access: &AccessPolicy) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::ChatCommand;
+    use crate::chat_command::ChatCommand;
 
     fn set(ids: &[&str]) -> BTreeSet<UserId> {
         ids.iter().map(|id| UserId::from(*id)).collect()

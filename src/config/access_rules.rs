@@ -15,7 +15,7 @@ use super::suggest::did_you_mean;
 use super::value::{TimeOfDay, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
 use crate::access::{AccessLists, AccessPolicy};
-use crate::command::ChatCommand;
+use crate::chat_command::ChatCommand;
 use crate::ids::AgentName;
 use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 

@@ -9,12 +9,14 @@ use talaria_platform::{
 
 use super::limits::{self, LimitVerdict};
 use super::refusal_log::RefusedPerson;
-use super::{deletions, edits, pairing, untrusted_notices};
+use super::{deletions, edits, pairing, reactions, untrusted_notices};
 use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChannel, GrantScope, PlaceKind};
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
-use crate::command::{self, ChatCommand, CommandContext, ParsedMessage, PostCommit};
+use crate::chat_command::ChatCommand;
+use crate::command::{self, CommandContext, ParsedMessage};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::notice::{Notice, notice_key};
+use crate::post_commit::PostCommit;
 use crate::rules::{AccountRules, LiveRules};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 
@@ -119,7 +121,7 @@ impl EventContext<'_> {
             RoomEventKind::Message(_) => Ok(Vec::new()),
             RoomEventKind::Edited { of, text } => edits::take(self, of, text),
             RoomEventKind::Deleted { of } => deletions::take(self, of),
-            RoomEventKind::Reacted { to, mark } => command::asks::reaction(self, to, mark),
+            RoomEventKind::Reacted { to, mark } => reactions::react(self, to, mark),
             // What somebody asked who is gone must not be shown to those who stay.
             RoomEventKind::Left => {
                 // A room of strangers comes and goes, and none of them would be obeyed anyway.

@@ -8,8 +8,8 @@ use talaria_platform::EventId;
 use super::accept::EventContext;
 use crate::access::AccessAction;
 use crate::agent::RewindSupport;
-use crate::command::PostCommit;
 use crate::i18n::TextKey;
+use crate::post_commit::PostCommit;
 use crate::store::{Result, TurnRow, TurnState};
 
 /// Rule in the audit: the network says that the message is gone.

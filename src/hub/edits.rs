@@ -13,8 +13,10 @@ use super::accept::EventContext;
 use super::limits::{self, LimitVerdict};
 use crate::access::AccessAction;
 use crate::agent::RewindSupport;
-use crate::command::{self, ChatCommand, ParsedMessage, PostCommit};
+use crate::chat_command::ChatCommand;
+use crate::command::{self, ParsedMessage};
 use crate::i18n::TextKey;
+use crate::post_commit::PostCommit;
 use crate::store::{Result, TurnRow};
 
 /// Handles the edit of a message. Only its author can edit it, and only while they may still ask.

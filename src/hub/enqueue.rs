@@ -3,9 +3,10 @@
 use talaria_platform::{IncomingMessage, RoomEvent, ShowMode};
 
 use super::accept::EventContext;
-use crate::command::{self, PostCommit};
+use crate::command;
 use crate::i18n::TextKey;
 use crate::ids::{SessionId, TurnId, idempotency_key};
+use crate::post_commit::PostCommit;
 use crate::rules::BusyPolicy;
 use crate::rules::SessionKey;
 use crate::store::{Result, SessionRow, TurnRow, TurnState, Tx, unix_now};

@@ -3,7 +3,7 @@
 use super::accept::EventContext;
 use super::loop_guard;
 use crate::access::AccessAction;
-use crate::command::ChatCommand;
+use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::rules::PersonLimits;
 use crate::store::{LimitCount, Result, unix_now};

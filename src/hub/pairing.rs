@@ -4,16 +4,15 @@
 //! stored nowhere. The store has a salted hash of it, and the message that carries it is sent once, from memory; if
 //! that fails the request is void, and the stranger can ask again after `PATIENCE`.
 
-use std::fmt;
 use std::sync::Arc;
 
-use talaria_platform::{AccountId, BodyKind, EventId, MessageBody, Place, RoomId, SendKey, UserId};
+use talaria_platform::{AccountId, BodyKind, MessageBody, Place, RoomId, SendKey, UserId};
 
 use super::accept::{EventContext, stop_turns_of};
-use crate::command::PostCommit;
 use crate::delivery::DeliveryAccount;
-use crate::i18n::{LocalizedText, TextKey};
+use crate::i18n::TextKey;
 use crate::notice::Notice;
+use crate::post_commit::{PairingCodeMessage, PostCommit};
 use crate::reply;
 use crate::rules::Rules;
 use crate::store::{
@@ -52,23 +51,6 @@ const WRONG: &str = "pairing.wrong";
 
 /// Most characters of a display name that the operator is shown.
 const NAME: usize = 60;
-
-/// A code on its way to the stranger who asked for it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PairingCodeMessage {
-    person: UserId,
-    place: Place,
-    reply_to: EventId,
-    words: LocalizedText,
-    /// The hash that the store keeps.
-    code: HashedCode,
-}
-
-impl fmt::Debug for PairingCodeMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PairingCodeMessage").field("person", &self.person).finish_non_exhaustive()
-    }
-}
 
 /// Result of a code that the operator typed.
 #[derive(Clone, Debug, PartialEq, Eq)]

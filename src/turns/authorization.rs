@@ -3,7 +3,7 @@
 use talaria_platform::UserId;
 
 use crate::access::{AccessAction, PlaceKind};
-use crate::command::ChatCommand;
+use crate::chat_command::ChatCommand;
 use crate::rules::Rules;
 use crate::store::{self, TurnRow, Tx};
 
@@ -18,7 +18,7 @@ pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Re
 
 /// Whether the author of a turn may have it asked again in its room. A program has no commands.
 pub(crate) fn may_retry(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
-    Ok(turn.app_request.is_none() && may(tx, rules, turn, ChatCommand::Retry.action(""))?)
+    Ok(turn.app_request.is_none() && may(tx, rules, turn, AccessAction::Command(ChatCommand::Retry))?)
 }
 
 fn may(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow, action: AccessAction) -> store::Result<bool> {

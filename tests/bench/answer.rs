@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
+    TurnEvent,
 };
 use talaria::store::Store;
 use talaria_platform::{BoxFuture, CancellationToken, ShowMode};
@@ -125,7 +126,13 @@ fn word(delta: usize) -> &'static str {
 
 impl Agent for Talker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "talker".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            kind: AgentKind::Proxy,
+            name: "talker".into(),
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
     fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -19,3 +19,5 @@ mod seeds;
 mod server;
 mod serving;
 mod support;
+#[cfg(feature = "testing")]
+mod upgrade;

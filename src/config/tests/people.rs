@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::access::{AccessLists, AccessPolicy};
-use crate::command::ChatCommand;
+use crate::chat_command::ChatCommand;
 use crate::rules::{AccountRules, BusyPolicy, PersonLimits, SessionReset};
 
 /// A platform of the test kind with these lines below it.

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
+    TurnEvent,
 };
 use talaria::server::ServerSettings;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -105,7 +106,13 @@ impl Ticker {
 
 impl Agent for Ticker {
     fn about(&self) -> AgentInfo {
-        AgentInfo { name: "ticker".into(), rewind: RewindSupport::Possible, resume: false, stand_in: None }
+        AgentInfo {
+            kind: AgentKind::Proxy,
+            name: "ticker".into(),
+            rewind: RewindSupport::Possible,
+            resume: false,
+            stand_in: None,
+        }
     }
 
     fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

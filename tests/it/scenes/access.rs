@@ -174,7 +174,7 @@ async fn a_program_is_never_answered_even_if_it_is_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
-    let admin_commands = BTreeSet::from([talaria::command::ChatCommand::New]);
+    let admin_commands = BTreeSet::from([talaria::chat_command::ChatCommand::New]);
     let lists = |rules: AccountRules| match rules.access {
         talaria::access::AccessPolicy::Listed(lists) => lists,
         talaria::access::AccessPolicy::Owner => unreachable!(),
@@ -192,7 +192,7 @@ async fn people_are_told_that_a_command_is_for_admins_and_help_leaves_it_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_not_offered_to_people_who_may_not_use_it() {
-    let admin_commands = BTreeSet::from([talaria::command::ChatCommand::Retry]);
+    let admin_commands = BTreeSet::from([talaria::chat_command::ChatCommand::Retry]);
     let one = |id: &str| BTreeSet::from([UserId::from(id)]);
     let lists = AccessLists {
         admins: one("@bob:test"),

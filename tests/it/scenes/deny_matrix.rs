@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use talaria::access::{AccessLists, GrantScope};
-use talaria::command::ChatCommand;
+use talaria::chat_command::ChatCommand;
 use talaria::rules::AccountRules;
 use talaria::store::AuditFilter;
 use talaria_platform::{IncomingMessage, RoomEventKind, UserId};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::RewindSupport;
+use talaria::agent::{AgentKind, RewindSupport};
 use tokio::time::Instant;
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -178,7 +178,7 @@ async fn what_may_have_run_at_one_agent_is_not_given_to_another() {
     room.says("@ann", "tell me a story").await;
     agent.is_hanging().await;
     room.settled().await;
-    let other = Scripted::new("another", RewindSupport::Possible, false);
+    let other = Scripted::new(AgentKind::Proxy, "another", RewindSupport::Possible, false);
     gateway.setup().agent = Some(std::sync::Arc::new(other.clone()));
     gateway.restart().await;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::access::AccessLists;
-use talaria::command::ChatCommand;
+use talaria::chat_command::ChatCommand;
 use talaria::rules::{AccountRules, SessionRules};
 use talaria_platform::UserId;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::agent::{AgentErrorKind, StepState};
-use talaria::command::ChatCommand;
+use talaria::chat_command::ChatCommand;
 use talaria::i18n::{TextCatalog, TextKey, TextKind};
 use talaria_platform::{PlatformErrorKind, ShowMode};
 

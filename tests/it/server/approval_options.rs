@@ -50,7 +50,7 @@ fn told(served: &Served) -> Vec<AskChoice> {
 async fn the_event_lists_the_options_and_an_app_chooses_one() {
     let served = Served::start().await;
     served.agent().asks_all([permission()]).says(["done"]);
-    let (stream, asked) = asked(&served).await;
+    let (mut stream, asked) = asked(&served).await;
     let options = json!([
         { "id": "allow", "label": "Allow", "kind": "allow_once" },
         { "id": "always", "label": "Always allow", "kind": "allow_always" },
@@ -86,7 +86,7 @@ async fn the_event_lists_the_options_and_an_app_chooses_one() {
 async fn an_app_answers_in_words() {
     let served = Served::start().await;
     served.agent().asks_all([colours()]).says(["done"]);
-    let (stream, asked) = asked(&served).await;
+    let (mut stream, asked) = asked(&served).await;
     assert_eq!((&asked["text"], &asked["options"][0]["id"]), (&json!(true), &json!("b")));
     let words = "a green,\nlike moss";
     assert_eq!(answer(&served, &asked, json!({ "choice": "answer", "text": words })).await.0, 200);
@@ -158,7 +158,7 @@ async fn a_client_that_only_approves_gets_the_only_option_that_allows() {
     let served = Served::start().await;
     let options = [option("y", "Go ahead", OptionKind::AllowOnce), option("n", "No", OptionKind::RejectOnce)];
     served.agent().asks_all([choice("run a command", "rm -r build", options)]);
-    let (stream, asked) = asked(&served).await;
+    let (mut stream, asked) = asked(&served).await;
     assert_eq!(asked["approval"]["choices"], json!(["once", "answer", "deny"]));
     let (status, taken) = answer(&served, &asked, json!({ "choice": "once" })).await;
     assert_eq!((status, &taken["choice"], &taken["option"]), (200, &json!("answer"), &json!("y")));

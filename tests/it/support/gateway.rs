@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::AccessLists;
-use talaria::agent::{AgentRegistry, AgentTable, RewindSupport, SharedAgent};
+use talaria::agent::{AgentKind, AgentRegistry, AgentTable, RewindSupport, SharedAgent};
 use talaria::agents::fallback::FallbackAgent;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -148,6 +148,14 @@ impl TestGateway {
     }
 
     pub async fn with(setup: Setup) -> Self {
+        let mut gateway = Self::unstarted(setup);
+        gateway.begin().await;
+        gateway
+    }
+
+    /// A gateway that has not started yet, for a test that first puts a database in its folder;
+    /// [`restart`](Self::restart) starts it.
+    pub fn unstarted(setup: Setup) -> Self {
         let about = PlatformCapabilities {
             show: setup.show,
             delete: setup.delete,
@@ -157,18 +165,21 @@ impl TestGateway {
             max_text: setup.max_text,
             rate: setup.rate,
         };
-        let mut gateway = Self {
+        Self {
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
-            agent: Scripted::new("scripted", setup.rewind, setup.resumable),
-            stand_in: Scripted::new("model small", RewindSupport::Possible, setup.stand_in_resumable)
-                .slowly(FIRST_WORD),
+            agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable),
+            stand_in: Scripted::new(
+                AgentKind::Model,
+                "model small",
+                RewindSupport::Possible,
+                setup.stand_in_resumable,
+            )
+            .slowly(FIRST_WORD),
             live: LiveRules::new(rules(setup.rules.clone(), setup.words.clone())),
             setup,
             running: None,
-        };
-        gateway.begin().await;
-        gateway
+        }
     }
 
     /// The room where one person and the bot talk.

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnswerForm, AnsweringAgent, Ask,
-    AskChoice, AskOption, Attachment, AttemptKind, OptionKind, PreparedTurn, PromptImage, PromptPart,
-    RewindSupport, SessionMessage, Step, StepState, TokenUsage, TranscriptRecord, TurnEnd, TurnEvent,
-    TurnOrigin,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
+    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, OptionKind, PreparedTurn,
+    PromptImage, PromptPart, RewindSupport, SessionMessage, Step, StepState, TokenUsage, TranscriptRecord,
+    TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria::i18n::LocalizedText;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -147,8 +147,8 @@ enum Does {
 }
 
 impl Scripted {
-    pub fn new(name: &str, rewind: RewindSupport, resumable: bool) -> Self {
-        let info = AgentInfo { name: name.into(), rewind, resume: resumable, stand_in: None };
+    pub fn new(kind: AgentKind, name: &str, rewind: RewindSupport, resumable: bool) -> Self {
+        let info = AgentInfo { kind, name: name.into(), rewind, resume: resumable, stand_in: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 

@@ -44,7 +44,11 @@ impl Served {
     }
 
     pub async fn with(setup: Setup, settings: ServerSettings) -> Self {
-        let mut gateway = TestGateway::with(setup).await;
+        Self::of(TestGateway::with(setup).await, settings).await
+    }
+
+    /// Serves HTTP for a gateway that runs already.
+    pub async fn of(mut gateway: TestGateway, settings: ServerSettings) -> Self {
         let address = gateway.serve(settings.clone()).await;
         Self { gateway, address, settings, client: Client::builder().no_proxy().build().unwrap() }
     }

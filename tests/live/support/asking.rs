@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm, Ask,
-    AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
+    Ask, AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources};
 use talaria::delivery::DisplaySettings;
@@ -88,6 +88,7 @@ struct Asker {
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
         AgentInfo {
+            kind: AgentKind::Proxy,
             name: TextKey::AgentRemote.into(),
             rewind: RewindSupport::Possible,
             resume: false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use talaria::access::{AccessLists, GrantScope};
 use talaria::agent::{Ask, AskChoice};
-use talaria::command::ChatCommand;
+use talaria::chat_command::ChatCommand;
 use talaria::rules::AccountRules;
 use talaria_platform::UserId;
 

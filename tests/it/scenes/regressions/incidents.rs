@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use talaria::access::AccessLists;
-use talaria::command::ChatCommand;
+use talaria::chat_command::ChatCommand;
 use talaria::rules::{AccountRules, Rules, SessionRules};
 use talaria_platform::{AuthorTrust, EventAuthor, IncomingMessage, RoomEventKind, UserId};
 

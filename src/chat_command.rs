@@ -1,4 +1,4 @@
-//! The commands of a chat, by name. How each of them runs stands in the table of [`command`](super).
+//! The commands of a chat, by name. [`command`](crate::command) has the table that says how each of them runs.
 
 /// Makes the enum, the list and the names of the same lines.
 macro_rules! chat_commands {
