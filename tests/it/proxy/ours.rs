@@ -64,8 +64,7 @@ async fn what_the_agent_asks_over_there_is_answered_here() {
 
 /// An ask with options and free text.
 fn colours() -> Ask {
-    let options =
-        [option("r", "red", OptionKind::Answer), option("b", "blue `sky`", OptionKind::AllowAlways)];
+    let options = [option("r", "red", OptionKind::Answer), option("b", "blue `sky`", OptionKind::AllowOnce)];
     or_text(choice("Colour", "Which colour shall it be?", options))
 }
 

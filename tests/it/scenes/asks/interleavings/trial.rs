@@ -115,6 +115,10 @@ impl Trial {
                 0..4 => {
                     let room = self.below(2);
                     self.asks(room).await;
+                    // Often somebody answers at once.
+                    if self.below(2) == 0 {
+                        self.people_act(1).await;
+                    }
                 }
                 4..13 => {
                     let together = if self.below(3) == 0 { 2 + self.below(2) } else { 1 };
