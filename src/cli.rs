@@ -3,8 +3,7 @@
 
 mod audit;
 pub mod check;
-#[cfg(feature = "matrix")]
-pub mod matrix;
+pub mod kind_command;
 pub mod operator;
 mod render;
 mod table;
@@ -82,9 +81,9 @@ pub enum CliCommand {
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
-    /// Look after Matrix accounts: log in and out, verify people, find out what is wrong
-    #[cfg(feature = "matrix")]
-    Matrix(matrix::MatrixArgs),
+    /// Commands of a kind of platform.
+    #[command(flatten)]
+    OfKind(kind_command::KindCommand),
     /// Commands of the operator.
     #[command(flatten)]
     Operate(operator::OperatorCommand),

@@ -8,37 +8,18 @@
 //! ever appears in them, nor in `Debug` output.
 
 mod access_lint;
-#[cfg_attr(
-    not(any(feature = "testing", feature = "matrix")),
-    allow(dead_code, reason = "the console has an owner; the first network with lists is Matrix")
-)]
 mod access_rules;
 mod agents;
 pub mod api_key;
 mod describe;
-mod document;
 pub mod env;
-mod error;
 mod file;
 mod language;
-#[cfg(feature = "matrix")]
-mod matrix;
-#[cfg(feature = "matrix")]
-mod matrix_id;
 mod paths;
 mod platform;
 mod resolve;
 mod retention;
-mod secret;
-mod secret_sources;
 mod server;
-mod suggest;
-#[cfg(feature = "testing")]
-mod test_platform;
-mod url;
-mod value;
-mod yaml_error;
-mod yaml_lines;
 
 #[cfg(test)]
 mod tests;
@@ -49,15 +30,14 @@ use std::time::Duration;
 
 use talaria_platform::AccountId;
 
-pub use error::ConfigError;
 pub use file::{StepsSetting, UpstreamSetting};
-#[cfg(feature = "testing")]
-pub use platform::TestConfig;
-pub use platform::{KINDS, PlatformConfig};
+pub use platform::PlatformConfig;
 pub use retention::Retention;
-pub use secret::Secret;
 pub use server::{NetworkReach, ServerConfig, WebOrigin};
-pub use url::{BaseUrl, UrlHost, is_private};
+pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
+pub use talaria_platform::config::{ConfigError, Secret};
+// The parts that kinds of platforms read their entries with, too.
+use talaria_platform::config::{document, secret, secret_sources, setting, suggest, url, value, yaml_lines};
 
 use crate::rules::Rules;
 use env::EnvReader;

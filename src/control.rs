@@ -5,13 +5,12 @@
 //! the running process serves it on the socket, and when nothing runs the command line ([`client`]) calls the
 //! same router in its own process. A gateway whose socket cannot be opened runs all the same.
 
+pub mod accounts;
 mod actions;
 pub mod api;
 pub mod client;
 mod command_error;
 mod health;
-#[cfg(feature = "matrix")]
-pub mod matrix;
 mod reload;
 mod routes;
 pub mod tokens;
@@ -105,9 +104,6 @@ pub struct RunningGateway {
     pub without_input: Vec<AccountId>,
     /// The database was empty at the start although the state folder had been used before.
     pub lost_database: bool,
-    /// The Matrix accounts in `accounts`.
-    #[cfg(feature = "matrix")]
-    pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
 }
 
 /// The running agent server, as commands see it.

@@ -6,6 +6,7 @@
 
 mod bind;
 mod build;
+pub mod plan;
 mod signals;
 
 use std::io;
@@ -26,7 +27,6 @@ use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
-use crate::platforms::Platforms;
 use crate::rules::{AccountRules, LiveRules};
 use crate::server::listen::ListeningServer;
 use crate::server::{self, Server};
@@ -39,6 +39,7 @@ use crate::turns::{TurnSettings, Turns};
 pub use bind::BINDING;
 use bind::BoundServer;
 use build::{agents, settings};
+use plan::Platforms;
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
 
@@ -113,8 +114,6 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     }
     let (live, without_input) = (LiveRules::new(rules), platforms.without_input);
     let (pipe, screen) = (platforms.pipe, platforms.screen);
-    #[cfg(feature = "matrix")]
-    let matrix = platforms.matrix;
     let parts = GatewayParts {
         store: store.clone(),
         agents: AgentRegistry::new(agents(config, &live)?),
@@ -147,8 +146,6 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         let running = RunningGateway {
             without_input,
             lost_database,
-            #[cfg(feature = "matrix")]
-            matrix,
             ..gateway.running(config.clone(), sources.clone())
         };
         let home = home.path().to_owned();
@@ -263,8 +260,6 @@ impl Gateway {
             }),
             without_input: Vec::new(),
             lost_database: false,
-            #[cfg(feature = "matrix")]
-            matrix: Vec::new(),
         }
     }
 

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-#[cfg(feature = "matrix")]
-use base64::Engine as _;
 use parking_lot::RwLock;
+use talaria_platform::LibraryLog;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{AgentChoice, Config, PlatformConfig, Secret};
+use crate::config::{AgentChoice, Config, Secret};
+use crate::platforms::KINDS;
 
 /// Secrets to redact, longest first. Global because there is one log; a reload may add the new key of a running
 /// agent server.
@@ -20,11 +20,6 @@ const REDACTED: &str = "[redacted]";
 /// Prefixes of keys: of a request, of a model server, of the key that we generate, of an app's token.
 const ANNOUNCED: [&str; 4] = ["Bearer ", "sk-", crate::config::api_key::PREFIX, crate::token::PREFIX];
 
-/// Log levels of the platforms' libraries, unless a filter names them. matrix-sdk logs every sync with its
-/// whole request, and logs errors that are none for us, such as a homeserver that has nothing under a name yet. The
-/// adapter itself logs what a person should know.
-const LIBRARIES: &str = "matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk::encryption=off";
-
 /// Starts logging. In a chat on a terminal only errors are shown by default, because the log shares the screen
 /// with the conversation, which itself shows what a person should know.
 pub fn start(config: &Config, terminal: bool) {
@@ -32,7 +27,7 @@ pub fn start(config: &Config, terminal: bool) {
     secrets(config).into_iter().for_each(add);
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter(level)))
+        .with_env_filter(EnvFilter::new(filter(level, KINDS.iter().filter_map(|kind| kind.library_log()))))
         .with_writer(|| RedactingWriter)
         .with_ansi(ansi)
         .with_target(false)
@@ -56,12 +51,10 @@ fn add(secret: String) {
     }
 }
 
-/// The filter for a log level, with the levels of the libraries.
-fn filter(level: &str) -> Cow<'_, str> {
-    match level.contains("matrix_sdk") {
-        true => Cow::Borrowed(level),
-        false => Cow::Owned(format!("{level},{LIBRARIES}")),
-    }
+/// The filter for a log level, with the levels of the platforms' libraries that it does not name.
+fn filter(level: &str, libraries: impl Iterator<Item = LibraryLog>) -> String {
+    let quiet = libraries.filter(|library| !level.contains(library.target));
+    quiet.fold(level.to_owned(), |filter, library| format!("{filter},{}", library.filter))
 }
 
 fn secrets(config: &Config) -> Vec<String> {
@@ -75,35 +68,8 @@ fn secrets(config: &Config) -> Vec<String> {
     let keys = keys.into_iter().chain([config.room_agent.as_ref().and_then(|local| local.key.as_ref())]);
     let keys = keys.chain([config.server.as_ref().and_then(|server| server.key.as_ref())]);
     let mut secrets: Vec<_> = keys.flatten().map(|key| key.expose().to_owned()).collect();
-    secrets.extend(config.platforms.values().flat_map(of_platform));
+    secrets.extend(config.platforms.values().flat_map(|platform| platform.settings().secrets()));
     secrets
-}
-
-fn of_platform(platform: &PlatformConfig) -> Vec<String> {
-    match platform {
-        PlatformConfig::Console => Vec::new(),
-        #[cfg(feature = "matrix")]
-        PlatformConfig::Matrix(settings) => {
-            let login = match &settings.login {
-                talaria_matrix::LoginMethod::Password(secret)
-                | talaria_matrix::LoginMethod::Token(secret) => Some(secret),
-                talaria_matrix::LoginMethod::Stored => None,
-            };
-            let given =
-                login.into_iter().chain(&settings.recovery_key).map(|secret| secret.expose().to_owned());
-            given.chain(settings.store_key.iter().flat_map(|key| as_written(&key.0))).collect()
-        }
-        #[cfg(feature = "testing")]
-        PlatformConfig::Test(_) => Vec::new(),
-    }
-}
-
-/// Forms in which a key of bytes may have been configured, and may appear.
-#[cfg(feature = "matrix")]
-fn as_written(key: &[u8]) -> [String; 3] {
-    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Without padding, so that it is also found with padding.
-    [hex.to_uppercase(), hex, base64::engine::general_purpose::STANDARD_NO_PAD.encode(key)]
 }
 
 /// Redacts each log line that the formatter writes.
@@ -179,19 +145,14 @@ mod tests {
         assert_eq!(redacted("tlk_0123456789"), "tlk_[redacted]");
     }
 
-    #[cfg(feature = "matrix")]
-    #[test]
-    fn a_key_is_known_however_it_was_written() {
-        assert_eq!(as_written(&[0xab, 0xcd]), ["ABCD", "abcd", "q80"]);
-    }
-
     #[test]
     fn libraries_are_quiet_until_they_are_asked() {
-        assert_eq!(
-            filter("info,talaria=debug"),
-            "info,talaria=debug,matrix_sdk=error,matrix_sdk::http_client=off,matrix_sdk::encryption=off"
-        );
-        assert_eq!(filter("info,matrix_sdk=debug"), "info,matrix_sdk=debug");
+        let filter = |level| {
+            let library = |target, filter| LibraryLog { target, filter };
+            filter(level, [library("sdk", "sdk=error,sdk::http=off"), library("xml", "xml=off")].into_iter())
+        };
+        assert_eq!(filter("info,talaria=debug"), "info,talaria=debug,sdk=error,sdk::http=off,xml=off");
+        assert_eq!(filter("info,sdk=debug"), "info,sdk=debug,xml=off");
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use talaria::cli::{Cli, CliCommand, EX_CONFIG, check, operator};
+use talaria::cli::{Cli, CliCommand, EX_CONFIG, check, kind_command, operator};
 use talaria::config::{Config, ConfigSources, env};
+use talaria::gateway::plan::{self, RunMode};
 use talaria::i18n::TextCatalog;
-use talaria::platforms::RunMode;
-use talaria::{gateway, logging, platforms};
+use talaria::{gateway, logging};
 
 /// What a large question or answer took is given back soon after. glibc's allocator keeps it for the next one, and each
 /// of its arenas keeps its own.
@@ -23,8 +23,7 @@ fn main() -> ExitCode {
             return talaria::cli::print(&TextCatalog::of(language).unwrap_or_default().listing());
         }
         Some(CliCommand::Operate(command)) => return operator::run(command, &sources),
-        #[cfg(feature = "matrix")]
-        Some(CliCommand::Matrix(args)) => return talaria::cli::matrix::run(args, &sources),
+        Some(CliCommand::OfKind(command)) => return kind_command::run(command, &sources),
         Some(
             CliCommand::Run
             | CliCommand::Chat
@@ -50,11 +49,11 @@ fn main() -> ExitCode {
         Some(CliCommand::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
         Some(CliCommand::Chat) => RunMode::Chat,
         Some(CliCommand::Serve) => RunMode::Serve,
-        Some(CliCommand::Run | CliCommand::Env | CliCommand::Operate(_)) | None => RunMode::Run,
-        #[cfg(feature = "matrix")]
-        Some(CliCommand::Matrix(_)) => RunMode::Run,
+        Some(CliCommand::Run | CliCommand::Env | CliCommand::OfKind(_) | CliCommand::Operate(_)) | None => {
+            RunMode::Run
+        }
     };
-    let platforms = match platforms::build(&config, mode) {
+    let platforms = match plan::build(&config, mode) {
         Ok(platforms) => platforms,
         Err(error) => {
             talaria::cli::complain(&format!("{error:#}"), None);

@@ -1,199 +1,84 @@
-//! Builds the configured platforms: the only file that knows which adapters are compiled in. It also decides what is
-//! there besides them, because standard input has a say in that: the console, and whether the agent server is served.
+//! The list of platform kinds: the only file of the core that names one. A new chat network is a line in [`KINDS`].
 
-use std::sync::Arc;
+use talaria_console::ConsoleKind;
+use talaria_platform::PlatformKind;
+use talaria_platform::config::EnvVar;
+#[cfg(not(feature = "matrix"))]
+use talaria_platform::config::VarCategory;
 
-use anyhow::Context as _;
-use talaria_console::{
-    Console, ConsoleInput, ConsoleOutput, ConsoleTexts, LONGEST_LINE, StdinKind, stdin_kind,
-};
-use talaria_platform::{AccountId, Platform};
+#[cfg(feature = "testing")]
+use crate::testing::network::TestKind;
 
-use crate::config::{Config, PlatformConfig, ServerConfig};
-use crate::i18n::{TextCatalog, TextKey};
-
-/// What was asked for on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunMode {
-    /// Whatever is configured.
-    Run,
-    /// A chat in the terminal, and nothing else.
-    Chat,
-    /// The agent server, and nothing else.
-    Serve,
-}
-
-/// How the agent server is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServeMode {
-    /// Somebody asked for it, or it is all there is: if it cannot listen, that is a failure to start. Otherwise the
-    /// chat goes on without it.
-    pub needed: bool,
-    /// It goes on when there is nothing more to read. Not beside a chat in a terminal, which somebody leaves.
-    pub stays: bool,
-}
-
-/// The platforms of this process.
-#[derive(Default)]
-pub struct Platforms {
-    /// Each with the name of its entry.
-    pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
-    /// A person chats on this process' terminal.
-    pub terminal: bool,
-    /// Those that belong to whoever started the process.
-    pub owned: Vec<AccountId>,
-    /// Consoles that have nothing to read.
-    pub without_input: Vec<AccountId>,
-    /// The console that prompts are piped into, if there is one.
-    pub pipe: Option<Arc<Console>>,
-    /// The console that somebody types into, if there is one.
-    pub screen: Option<Arc<Console>>,
-    /// Whether the agent server is served, as [`Config::server`] says; `None` if it is not.
-    pub serve: Option<ServeMode>,
-    /// The Matrix accounts among them once more, for what only their operator does.
+/// The kinds that this build has, in the order in which people are shown them.
+pub static KINDS: &[&dyn PlatformKind] = &[
+    &ConsoleKind,
     #[cfg(feature = "matrix")]
-    pub matrix: Vec<(AccountId, Arc<talaria_matrix::Matrix>)>,
+    &talaria_matrix::MatrixKind,
+    #[cfg(feature = "testing")]
+    &TestKind,
+];
+
+/// A kind that a build can leave out. Its name and one variable stay known, so that a configuration for it is refused
+/// with the reason and not taken for a slip.
+pub struct LeftOutKind {
+    /// The word behind `kind:`.
+    pub name: &'static str,
+    /// The network as people write it.
+    pub title: &'static str,
+    /// The feature of the build.
+    pub feature: &'static str,
+    /// A variable that every configuration by variables sets.
+    pub variable: EnvVar,
 }
 
-/// Builds what is configured; the console if nothing is and somebody might type, or if it is asked for alone.
-pub fn build(config: &Config, mode: RunMode) -> anyhow::Result<Platforms> {
-    let plan = plan_of(config, mode);
-    let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
-    if plan.console {
-        platforms.add_console("console".into(), &config.rules.words)?;
-    }
-    if !plan.platforms {
-        return Ok(platforms);
-    }
-    for (name, entry) in &config.platforms {
-        match entry {
-            PlatformConfig::Console => platforms.add_console(name.clone(), &config.rules.words)?,
-            #[cfg(feature = "matrix")]
-            PlatformConfig::Matrix(settings) => {
-                let matrix = Arc::new(talaria_matrix::Matrix::new((**settings).clone()));
-                platforms.accounts.push((name.clone(), matrix.clone()));
-                platforms.matrix.push((name.clone(), matrix));
-            }
-            #[cfg(feature = "testing")]
-            PlatformConfig::Test(test) => {
-                let network = crate::testing::network::TestNetwork::new(test.clone());
-                platforms.accounts.push((name.clone(), Arc::new(network)));
-            }
-        }
-    }
-    Ok(platforms)
+/// The kinds that this build lacks.
+pub static LEFT_OUT: &[LeftOutKind] = &[
+    #[cfg(not(feature = "matrix"))]
+    LeftOutKind {
+        name: "matrix",
+        title: "Matrix",
+        feature: "matrix",
+        variable: EnvVar {
+            name: "MATRIX_HOMESERVER",
+            category: VarCategory::Messaging,
+            meaning: "address of a Matrix homeserver; refused, because this Talaria was built without Matrix",
+            default: "",
+            secret: false,
+        },
+    },
+];
+
+/// The kind with this name.
+pub fn find(name: &str) -> Option<&'static dyn PlatformKind> {
+    KINDS.iter().copied().find(|kind| kind.name() == name)
 }
 
-/// Whether the agent server would be served in this mode, and how.
-pub fn serves(config: &Config, mode: RunMode) -> Option<ServeMode> {
-    plan_of(config, mode).serve
-}
-
-fn plan_of(config: &Config, mode: RunMode) -> PlatformPlan {
-    plan(mode, config.server.as_ref(), !config.platforms.is_empty(), stdin_kind())
-}
-
-/// What of it all is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PlatformPlan {
-    /// What is configured.
-    platforms: bool,
-    /// The console that nobody configured.
-    console: bool,
-    serve: Option<ServeMode>,
-}
-
-/// Decides what is there. A pipe has one prompt per line and then ends; a port that nobody asked for would only be in
-/// its way. Where nothing can be typed, a server is all there is.
-fn plan(mode: RunMode, server: Option<&ServerConfig>, configured: bool, stdin: StdinKind) -> PlatformPlan {
-    let all = Some(ServeMode { needed: true, stays: true });
-    let explicit = server.is_some_and(|server| server.explicit);
-    match (mode, stdin) {
-        (RunMode::Serve, _) => PlatformPlan { platforms: false, console: false, serve: all },
-        (RunMode::Chat, _) => PlatformPlan { platforms: false, console: true, serve: None },
-        (RunMode::Run, _) if configured => {
-            PlatformPlan { platforms: true, console: false, serve: all.filter(|_| server.is_some()) }
-        }
-        (RunMode::Run, StdinKind::Terminal) => {
-            let beside = server.map(|_| ServeMode { needed: explicit, stays: false });
-            PlatformPlan { platforms: false, console: true, serve: beside }
-        }
-        (RunMode::Run, StdinKind::Lines) => {
-            PlatformPlan { platforms: false, console: true, serve: all.filter(|_| explicit) }
-        }
-        (RunMode::Run, StdinKind::Nothing) => {
-            let serve = all.filter(|_| server.is_some());
-            PlatformPlan { platforms: false, console: serve.is_none(), serve }
-        }
-    }
-}
-
-impl Platforms {
-    fn add_console(&mut self, name: AccountId, words: &TextCatalog) -> anyhow::Result<()> {
-        self.terminal = stdin_kind() == StdinKind::Terminal;
-        if stdin_kind() == StdinKind::Nothing {
-            self.without_input.push(name.clone());
-        }
-        let wording = ConsoleTexts {
-            greeting: words.say(&TextKey::ConsoleGreeting.into()),
-            leaving: words.say(&TextKey::ConsoleLeaving.into()),
-            quit: words.say(&TextKey::ConsoleQuit.into()),
-            replaced: words.say(&TextKey::ConsoleReplaced.into()),
-            interrupted: words.say(&TextKey::NoRetryInterrupted.into()),
-            too_long: words.say(&TextKey::ConsoleTooLong.with("mib", LONGEST_LINE / (1024 * 1024))),
-        };
-        let console = Console::new(ConsoleInput::stdin(), ConsoleOutput::stdio(), wording)
-            .context("the console could not be opened")?;
-        let console = Arc::new(console);
-        match stdin_kind() {
-            StdinKind::Lines => self.pipe = Some(console.clone()),
-            StdinKind::Terminal => self.screen = Some(console.clone()),
-            StdinKind::Nothing => {}
-        }
-        self.owned.push(name.clone());
-        self.accounts.push((name, console));
-        Ok(())
-    }
+/// Names of all kinds, also of those that this build lacks. Each names the folder of its accounts in the state folder.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name()).chain(LEFT_OUT.iter().map(|kind| kind.name))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
-    /// What is there: the configured platforms, the console, and the server if it is served (`!` if it must be, `+` if
-    /// it goes on when nothing is left to read).
-    fn there(mode: RunMode, server: Option<bool>, configured: bool, stdin: StdinKind) -> String {
-        let server = server.map(|explicit| ServerConfig { explicit, ..ServerConfig::default() });
-        let PlatformPlan { platforms, console, serve } = plan(mode, server.as_ref(), configured, stdin);
-        let serve = serve.map(|ServeMode { needed, stays }| {
-            format!("server{}{}", if needed { "!" } else { "" }, if stays { "+" } else { "" })
-        });
-        let parts = [platforms.then(|| "platforms".to_owned()), console.then(|| "console".to_owned()), serve];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    #[test]
+    fn every_kind_has_a_name_of_its_own_that_an_entry_can_have() {
+        let mut seen = HashSet::new();
+        for name in names() {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase()), "{name}");
+            assert!(seen.insert(name), "{name} is there twice");
+        }
     }
 
     #[test]
-    fn what_is_there_depends_on_what_is_asked_for_and_who_can_type() {
-        use StdinKind::{Lines, Nothing, Terminal};
-        for (server, stdin, is_there) in [
-            (Some(false), Terminal, "console server"),
-            (Some(true), Terminal, "console server!"),
-            (None, Terminal, "console"),
-            (Some(false), Lines, "console"),
-            (Some(true), Lines, "console server!+"),
-            (None, Lines, "console"),
-            (Some(false), Nothing, "server!+"),
-            (Some(true), Nothing, "server!+"),
-            (None, Nothing, "console"),
-        ] {
-            assert_eq!(there(RunMode::Run, server, false, stdin), is_there, "{server:?} {stdin:?}");
-        }
-        for stdin in [Terminal, Lines, Nothing] {
-            assert_eq!(there(RunMode::Run, None, true, stdin), "platforms");
-            assert_eq!(there(RunMode::Run, Some(true), true, stdin), "platforms server!+");
-            for configured in [true, false] {
-                assert_eq!(there(RunMode::Serve, Some(true), configured, stdin), "server!+");
-                assert_eq!(there(RunMode::Chat, Some(true), configured, stdin), "console");
+    fn variables_begin_with_the_name_of_their_kind() {
+        for kind in KINDS {
+            let prefix = format!("{}_", kind.name().to_uppercase());
+            for var in kind.variables() {
+                assert!(var.name.starts_with(&prefix), "{}", var.name);
             }
         }
     }

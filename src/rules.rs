@@ -30,6 +30,8 @@ pub struct Rules {
 pub struct AccountRules {
     /// Which person may do which action.
     pub access: AccessPolicy,
+    /// Environment variable that replaces the list `access.people` where it is set; for hints to the operator.
+    pub people_variable: Option<&'static str>,
     /// How prompts are grouped into sessions, and when a new session begins.
     pub session: SessionRules,
     /// Effect of a prompt that comes while an answer runs.
@@ -129,6 +131,7 @@ impl AccountRules {
     pub fn owner() -> Self {
         Self {
             access: AccessPolicy::Owner,
+            people_variable: None,
             session: SessionRules::default(),
             busy: BusyPolicy::default(),
             places: HashMap::new(),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
+use crate::platforms;
 use crate::store::{self, Store};
 
 /// Name of the lock file.
@@ -20,8 +21,10 @@ const DATABASE: &str = "talaria.db";
 /// Name of the file that records that there has been a database.
 const USED: &str = "talaria.used";
 
-/// Other files that show that there has been a database: the owner's key, the keys of Matrix devices.
-const TRACES: [&str; 2] = ["api.key", "matrix"];
+/// Other files that show that there has been a database: the owner's key, and the folders of accounts.
+fn traces() -> impl Iterator<Item = &'static str> {
+    platforms::names().chain(["api.key"])
+}
 
 /// Warning in the log and in `talaria status` when the database was lost.
 pub const LOST_DATABASE: &str = "the database was empty at the last start although this state folder had been used \
@@ -91,7 +94,7 @@ impl StateDir {
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
         let is_empty = fs::metadata(path.join(DATABASE)).map_or(true, |database| database.len() == 0);
-        let was_used = std::iter::once(USED).chain(TRACES).any(|trace| path.join(trace).exists());
+        let was_used = std::iter::once(USED).chain(traces()).any(|trace| path.join(trace).exists());
         Ok(Self { path: path.to_owned(), lost_database: is_empty && was_used, _lock: file })
     }
 
@@ -191,7 +194,7 @@ fn close_to_others(path: &Path) -> Result<(), StartError> {
 
 /// Whether a folder is a state folder, or empty.
 fn is_state_folder(path: &Path) -> io::Result<bool> {
-    let ours = [LOCK, DATABASE, USED, "talaria.yaml"].into_iter().chain(TRACES);
+    let ours = [LOCK, DATABASE, USED, "talaria.yaml"].into_iter().chain(traces());
     if ours.into_iter().any(|name| path.join(name).exists()) {
         return Ok(true);
     }

@@ -4,12 +4,11 @@ mod calendar;
 mod escape;
 mod file_kind;
 mod hash;
-mod one_line;
 mod random;
 
 pub use calendar::UtcTime;
 pub use escape::{code_block, code_span, fenced};
 pub use file_kind::FileKind;
 pub use hash::{hash, hex};
-pub use one_line::{clip, one_line};
 pub use random::{CODE_ALPHABET, random_bytes, random_code, random_hex, this_process};
+pub use talaria_platform::{clip, one_line};

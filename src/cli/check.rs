@@ -15,13 +15,11 @@ use self::upstream::UpstreamFinding;
 use super::table::{length, moment};
 use super::{complain_of, print};
 use crate::access::{AccessAction, Actor, PlaceKind};
-#[cfg(feature = "matrix")]
-use crate::config::PlatformConfig;
-use crate::config::{AgentChoice, Config, ConfigSources};
+use crate::config::{AgentChoice, Config, ConfigError, ConfigSources};
 use crate::control::api::{GatewayStatus, RefusedList};
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::{CommandError, refused_list};
-use crate::platforms::{self, RunMode};
+use crate::gateway::plan::{self, RunMode};
 use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
@@ -30,9 +28,12 @@ use crate::store::{RefusedRow, look};
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
-    #[cfg(feature = "matrix")]
     if !sources.serve {
-        wrong.extend(config.platforms.iter().filter_map(|(name, platform)| cannot_log_in(name, platform)));
+        let problems = config.platforms.iter().filter_map(|(name, platform)| {
+            let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;
+            Some((message, hint.unwrap_or_default()))
+        });
+        wrong.extend(problems);
     }
     match look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?))) {
         Ok((note, found)) => {
@@ -80,7 +81,7 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
         {
             // A chat in the terminal runs without the agent server, unless the configuration asks for one.
             let mode = if serve { RunMode::Serve } else { RunMode::Run };
-            let needed = platforms::serves(config, mode).is_some_and(|serve| serve.needed);
+            let needed = plan::serves(config, mode).is_some_and(|serve| serve.needed);
             for (message, hint) in serving::troubles(server, &config.home).await {
                 match needed {
                     true => wrong.push((message, hint.to_owned())),
@@ -92,20 +93,6 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
     // A pending DNS lookup must not hold us.
     runtime.shutdown_background();
     wrong
-}
-
-/// Problem of an account that cannot log in: no credentials are configured, and no session is stored.
-#[cfg(feature = "matrix")]
-fn cannot_log_in(name: &AccountId, platform: &PlatformConfig) -> Option<(String, String)> {
-    let PlatformConfig::Matrix(settings) = platform else { return None };
-    let stored = matches!(settings.login, talaria_matrix::LoginMethod::Stored);
-    (stored && !talaria_matrix::has_session(settings)).then(|| {
-        let folder = settings.folder.display();
-        (
-            format!("`platforms.{name}` has neither a password nor an access token, and no session is kept in {folder}"),
-            "set `password_file` or `access_token_file` (MATRIX_PASSWORD_FILE, MATRIX_ACCESS_TOKEN_FILE)".to_owned(),
-        )
-    })
 }
 
 /// Checks that the state folder can be used; returns a note about it.
@@ -189,13 +176,14 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
         let quoted = serde_json::to_string(actor).unwrap_or_default();
         let quoted: String = quoted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
-        let code = match config.rules.account(&AccountId::from(account)).access.pairs() {
+        let rules = config.rules.account(&AccountId::from(account));
+        let code = match rules.access.pairs() {
             true => "run `talaria pairing approve CODE` with the code they were shown, or ",
             false => "",
         };
-        let variable = match account {
-            "matrix" => " (or to MATRIX_ALLOWED_USERS, which wins where it is set, and restart)",
-            _ => "",
+        let variable = match rules.people_variable {
+            Some(variable) => format!(" (or to {variable}, which wins where it is set, and restart)"),
+            None => String::new(),
         };
         let _ = write!(
             text,

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use serde::Serialize;
+use clap::Subcommand;
+pub use talaria_platform::operator::OutputFormat;
 
 use super::audit::AuditArgs;
 use super::token::TokenCommand;
@@ -91,14 +91,6 @@ pub enum OperatorCommand {
         after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
     )]
     Audit(AuditArgs),
-}
-
-/// Output format of an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
-pub struct OutputFormat {
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Commands about pairing.
@@ -273,26 +265,6 @@ impl OperatorCommand {
             Self::Audit(args) => args.show(&args.ask(client).await?)?.into(),
         })
     }
-}
-
-impl OutputFormat {
-    #[cfg(feature = "matrix")]
-    pub(super) fn is_json(self) -> bool {
-        self.json
-    }
-
-    pub(super) fn show<T: Serialize>(
-        self,
-        answer: &T,
-        words: impl Fn(&T) -> String,
-    ) -> Result<String, CommandError> {
-        if self.json { json(answer) } else { Ok(words(answer)) }
-    }
-}
-
-fn json(answer: &impl Serialize) -> Result<String, CommandError> {
-    serde_json::to_string_pretty(answer)
-        .map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"))
 }
 
 /// Adds to a configuration error that the old configuration stays in use.

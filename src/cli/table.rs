@@ -5,26 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::util::UtcTime;
 use crate::util::one_line;
 
-/// Most characters of one cell. Ids and names can be anything that a person typed.
-const CELL: usize = 80;
-
-/// Aligned columns under a header.
-pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
-    let mut lines = vec![names.map(str::to_owned)];
-    lines.extend(rows.iter().map(|row| row.clone().map(|cell| one_line(&cell, CELL))));
-    let width = |column: usize| {
-        lines.iter().map(|line| line.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
+pub(super) use talaria_platform::operator::table;
 
 /// `2026-11-16 04:12:33`, in UTC.
 pub(super) fn moment(at: i64) -> String {

@@ -62,16 +62,16 @@ impl TokenCommand {
                 let instructions = (*instructions || *no_instructions).then_some(*instructions);
                 let asked = AddTokenRequest { app: app.clone(), again: *again, instructions };
                 let added: AddedToken = client.post("/tokens/add", &asked).await?;
-                output.show(&added, show_added)
+                Ok(output.show(&added, show_added)?)
             }
             Self::List(output) => {
                 let apps: AppList = client.get("/tokens").await?;
-                output.show(&apps, show_apps)
+                Ok(output.show(&apps, show_apps)?)
             }
             Self::Revoke { app, output } => {
                 let asked = RevokeTokenRequest { app: app.clone() };
                 let revoked: RevokedToken = client.post("/tokens/revoke", &asked).await?;
-                output.show(&revoked, show_revoked)
+                Ok(output.show(&revoked, show_revoked)?)
             }
         }
     }

@@ -122,7 +122,7 @@ fn misfit(context: &CommandContext<'_>, ask: &AskRow, error: AnswerError) -> Loc
 
 /// Result of the search for the ask that a person means.
 enum AskMatch {
-    One(AskRow),
+    One(Box<AskRow>),
     /// No ask, or more than one; the reply says so.
     Unclear(LocalizedText),
 }
@@ -135,7 +135,7 @@ fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) 
         && let Some(to) = answered(context)
     {
         match tx.ask_shown_by(account, place, &to)? {
-            Some(ask) => return Ok(AskMatch::One(ask)),
+            Some(ask) => return Ok(AskMatch::One(Box::new(ask))),
             None if tx.is_ask(account, place, &to)? => return Ok(AskMatch::Unclear(TextKey::AskOver.into())),
             None => {}
         }
@@ -143,7 +143,7 @@ fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) 
     let mut open = tx.open_asks(account, place)?;
     if let Some(code) = code {
         return Ok(match open.into_iter().find(|open| open.ask.code == code) {
-            Some(open) => AskMatch::One(open.ask),
+            Some(open) => AskMatch::One(Box::new(open.ask)),
             None if command == ChatCommand::Answer => {
                 AskMatch::Unclear(TextKey::AnswerUnknown.with("code", code))
             }
@@ -156,7 +156,7 @@ fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) 
             || tx.ask_ended_since(account, place, unix_now() - CROSSING)?);
     match (open.pop(), open.is_empty()) {
         (None, _) => Ok(AskMatch::Unclear(TextKey::AskNone.into())),
-        (Some(only), true) if !crossing => Ok(AskMatch::One(only.ask)),
+        (Some(only), true) if !crossing => Ok(AskMatch::One(Box::new(only.ask))),
         (Some(last), _) => {
             open.push(last);
             Ok(AskMatch::Unclear(which(context, command, &open)))

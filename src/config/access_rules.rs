@@ -1,16 +1,16 @@
 //! `platforms.<name>` as far as it is about people: `access`, `session`, `busy`, `places`, `limits`.
 //!
-//! Every kind of chat network has these keys. Its own struct names them too, so that it knows them and
-//! suggests them.
+//! Every kind of chat network has these keys; `talaria_platform::config` lists them for the kinds, which leave them out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::Deserialize;
-use talaria_platform::{AuthorTrust, RoomId, UserId};
+use talaria_platform::{AddressedWhen, AuthorProof, PeopleTraits, PlatformKind, RoomId, UserId};
 
 use super::ConfigError;
 use super::document::ConfigDocument;
+use super::env::EnvReader;
 use super::suggest::did_you_mean;
 use super::value::{TimeOfDay, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
@@ -92,7 +92,7 @@ pub(super) struct PlaceSection {
     /// Who may talk to the agent here, besides admins. Default: as everywhere.
     people: Option<Vec<String>>,
     /// Whether we must be named here. Default: as everywhere.
-    mention: Option<MentionSetting>,
+    mention: Option<AddressedWhen>,
     /// Who answers here. Default: as everywhere.
     agent: Option<WrittenAgent>,
 }
@@ -102,14 +102,6 @@ pub(super) struct PlaceSection {
 enum WrittenAgent {
     Proxy,
     Local,
-}
-
-/// `mention`: whether we must be named where others read along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum MentionSetting {
-    Required,
-    Never,
 }
 
 #[derive(Default, Deserialize)]
@@ -123,16 +115,38 @@ pub(super) struct WrittenLimits {
     loop_guard: Option<bool>,
 }
 
-/// What is different about people from one chat network to another.
+/// Traits of a network that decide which people an entry may list, and how sure we must be of them.
 pub(super) struct NetworkTraits {
-    /// Knows a full, immutable id.
-    pub(super) is_id: fn(&str) -> bool,
-    /// The variable that wins over `access.people`, where this entry has one, and the ids in it.
-    pub(super) variable: Option<(&'static str, Option<Vec<String>>)>,
-    /// How sure we must be of whoever writes.
-    pub(super) trust: Option<AuthorTrust>,
-    /// Only what came encrypted is heard.
-    pub(super) secure_only: bool,
+    people: PeopleTraits,
+    /// The variable that wins over `access.people`, where this entry has one.
+    variable: Option<PeopleVariable>,
+    proof: AuthorProof,
+}
+
+/// A variable that lists people.
+struct PeopleVariable {
+    name: &'static str,
+    /// The ids in it; `None` if it is unset.
+    ids: Option<Vec<String>>,
+}
+
+impl NetworkTraits {
+    /// Traits of an entry of this kind; its variables reach the entry with the kind's name only.
+    pub(super) fn new(
+        env: EnvReader<'_>,
+        kind: &dyn PlatformKind,
+        name: &str,
+        people: PeopleTraits,
+        proof: AuthorProof,
+    ) -> Self {
+        let ids = |list: String| {
+            let ids = list.split(',').map(str::trim).filter(|id| !id.is_empty());
+            ids.map(str::to_owned).collect()
+        };
+        let variable = people.variable.filter(|_| name == kind.name());
+        let variable = variable.map(|var| PeopleVariable { name: var.name, ids: env.get(var).map(ids) });
+        Self { people, variable, proof }
+    }
 }
 
 /// Reads what `platforms.<name>` says about people.
@@ -145,10 +159,12 @@ pub(super) fn read(
     let written: RulesSection = document.parse_at(&path)?;
     let KeyedMapping(limits) = written.limits.unwrap_or_default();
     let standard = PersonLimits::default();
-    let is_id = network.is_id;
+    let people = network.people;
+    let people_variable = network.variable.as_ref().map(|variable| variable.name);
     let lists = access(document, name, written.access, network)?;
     Ok(AccountRules {
-        places: places(document, name, written.places, &lists, is_id)?,
+        places: places(document, name, written.places, &lists, people)?,
+        people_variable,
         access: AccessPolicy::Listed(lists),
         session: session(written.session.unwrap_or_default().0),
         busy: written.busy.map_or(BusyPolicy::Queue, BusyPolicy::from),
@@ -167,15 +183,13 @@ fn access(
     network: NetworkTraits,
 ) -> Result<AccessLists, ConfigError> {
     let KeyedMapping(mut written) = written.unwrap_or_default();
-    let NetworkTraits { is_id, variable, trust, secure_only } = network;
-    let name_of_variable = variable.as_ref().map(|(name, _)| *name);
-    if let Some((variable, Some(people))) = variable {
-        if let Some(wrong) = people.iter().find(|id| !is_id(id)) {
-            let wrong = crate::util::one_line(wrong, 60);
+    let NetworkTraits { people: traits, variable, proof: AuthorProof { trust, secure_only } } = network;
+    let name_of_variable = variable.as_ref().map(|variable| variable.name);
+    if let Some(PeopleVariable { name: variable, ids: Some(people) }) = variable {
+        if let Some(wrong) = people.iter().find(|id| !(traits.is_id)(id)) {
+            let (wrong, examples) = (crate::util::one_line(wrong, 60), traits.examples.join(","));
             return Err(ConfigError::new(format!("`{variable}` holds `{wrong}`, which is not a full id"))
-                .hint(
-                    "write whole ids with commas between them, such as `@ann:example.org,@bob:example.org`",
-                ));
+                .hint(format!("write whole ids with commas between them, such as `{examples}`")));
         }
         written.people = Some(people);
     }
@@ -201,7 +215,7 @@ fn access(
         return Err(ConfigError::new(what).hint(hint));
     }
     let ids = |key: &str, list: Option<Vec<String>>| {
-        ids(document, &["platforms", name, "access", key], list.unwrap_or_default(), is_id)
+        ids(document, &["platforms", name, "access", key], list.unwrap_or_default(), traits)
     };
     Ok(AccessLists {
         admins: ids("admins", written.admins)?,
@@ -257,15 +271,17 @@ fn ids(
     document: &ConfigDocument,
     path: &[&str],
     list: Vec<String>,
-    is_id: fn(&str) -> bool,
+    people: PeopleTraits,
 ) -> Result<BTreeSet<UserId>, ConfigError> {
-    let Some(wrong) = list.iter().find(|id| !is_id(id)) else {
+    let Some(wrong) = list.iter().find(|id| !(people.is_id)(id)) else {
         return Ok(list.into_iter().map(UserId::new).collect());
     };
     let (key, place) = (path.join("."), document.place(path));
     let wrong = crate::util::one_line(wrong, 60);
-    Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}"))
-        .hint("write the whole id such as `@ann:example.org`; names and patterns can belong to anybody"))
+    Err(ConfigError::new(format!("`{key}` holds `{wrong}`, which is not a full id {place}")).hint(format!(
+        "write the whole id such as `{}`; names and patterns can belong to anybody",
+        people.examples[0]
+    )))
 }
 
 fn places(
@@ -273,14 +289,14 @@ fn places(
     name: &str,
     written: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
     lists: &AccessLists,
-    is_id: fn(&str) -> bool,
+    traits: PeopleTraits,
 ) -> Result<HashMap<RoomId, PlaceRules>, ConfigError> {
     let mut places = HashMap::new();
     for (room, place) in written {
         let KeyedMapping(PlaceSection { busy, people, mention: _, agent }) = place.unwrap_or_default();
         let people = match people {
             Some(people) => {
-                Some(ids(document, &["platforms", name, "places", &room, "people"], people, is_id)?)
+                Some(ids(document, &["platforms", name, "places", &room, "people"], people, traits)?)
             }
             None => None,
         };
@@ -307,20 +323,6 @@ fn places(
         }
     }
     Ok(places)
-}
-
-/// In which rooms of `platforms.<name>` it is different whether we must be named.
-#[cfg(feature = "matrix")]
-pub(super) fn mentions(
-    document: &ConfigDocument,
-    name: &str,
-) -> Result<HashMap<RoomId, MentionSetting>, ConfigError> {
-    let written: RulesSection = document.parse_at(&["platforms", name])?;
-    let mention = |(room, place): (String, Option<KeyedMapping<PlaceSection>>)| {
-        let KeyedMapping(place) = place?;
-        Some((RoomId::new(room), place.mention?))
-    };
-    Ok(written.places.into_iter().filter_map(mention).collect())
 }
 
 impl From<WrittenBusy> for BusyPolicy {

@@ -51,7 +51,7 @@ impl Config {
             return "none configured: a chat in the terminal".to_owned();
         }
         let one = |(name, platform): (&talaria_platform::AccountId, &super::PlatformConfig)| {
-            let kind = platform.kind();
+            let kind = platform.kind().name();
             if name.as_str() == kind { kind.to_owned() } else { format!("{name} ({kind})") }
         };
         self.platforms.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -77,16 +77,8 @@ impl Config {
     fn describe_accounts(&self) -> String {
         let mut lines = String::new();
         for (name, platform) in &self.platforms {
-            let account: Option<String> = match platform {
-                super::PlatformConfig::Console => None,
-                #[cfg(feature = "matrix")]
-                super::PlatformConfig::Matrix(settings) => {
-                    Some(super::matrix::describe(settings, &self.rules.account(name)))
-                }
-                #[cfg(feature = "testing")]
-                super::PlatformConfig::Test(_) => None,
-            };
-            if let Some(account) = account {
+            let rules = self.rules.account(name);
+            if let Some(account) = platform.settings().describe(rules.places.keys().collect()) {
                 lines.push_str(&format!("{:13}  {account}\n", name.as_str()));
             }
         }

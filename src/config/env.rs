@@ -2,54 +2,16 @@
 //!
 //! Nothing that is missing in the table is ever read, so `talaria env` tells the whole truth.
 
+pub use talaria_platform::config::env::{EnvReader, EnvVar, VarCategory};
+
 use super::suggest::closest;
-
-/// A variable that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EnvVar {
-    /// Its name.
-    pub name: &'static str,
-    /// What it belongs to.
-    pub category: VarCategory,
-    /// One line for people.
-    pub meaning: &'static str,
-    /// What holds when it is unset, for people; empty when nothing does.
-    pub default: &'static str,
-    /// Whether its value must never be shown.
-    pub secret: bool,
-}
-
-/// What a variable belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VarCategory {
-    /// The relay to a remote agent server.
-    Messaging,
-    /// The model behind the local agent.
-    Model,
-    /// The agent server, which programs talk to.
-    Server,
-    /// Where things are kept.
-    State,
-    /// What is logged.
-    Log,
-}
-
-impl VarCategory {
-    /// The word in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Messaging => "messaging",
-            Self::Model => "model",
-            Self::Server => "server",
-            Self::State => "state",
-            Self::Log => "log",
-        }
-    }
-}
+use crate::platforms::{KINDS, LEFT_OUT};
 
 /// Every variable that is read, in the order in which people look for them.
 pub fn table() -> impl Iterator<Item = &'static EnvVar> {
-    AGENT.iter().chain(API_SERVER).chain(MATRIX).chain(AROUND)
+    let of_platforms = KINDS.iter().flat_map(|kind| kind.variables());
+    let of_platforms = of_platforms.chain(LEFT_OUT.iter().map(|kind| &kind.variable));
+    AGENT.iter().chain(API_SERVER).chain(of_platforms).chain(AROUND)
 }
 
 /// The table as `talaria env` prints it. Holds no values.
@@ -89,25 +51,6 @@ pub fn misspelt(set: impl IntoIterator<Item = String>) -> Vec<String> {
 /// characters, so that it is refused where it is used and not taken for unset.
 pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-}
-
-/// Reads variables of the table.
-#[derive(Clone, Copy)]
-pub(super) struct EnvReader<'a> {
-    lookup: &'a dyn Fn(&str) -> Option<String>,
-}
-
-impl<'a> EnvReader<'a> {
-    pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { lookup }
-    }
-
-    /// The value without white space around it; blank counts as unset.
-    pub(super) fn get(self, var: &EnvVar) -> Option<String> {
-        let value = (self.lookup)(var.name)?;
-        let value = value.trim();
-        (!value.is_empty()).then(|| value.to_owned())
-    }
 }
 
 /// Who answers.
@@ -230,127 +173,6 @@ pub(super) const API_SERVER_MODEL_NAME: EnvVar = EnvVar {
     secret: false,
 };
 
-/// Those that configure the platform entry called `matrix`, so that a container needs no file at all.
-pub(super) const MATRIX: &[EnvVar] = &[
-    MATRIX_HOMESERVER,
-    MATRIX_USER_ID,
-    MATRIX_PASSWORD,
-    MATRIX_PASSWORD_FILE,
-    MATRIX_ACCESS_TOKEN,
-    MATRIX_ACCESS_TOKEN_FILE,
-    MATRIX_RECOVERY_KEY,
-    MATRIX_RECOVERY_KEY_FILE,
-    MATRIX_STORE_KEY,
-    MATRIX_STORE_KEY_FILE,
-    MATRIX_ALLOWED_USERS,
-    MATRIX_TRUST,
-    MATRIX_E2EE,
-];
-
-pub(super) const MATRIX_HOMESERVER: EnvVar = EnvVar {
-    name: "MATRIX_HOMESERVER",
-    category: VarCategory::Messaging,
-    meaning: "address of the homeserver, such as https://matrix.example.org",
-    default: "platforms.matrix.homeserver",
-    secret: false,
-};
-
-pub(super) const MATRIX_USER_ID: EnvVar = EnvVar {
-    name: "MATRIX_USER_ID",
-    category: VarCategory::Messaging,
-    meaning: "full id of the account that answers, such as @bot:example.org",
-    default: "platforms.matrix.user_id",
-    secret: false,
-};
-
-pub(super) const MATRIX_PASSWORD: EnvVar = EnvVar {
-    name: "MATRIX_PASSWORD",
-    category: VarCategory::Messaging,
-    meaning: "its password, for the first login",
-    default: "platforms.matrix.password",
-    secret: true,
-};
-
-pub(super) const MATRIX_PASSWORD_FILE: EnvVar = EnvVar {
-    name: "MATRIX_PASSWORD_FILE",
-    category: VarCategory::Messaging,
-    meaning: "a file that holds MATRIX_PASSWORD, such as a Docker secret",
-    default: "platforms.matrix.password_file",
-    secret: false,
-};
-
-pub(super) const MATRIX_ACCESS_TOKEN: EnvVar = EnvVar {
-    name: "MATRIX_ACCESS_TOKEN",
-    category: VarCategory::Messaging,
-    meaning: "an access token, instead of the password",
-    default: "platforms.matrix.access_token",
-    secret: true,
-};
-
-pub(super) const MATRIX_ACCESS_TOKEN_FILE: EnvVar = EnvVar {
-    name: "MATRIX_ACCESS_TOKEN_FILE",
-    category: VarCategory::Messaging,
-    meaning: "a file that holds MATRIX_ACCESS_TOKEN, such as a Docker secret",
-    default: "platforms.matrix.access_token_file",
-    secret: false,
-};
-
-pub(super) const MATRIX_RECOVERY_KEY: EnvVar = EnvVar {
-    name: "MATRIX_RECOVERY_KEY",
-    category: VarCategory::Messaging,
-    meaning: "recovery key of the account, which makes our device a trusted one",
-    default: "platforms.matrix.recovery_key",
-    secret: true,
-};
-
-pub(super) const MATRIX_RECOVERY_KEY_FILE: EnvVar = EnvVar {
-    name: "MATRIX_RECOVERY_KEY_FILE",
-    category: VarCategory::Messaging,
-    meaning: "a file that holds MATRIX_RECOVERY_KEY, such as a Docker secret",
-    default: "platforms.matrix.recovery_key_file",
-    secret: false,
-};
-
-pub(super) const MATRIX_STORE_KEY: EnvVar = EnvVar {
-    name: "MATRIX_STORE_KEY",
-    category: VarCategory::Messaging,
-    meaning: "key that the store of our device is encrypted with: 32 bytes as hex or base64",
-    default: "platforms.matrix.store_key, else a file there",
-    secret: true,
-};
-
-pub(super) const MATRIX_STORE_KEY_FILE: EnvVar = EnvVar {
-    name: "MATRIX_STORE_KEY_FILE",
-    category: VarCategory::Messaging,
-    meaning: "a file that holds MATRIX_STORE_KEY, such as a Docker secret",
-    default: "platforms.matrix.store_key_file",
-    secret: false,
-};
-
-pub(super) const MATRIX_ALLOWED_USERS: EnvVar = EnvVar {
-    name: "MATRIX_ALLOWED_USERS",
-    category: VarCategory::Messaging,
-    meaning: "who may talk to the agent: full ids with commas between them",
-    default: "platforms.matrix.access.people",
-    secret: false,
-};
-
-pub(super) const MATRIX_TRUST: EnvVar = EnvVar {
-    name: "MATRIX_TRUST",
-    category: VarCategory::Messaging,
-    meaning: "which devices are heard and get keys: any, cross_signed or verified",
-    default: "platforms.matrix.trust, else cross_signed",
-    secret: false,
-};
-
-pub(super) const MATRIX_E2EE: EnvVar = EnvVar {
-    name: "MATRIX_E2EE",
-    category: VarCategory::Messaging,
-    meaning: "whether only encrypted rooms are served: required or optional",
-    default: "platforms.matrix.e2ee, else required",
-    secret: false,
-};
-
 pub(super) const TALARIA_HOME: EnvVar = EnvVar {
     name: "TALARIA_HOME",
     category: VarCategory::State,
@@ -451,13 +273,5 @@ mod tests {
         the variable `GATEWAY_PROXY_ULR` is not read: did you mean `GATEWAY_PROXY_URL`?
         the variable `GATEWAY_PROXY_KEY_FIL` is not read: did you mean `GATEWAY_PROXY_KEY_FILE`?
         ");
-    }
-
-    #[test]
-    fn blank_is_unset() {
-        let lookup = |name: &str| Some(if name == "HOME" { " /home/ann " } else { " \t" }.to_owned());
-        let env = EnvReader::new(&lookup);
-        assert_eq!(env.get(&HOME).as_deref(), Some("/home/ann"));
-        assert_eq!(env.get(&PROXY_URL), None);
     }
 }

@@ -7,23 +7,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::AccountId;
+use talaria_platform::config::EntryReader;
+use talaria_platform::{AccountId, PlatformKind};
 use tracing_subscriber::EnvFilter;
 
 use super::Retention;
 use super::access_lint;
+use super::access_rules::{self, NetworkTraits};
 use super::agents::ModelServer;
 use super::document::ConfigDocument;
-use super::env::{self, EnvReader, EnvVar};
+use super::env::{self, EnvReader};
 use super::file::{self, ConfigFile};
 use super::language;
-use super::platform::is_name;
+use super::platform::{self, is_name};
+use super::secret_sources::KeySetting;
 use super::server;
+use super::setting::SettingReader;
+pub(super) use super::setting::{GivenValue, SettingSource, filled};
 use super::suggest::closest;
 use super::yaml_lines::KeyedMapping;
 use super::{
-    AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, ServerConfig, TurnConfig,
+    AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, Secret, ServerConfig,
+    TurnConfig,
 };
+use crate::platforms::{KINDS, LEFT_OUT, LeftOutKind};
 use crate::rules::Rules;
 
 const DEFAULT_LOG: &str = "info";
@@ -108,27 +115,11 @@ pub(super) struct ConfigResolver<'a> {
     pub(super) document: Option<&'a ConfigDocument>,
     pub(super) env: EnvReader<'a>,
     /// The state folder.
-    #[cfg_attr(not(feature = "matrix"), allow(dead_code, reason = "Matrix keeps a device's keys there"))]
     pub(super) home: &'a Path,
     /// What is said of a model server that nobody has asked yet.
     pub(super) spare: Option<ModelServer>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<String>,
-}
-
-/// Where a value can come from: the environment first, then the file.
-pub(super) struct SettingSource<'a> {
-    /// None for an entry that only the file can configure.
-    pub(super) var: Option<&'a EnvVar>,
-    pub(super) path: &'a [&'a str],
-}
-
-/// A value and, for messages, what people call the place it came from.
-pub(super) struct GivenValue {
-    pub(super) value: String,
-    pub(super) name: String,
-    /// ` (talaria.yaml, line 7)`, or empty for the environment.
-    pub(super) place: String,
 }
 
 impl ConfigResolver<'_> {
@@ -138,7 +129,7 @@ impl ConfigResolver<'_> {
         rules: &mut Rules,
     ) -> BTreeMap<AccountId, PlatformConfig> {
         let mut platforms = BTreeMap::new();
-        self.add_matrix(&mut written);
+        self.add_by_variables(&mut written);
         let absent = ConfigDocument::absent();
         let document = self.document.unwrap_or(&absent);
         for (name, entry) in written {
@@ -154,55 +145,90 @@ impl ConfigResolver<'_> {
                 );
                 continue;
             }
-            let kind = entry.and_then(|KeyedMapping(entry)| filled(entry.kind));
-            let Some(platform) = PlatformConfig::read(self, document, &name, kind.as_deref()) else {
-                continue;
-            };
-            match platform.people(self.env, document, &name) {
-                Ok(people) => {
-                    let account = AccountId::from(name.as_str());
-                    if let Some(people) = people {
-                        self.warnings.extend(access_lint::warnings(&name, &people.access));
-                        rules.accounts.insert(account.clone(), Arc::new(people));
-                    }
-                    platforms.insert(account, platform);
-                }
+            let written = entry.and_then(|KeyedMapping(entry)| filled(entry.kind));
+            match platform::kind_of(document, &name, written.as_deref()) {
+                Ok(kind) => self.account(document, kind, &name, &mut platforms, rules),
                 Err(error) => self.errors.push(error),
             }
         }
-        if platforms.values().filter(|platform| **platform == PlatformConfig::Console).count() > 1 {
-            let place = document.place(&["platforms"]);
-            self.errors.push(
-                ConfigError::new(format!(
-                    "`platforms` has more than one entry of the kind `console` {place}"
-                ))
-                .hint("there is one terminal; keep one of them"),
-            );
+        for kind in KINDS.iter().filter(|kind| kind.people().is_none()) {
+            let same = |platform: &&PlatformConfig| platform.kind().name() == kind.name();
+            if platforms.values().filter(same).count() > 1 {
+                let (kind, place) = (kind.name(), document.place(&["platforms"]));
+                let what = format!("`platforms` has more than one entry of the kind `{kind}` {place}");
+                self.errors.push(ConfigError::new(what).hint("there is one terminal; keep one of them"));
+            }
         }
         platforms
     }
 
-    /// Adds the entry that variables configure, where the file has none.
-    fn add_matrix(&mut self, written: &mut BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>) {
-        let Some(var) = env::MATRIX.iter().find(|var| self.env.get(var).is_some()) else { return };
-        let variable = var.name;
-        if !cfg!(feature = "matrix") {
-            self.errors.push(
-                ConfigError::new(format!("`{variable}` is set, but this Talaria was built without Matrix"))
-                    .hint("unset it, or build Talaria with the feature `matrix`, which is on by default"),
-            );
+    /// Reads one entry: the kind reads its own keys, the keys about people are the same for all networks.
+    fn account(
+        &mut self,
+        document: &ConfigDocument,
+        kind: &'static dyn PlatformKind,
+        name: &str,
+        platforms: &mut BTreeMap<AccountId, PlatformConfig>,
+        rules: &mut Rules,
+    ) {
+        let before = self.errors.len();
+        let Some(settings) = kind.read(&mut EntryReader::new(kind.name(), name, self.reader())) else {
             return;
+        };
+        let account = AccountId::from(name);
+        if let Some(people) = kind.people() {
+            let network = NetworkTraits::new(self.env, kind, name, people, settings.author_proof());
+            // Read even if the kind has found faults, so that all of them are reported at once.
+            match access_rules::read(document, name, network) {
+                Ok(people) if self.errors.len() == before => {
+                    self.warnings.extend(access_lint::warnings(name, &people.access));
+                    rules.accounts.insert(account.clone(), Arc::new(people));
+                }
+                Ok(_) => {}
+                Err(error) => self.errors.push(error),
+            }
         }
-        let entry = written.entry("matrix".to_owned()).or_default();
-        let kind = entry.as_ref().and_then(|KeyedMapping(entry)| filled(entry.kind.clone()));
-        if kind.is_some_and(|kind| kind != "matrix") {
-            let place = self.place(&["platforms", "matrix", "kind"]);
-            self.errors.push(
-                ConfigError::new(format!(
-                    "`{variable}` configures `platforms.matrix`, which is of another kind{place}"
-                ))
-                .hint("give that entry another name, or unset the variables that begin with `MATRIX_`"),
-            );
+        if self.errors.len() == before {
+            platforms.insert(account, PlatformConfig::new(kind, settings));
+        }
+    }
+
+    /// Adds the entries that variables configure, where the file has none.
+    fn add_by_variables(
+        &mut self,
+        written: &mut BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>,
+    ) {
+        for left_out in LEFT_OUT {
+            let LeftOutKind { title, feature, variable, .. } = left_out;
+            if self.env.get(variable).is_some() {
+                let variable = variable.name;
+                self.errors.push(
+                    ConfigError::new(format!(
+                        "`{variable}` is set, but this Talaria was built without {title}"
+                    ))
+                    .hint(format!(
+                        "unset it, or build Talaria with the feature `{feature}`, which is on by default"
+                    )),
+                );
+            }
+        }
+        for kind in KINDS {
+            let Some(var) = kind.variables().iter().find(|var| self.env.get(var).is_some()) else { continue };
+            let (variable, name) = (var.name, kind.name());
+            let entry = written.entry(name.to_owned()).or_default();
+            let other = entry.as_ref().and_then(|KeyedMapping(entry)| filled(entry.kind.clone()));
+            if other.is_some_and(|other| other != name) {
+                let place = self.place(&["platforms", name, "kind"]);
+                self.errors.push(
+                    ConfigError::new(format!(
+                        "`{variable}` configures `platforms.{name}`, which is of another kind{place}"
+                    ))
+                    .hint(format!(
+                        "give that entry another name, or unset the variables that begin with `{}_`",
+                        name.to_uppercase()
+                    )),
+                );
+            }
         }
     }
 
@@ -230,16 +256,30 @@ impl ConfigResolver<'_> {
         value
     }
 
-    /// A text from the environment, else from the file; blank counts as unset.
-    pub(super) fn text(&self, setting: SettingSource<'_>, written: Option<String>) -> Option<GivenValue> {
-        if let Some(var) = setting.var
-            && let Some(value) = self.env.get(var)
-        {
-            return Some(GivenValue { value, name: format!("`{}`", var.name), place: String::new() });
+    /// Reads single settings, with the errors and warnings of this resolver.
+    pub(super) fn reader(&mut self) -> SettingReader<'_> {
+        SettingReader {
+            document: self.document,
+            env: self.env,
+            home: self.home,
+            errors: &mut self.errors,
+            warnings: &mut self.warnings,
         }
-        let value = filled(written)?;
-        let place = self.place(setting.path);
-        Some(GivenValue { value, name: format!("`{}`", setting.path.join(".")), place })
+    }
+
+    /// A text from the environment, else from the file; blank counts as unset.
+    pub(super) fn text(&mut self, source: SettingSource<'_>, written: Option<String>) -> Option<GivenValue> {
+        self.reader().text(source, written)
+    }
+
+    /// A key from the environment, the file that the environment names, or the configuration file.
+    pub(super) fn key(
+        &mut self,
+        setting: KeySetting<'_>,
+        written: Option<Secret>,
+        written_file: Option<String>,
+    ) -> Option<Secret> {
+        self.reader().key(setting, written, written_file)
     }
 
     pub(super) fn url(&mut self, given: &GivenValue) -> Option<BaseUrl> {
@@ -256,9 +296,4 @@ impl ConfigResolver<'_> {
     pub(super) fn place(&self, path: &[&str]) -> String {
         self.document.map(|document| format!(" {}", document.place(path))).unwrap_or_default()
     }
-}
-
-/// A text that says something, without white space around it.
-pub(super) fn filled(text: Option<String>) -> Option<String> {
-    text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }

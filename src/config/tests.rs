@@ -4,8 +4,6 @@ mod errors;
 mod example;
 mod fallback;
 mod keys;
-#[cfg(feature = "matrix")]
-mod matrix;
 #[cfg(feature = "testing")]
 mod people;
 mod server;
@@ -13,13 +11,14 @@ mod sources;
 mod torture;
 mod wording;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{AgentChoice, Config, ConfigError, ConfigSources, LocalConfig, ProxyConfig};
+use super::{AgentChoice, Config, ConfigError, ConfigSources, LocalConfig, PlatformConfig, ProxyConfig};
 
 /// A folder and an environment of one's own.
 struct Scene {
@@ -90,6 +89,12 @@ impl Scene {
         let folder = format!("{}/", self.folder.path().display());
         printed(&self.load().unwrap_err()).replace(&folder, "")
     }
+}
+
+/// The settings of an account, which must be of this type.
+fn settings<T: Clone + 'static>(platform: &PlatformConfig) -> T {
+    let settings: &dyn Any = platform.settings();
+    settings.downcast_ref::<T>().unwrap_or_else(|| panic!("another kind: {platform:?}")).clone()
 }
 
 fn printed(errors: &[ConfigError]) -> String {

@@ -87,7 +87,8 @@ impl ControlClient {
 
     /// Sends a request without a body.
     pub async fn get<T: DeserializeOwned>(&self, what: &str) -> Result<T, CommandError> {
-        self.ask(Method::GET, what, Vec::new()).await
+        let answer = self.ask(Method::GET, what, Vec::new()).await?;
+        serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()))
     }
 
     /// Sends a request with a body.
@@ -96,6 +97,12 @@ impl ControlClient {
         what: &str,
         question: &impl Serialize,
     ) -> Result<T, CommandError> {
+        let answer = self.post_raw(what, question).await?;
+        serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()))
+    }
+
+    /// Sends a request with a body, and leaves the answer as it is.
+    pub async fn post_raw(&self, what: &str, question: &impl Serialize) -> Result<Vec<u8>, CommandError> {
         let question = serde_json::to_vec(question).map_err(|error| strange(&error.to_string()))?;
         self.ask(Method::POST, what, question).await
     }
@@ -110,18 +117,13 @@ impl ControlClient {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        what: &str,
-        question: Vec<u8>,
-    ) -> Result<T, CommandError> {
+    async fn ask(&self, method: Method, what: &str, question: Vec<u8>) -> Result<Vec<u8>, CommandError> {
         let (status, answer) = match &self.answers {
             ControlBackend::There(client) => over_there(client, method, what, question).await?,
             ControlBackend::Here(here) => right_here(&here.router, method, what, question).await?,
         };
         if status.is_success() {
-            return serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()));
+            return Ok(answer);
         }
         match serde_json::from_slice::<command_error::CommandErrorBody>(&answer) {
             Ok(problem) if !problem.errors.is_empty() => {

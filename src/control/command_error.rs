@@ -7,9 +7,11 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use talaria_platform::OperatorError;
 
 use crate::config::ConfigError;
 use crate::store::StoreError;
+use crate::util::one_line;
 
 /// One problem and its hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +82,13 @@ impl CommandError {
         let complaints =
             errors.into_iter().map(|ConfigError { message, hint }| ErrorDetail { message, hint }).collect();
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, complaints }
+    }
+}
+
+impl From<OperatorError> for CommandError {
+    fn from(error: OperatorError) -> Self {
+        // A server's own words may be among them, and a terminal would obey them.
+        Self::new(StatusCode::CONFLICT, one_line(&error.message, 500), error.hint)
     }
 }
 

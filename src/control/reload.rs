@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use talaria_platform::AccountId;
 
 use super::api::ReloadReport;
-use crate::config::{AgentChoice, Config, DisplayConfig, PlatformConfig, ServerConfig, TurnConfig};
+use crate::config::{AgentChoice, Config, DisplayConfig, ServerConfig, TurnConfig};
 use crate::rules::{AccountRules, Rules};
 
 /// Rules of a new configuration for the running accounts. A running account keeps the kind it was started with:
@@ -19,7 +19,7 @@ pub(super) fn rules<'a>(
 ) -> Rules {
     let mut rules = new.rules.clone();
     for account in running {
-        let kind = |config: &Config| config.platforms.get(account).map(PlatformConfig::kind);
+        let kind = |config: &Config| config.platforms.get(account).map(|platform| platform.kind().name());
         if kind(started) != kind(new) {
             rules.keep(account, now);
         }
@@ -36,7 +36,7 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
     for name in names {
         // An account that is new or removed is a platform that starts or ends; it is listed below.
         if let (Some(old), Some(new)) = (rules.accounts.get(name), next.accounts.get(name)) {
-            let AccountRules { access, session, busy, places, limits } = &**old;
+            let AccountRules { access, people_variable: _, session, busy, places, limits } = &**old;
             keys.now(&format!("platforms.{name}.access"), *access != new.access);
             keys.now(&format!("platforms.{name}.session"), *session != new.session);
             keys.now(&format!("platforms.{name}.busy"), *busy != new.busy);

@@ -1,5 +1,6 @@
 //! Routes of the control socket, and the handlers that only read.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,10 +46,8 @@ pub(super) type RawRequest = Result<Bytes, BytesRejection>;
 
 /// All routes of the control socket.
 pub fn router(control: Arc<ControlState>) -> Router {
-    let router = Router::new();
-    #[cfg(feature = "matrix")]
-    let router = router.merge(super::matrix::routes());
-    router
+    Router::new()
+        .merge(super::accounts::routes())
         .merge(super::tokens::routes())
         .route("/status", get(status))
         .route("/health", get(health))
@@ -90,12 +89,27 @@ impl ControlState {
 
 /// Parses the body of a request.
 pub(super) fn read<T: DeserializeOwned>(asked: RawRequest) -> Result<T, CommandError> {
-    let hint = "this looks like another version of talaria; use the one that runs";
-    let bytes =
-        asked.map_err(|error| CommandError::wrong(format!("the question is not readable: {error}"), hint))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| CommandError::wrong(format!("the question is not understood: {error}"), hint))
+    parse(&bytes(asked)?)
 }
+
+/// The body of a request.
+pub(super) fn bytes(asked: RawRequest) -> Result<Bytes, CommandError> {
+    asked
+        .map_err(|error| CommandError::wrong(format!("the question is not readable: {error}"), OTHER_VERSION))
+}
+
+/// Parses JSON of a client.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CommandError> {
+    serde_json::from_slice(bytes).map_err(|error| malformed(&error))
+}
+
+/// The question of a client cannot be read.
+pub(super) fn malformed(error: &dyn Display) -> CommandError {
+    CommandError::wrong(format!("the question is not understood: {error}"), OTHER_VERSION)
+}
+
+/// Hint for a request that this version does not understand.
+const OTHER_VERSION: &str = "this looks like another version of talaria; use the one that runs";
 
 /// Handles a request in a task of its own, as the hub does: changes that the store has committed must be acted
 /// on even if the client is gone or the time is up.
@@ -118,7 +132,12 @@ async fn in_time(request: Request, next: Next) -> Response {
 }
 
 async fn unknown(uri: Uri) -> CommandError {
-    let message = format!("the talaria that runs does not know `{}`", uri.path());
+    unknown_path(uri.path())
+}
+
+/// This version has no such route.
+pub(super) fn unknown_path(path: &str) -> CommandError {
+    let message = format!("the talaria that runs does not know `{path}`");
     CommandError::missing(message, "it is probably another version; restart it")
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tokio::net::TcpListener;
 
+use super::plan::ServeMode;
 use crate::config::{Config, NetworkReach, ServerConfig, UrlHost, api_key};
 use crate::logging;
-use crate::platforms::ServeMode;
 use crate::server::ServerSettings;
 use crate::state_dir::StartError;
 

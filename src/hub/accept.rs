@@ -92,7 +92,7 @@ impl AcceptBatch {
             // That they left, we saw; that they came back, we did not, if we were not there.
             tx.arrive(&self.account, room, &author.id)?;
         }
-        let stranger = || RefusedPerson::new(&self.account, &author.id, place, "invited us");
+        let stranger = || RefusedPerson::new(&self.account, &rules, &author.id, place, "invited us");
         Ok((follow, (rule == AccessRule::NotListed).then(stranger)))
     }
 }
@@ -301,8 +301,12 @@ impl EventContext<'_> {
                     after.extend(pairing::ask(self)?);
                 }
                 let (account, id) = (self.account(), &self.event.author.id);
-                let stranger = RefusedPerson::new(account, id, PlaceKind::from(direct), "wrote");
-                strangers.push(if after.is_empty() { stranger } else { stranger.given_a_code(account) });
+                let place = PlaceKind::from(direct);
+                let stranger = RefusedPerson::new(account, self.rules, id, place, "wrote");
+                strangers.push(match after.is_empty() {
+                    true => stranger,
+                    false => stranger.given_a_code(account, self.rules),
+                });
             }
             AccessRule::Untrusted => {
                 strangers.push(untrusted_notices::untrusted(self)?);

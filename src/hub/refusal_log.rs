@@ -10,6 +10,7 @@ use talaria_platform::{AccountId, UserId};
 use tokio::time::Instant;
 
 use crate::access::PlaceKind;
+use crate::rules::AccountRules;
 
 /// Most people that the log names in an hour. Nobody would read more lines.
 const EACH_HOUR: usize = 100;
@@ -45,9 +46,15 @@ enum RefusalReason {
 
 impl RefusedPerson {
     /// A person on no list who did something.
-    pub fn new(account: &AccountId, id: &UserId, place: PlaceKind, did: &'static str) -> Self {
+    pub fn new(
+        account: &AccountId,
+        rules: &AccountRules,
+        id: &UserId,
+        place: PlaceKind,
+        did: &'static str,
+    ) -> Self {
         let id = id.as_str().to_owned();
-        let hint = format!("to let them in, add {id:?} to {}", list(account));
+        let hint = format!("to let them in, add {id:?} to {}", list(account, rules));
         Self { id, place: in_words(place), did, why: RefusalReason::NotListed, hint }
     }
 
@@ -74,11 +81,11 @@ impl RefusedPerson {
     }
 
     /// Adds that the person got a pairing code.
-    pub fn given_a_code(self, account: &AccountId) -> Self {
+    pub fn given_a_code(self, account: &AccountId, rules: &AccountRules) -> Self {
         let hint = format!(
             "talaria pairing approve CODE lets them in, with the code they were shown; so does adding {:?} to {}",
             self.id,
-            list(account)
+            list(account, rules)
         );
         Self { why: RefusalReason::GivenCode, hint, ..self }
     }
@@ -94,9 +101,11 @@ impl RefusedPerson {
 }
 
 /// The configuration key that lists people. Where the environment variable is set, it replaces the file's list.
-fn list(account: &AccountId) -> String {
-    let variable =
-        if account.as_str() == "matrix" { " (or MATRIX_ALLOWED_USERS where that is set)" } else { "" };
+fn list(account: &AccountId, rules: &AccountRules) -> String {
+    let variable = match rules.people_variable {
+        Some(variable) => format!(" (or {variable} where that is set)"),
+        None => String::new(),
+    };
     format!("platforms.{account}.access.people{variable}")
 }
 

@@ -4,6 +4,8 @@
 //! arrive and are acknowledged. The other end honours send keys, as a real network does: kill tests need that,
 //! because a terminal cannot take a line back.
 
+mod config;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use talaria_platform::{
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use crate::config::TestConfig;
+pub use config::{TestConfig, TestKind};
 
 /// Requests of the platform.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,6 +11,8 @@ use crate::support::literals::{is_prose, read};
 /// Files and folders whose sentences are not for rooms, each with its readers.
 const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
+    ("adapters/platform/src/config", "the operator who writes the configuration"),
+    ("adapters/platform/src/operator.rs", "the operator at the shell"),
     ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),
     ("src/control", "the operator at the shell"),
@@ -20,15 +22,17 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/media.rs", "the agent, about what a person attached"),
     ("adapters/matrix", "the log and the operator: what rooms are told is the core's"),
     ("src/state_dir.rs", "the operator whose gateway does not start"),
-    ("src/platforms.rs", "the operator whose gateway does not start"),
+    ("src/platforms.rs", "the operator who writes the configuration"),
     ("src/server", "programs that ask over HTTP, and whoever writes them"),
     ("src/store", "SQL, and the operator whose store does not open"),
+    ("src/testing/network", "a test, about the network that it runs"),
     ("src/turns/prompt_text.rs", "the agent, about who speaks and where"),
     ("src/i18n/listing.rs", "the operator who rewords a text"),
 ];
 
 /// Single sentences of other files that never reach a room, with the reason.
 const SINGLE: &[(&str, &str, &str)] = &[
+    ("adapters/console/src/config.rs", "the terminal", "the operator at the shell"),
     ("adapters/console/src/inbound.rs", "what is answered cannot be shown any more", "an error, for the log"),
     ("adapters/console/src/outbound.rs", "the writer has ended", "an error, for the log"),
     ("src/access.rs", "admins only", "a rule in the audit"),
@@ -40,7 +44,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
     ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
     ("src/hub/refusal_log.rs", "a direct chat", "the log, for the operator"),
-    ("src/hub/refusal_log.rs", " (or MATRIX_ALLOWED_USERS where that is set)", "the log, for the operator"),
+    ("src/hub/refusal_log.rs", " (or {variable} where that is set)", "the log, for the operator"),
     ("src/hub/refusal_log.rs", "to let them in, add {id:?} to {}", "the log, for the operator"),
     (
         "src/hub/refusal_log.rs",

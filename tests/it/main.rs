@@ -9,6 +9,8 @@ mod control;
 mod hostile;
 #[cfg(feature = "testing")]
 mod kill;
+#[cfg(feature = "matrix")]
+mod matrix_config;
 mod piping;
 mod proxy;
 mod retention;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::json;
 use talaria::config::{Config, ConfigSources};
+use talaria::gateway::plan::RunMode;
 use talaria_platform::conformance::{ConformanceWorld, MemoryInbox, run_all};
 use talaria_platform::{BoxFuture, CancellationToken, Place, Platform, RoomEvent, RoomEventKind};
 use tempfile::TempDir;
@@ -42,7 +43,7 @@ impl Pair {
     }
 
     fn platform(&self) -> Arc<dyn Platform> {
-        let platforms = talaria::platforms::build(&self.config, talaria::platforms::RunMode::Run).unwrap();
+        let platforms = talaria::gateway::plan::build(&self.config, RunMode::Run).unwrap();
         platforms.accounts.into_iter().next().unwrap().1
     }
 

@@ -19,6 +19,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 
+mod config;
 mod id;
 mod inbound;
 mod line;
@@ -41,6 +42,7 @@ use talaria_platform::{
 };
 use tokio::sync::Mutex;
 
+pub use crate::config::{ConsoleKind, ConsoleSettings};
 use crate::inbound::InputReader;
 pub use crate::line::LONGEST as LONGEST_LINE;
 use crate::outbound::{OutputHandle, OutputSurface};

@@ -8,10 +8,10 @@ use matrix_sdk::ruma::OwnedUserId;
 use talaria_platform::Inbox;
 use tokio::sync::watch;
 
+use crate::config::MatrixSettings;
 use crate::encrypted_rooms::EncryptedRooms;
 use crate::login::OpenedAccount;
 use crate::outbound::{PendingUploads, RenderCache};
-use crate::settings::MatrixSettings;
 
 /// An account that is logged in and open.
 pub(crate) struct MatrixAccount {

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use talaria_platform::{BodyKind, Inbox, InboxError, PlatformError, PlatformErrorKind};
 use tracing::{error, info};
 
+use crate::config::EncryptionPolicy;
 use crate::error::from_sdk;
-use crate::settings::EncryptionPolicy;
 
 /// The rooms of an account that were ever encrypted; kept in the inbox's notes.
 pub(crate) struct EncryptedRooms {

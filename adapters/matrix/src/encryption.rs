@@ -15,8 +15,8 @@ use talaria_platform::{Backoff, CancellationToken, PlatformError};
 use tokio::sync::broadcast;
 
 use crate::account::MatrixAccount;
+use crate::config::MatrixSettings;
 use crate::login::{OpenedAccount, rolled_back};
-use crate::settings::MatrixSettings;
 
 pub(crate) use recovery::KEY as RECOVERY_KEY;
 pub(crate) use setup::{DeviceSetup, look, set_up};

@@ -1,6 +1,7 @@
 //! Adapter for Matrix, with end-to-end encryption.
 //!
-//! [`MatrixSettings`] name an account; [`Matrix`] is that account as a [`Platform`]. Inside, `login` opens the
+//! [`MatrixKind`] describes Matrix to the core; [`MatrixSettings`] are one configured account, [`Matrix`] is that account
+//! as a [`Platform`]. Inside, `config` reads the configuration, `operator` has the operator's commands, `login` opens the
 //! account and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
 //! `outbound` writes to them, `encrypted_rooms` remembers which rooms were ever encrypted, `media` fetches files, and
 //! `error` maps a failure to the core's next action.
@@ -11,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 
 mod account;
+mod config;
 mod encrypted_rooms;
 mod encryption;
 mod error;
@@ -20,22 +22,20 @@ mod media;
 mod operator;
 mod operator_error;
 mod outbound;
-mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::RwLock;
 use talaria_platform::{
-    BoxFuture, CancellationToken, DeletionProgress, Inbox, MediaId, MessageBody, MessageId, Place, Platform,
-    PlatformCapabilities, PlatformError, PlatformErrorKind, SendKey, ShowMode, Signal,
+    BoxFuture, CancellationToken, DeletionProgress, Inbox, MediaId, MessageBody, MessageId, OperatorError,
+    OperatorRequest, Place, Platform, PlatformCapabilities, PlatformError, PlatformErrorKind, RequestRefusal,
+    SendKey, ShowMode, Signal,
 };
 
+pub use config::{EncryptionPolicy, LoginMethod, MatrixKind, MatrixSettings, StoreKey};
 pub use encryption::verify::{VerificationStage, VerificationView, VerifyAnswer};
-pub use login::has_session;
-pub use operator::{AccountStatus, DoctorCheck, DoctorReport, RATE_LIMITS, doctor, log_in, log_out, status};
-pub use operator_error::OperatorError;
-pub use settings::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSecret, MatrixSettings, StoreKey};
+pub use operator::{AccountStatus, DoctorCheck, DoctorReport};
 
 use account::MatrixAccount;
 
@@ -176,5 +176,12 @@ impl Platform for Matrix {
 
     fn fetch<'a>(&'a self, media: &'a MediaId, limit: u64) -> BoxFuture<'a, Result<Vec<u8>, PlatformError>> {
         Box::pin(async move { media::fetch(&*self.account()?, media, limit).await })
+    }
+
+    fn answer_operator<'a>(
+        &'a self,
+        request: OperatorRequest<'a>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, RequestRefusal>> {
+        Box::pin(operator::requests::answer(self, request))
     }
 }

@@ -22,11 +22,11 @@ use matrix_sdk::store::{RoomLoadSettings, StateStoreDataKey};
 use talaria_platform::{PlatformError, PlatformErrorKind};
 use tokio::sync::watch;
 
+use crate::config::{LoginMethod, MatrixSettings};
 use crate::encryption::DeviceSetup;
 use crate::encryption::verify::VerificationRequests;
 use crate::error::{from_http, from_sdk};
 use crate::operator_error::{fatal, trouble};
-use crate::settings::{LoginMethod, MatrixSettings};
 use client::{broken, build};
 use folder::AccountFolder;
 use http::{HomeserverClient, HomeserverError, RequestFailure};

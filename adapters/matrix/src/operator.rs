@@ -1,19 +1,24 @@
-//! What the operator can ask of an account, whether it is being read or not.
+//! The operator's view of an account, whether the gateway runs or not.
 //!
 //! While the gateway runs, the account is open and its commands come here through [`Matrix`](crate::Matrix). When
 //! nothing runs, the functions of this file open the account themselves, with the same lock.
 
+pub(crate) mod commands;
 mod doctor;
+mod render;
+pub(crate) mod requests;
+mod verify_prompt;
 
 use matrix_sdk::config::SyncSettings;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use talaria_platform::OperatorError;
 
+use crate::config::MatrixSettings;
 use crate::encryption::{self, DeviceSetup, RECOVERY_KEY};
 use crate::error::from_sdk;
 use crate::login::{self, OpenedAccount};
-use crate::operator_error::OperatorError;
-use crate::settings::MatrixSettings;
+use crate::operator_error::in_words;
 
 pub use doctor::{DoctorCheck, DoctorReport, RATE_LIMITS};
 
@@ -51,14 +56,14 @@ pub struct AccountStatus {
 
 /// Logs in, unless that was done, and sets the device up: everything but reading.
 pub async fn log_in(settings: &MatrixSettings) -> Result<AccountStatus, OperatorError> {
-    let opened = login::open(settings).await?;
+    let opened = login::open(settings).await.map_err(in_words)?;
     let token = opened.session.now().access_token;
     let shown = opened.http.device_key(&token, &opened.own, &opened.device).await;
-    if shown.map_err(|failure| failure.into_error("looking for our device"))?.is_none() {
+    if shown.map_err(|failure| in_words(failure.into_error("looking for our device")))?.is_none() {
         // Shows the device's keys to the homeserver. The gateway itself begins with a first sync of its own.
         let sync = opened.client.sync_once(SyncSettings::new().timeout(Duration::ZERO));
         match tokio::time::timeout(FIRST_SYNC, Box::pin(sync)).await {
-            Ok(synced) => synced.map(|_| ()).map_err(from_sdk)?,
+            Ok(synced) => synced.map(|_| ()).map_err(|error| in_words(from_sdk(error)))?,
             Err(_) => {
                 return Err(OperatorError {
                     message: "the homeserver did not give the account's rooms in time".to_owned(),
@@ -71,14 +76,14 @@ pub async fn log_in(settings: &MatrixSettings) -> Result<AccountStatus, Operator
     Ok(status_of(&opened).await)
 }
 
-/// What there is to say about an account that is not being read.
+/// Facts about an account that no gateway has open.
 pub async fn status(settings: &MatrixSettings) -> Result<AccountStatus, OperatorError> {
     let opened = open_old(settings).await?;
     look(&opened).await;
     Ok(status_of(&opened).await)
 }
 
-/// Whether everything is right with an account that is not being read.
+/// Checks an account that no gateway has open.
 pub async fn doctor(settings: &MatrixSettings) -> Result<DoctorReport, OperatorError> {
     let opened = open_old(settings).await?;
     look(&opened).await;
@@ -88,18 +93,18 @@ pub async fn doctor(settings: &MatrixSettings) -> Result<DoctorReport, OperatorE
 /// Ends the device: on the homeserver, and everything of it on this disk but the recovery key. `Err` leaves both as
 /// they are. With `here_only` the homeserver is not told, for when it is gone or no longer ours.
 pub async fn log_out(settings: &MatrixSettings, here_only: bool) -> Result<(), OperatorError> {
-    login::log_out(settings, here_only).await.map_err(OperatorError::from)
+    login::log_out(settings, here_only).await.map_err(in_words)
 }
 
-/// An account that was logged in before: looking at it must not make a device.
+/// Opens an account that was logged in before: looking at it must not make a device.
 async fn open_old(settings: &MatrixSettings) -> Result<OpenedAccount, OperatorError> {
-    if login::session::StoredSession::load(&settings.folder)?.is_none() {
+    if login::session::StoredSession::load(&settings.folder).map_err(in_words)?.is_none() {
         return Err(OperatorError {
             message: "this account is not logged in".to_owned(),
             hint: "`talaria matrix login` does that, or the first start of the gateway".to_owned(),
         });
     }
-    Ok(login::open(settings).await?)
+    login::open(settings).await.map_err(in_words)
 }
 
 async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) -> Result<(), OperatorError> {
@@ -115,13 +120,13 @@ async fn set_up(opened: &OpenedAccount, settings: &MatrixSettings) -> Result<(),
     }
 }
 
-/// Finds out how far the device is without changing anything.
+/// Finds out how far the device's set-up is, without changing anything.
 async fn look(opened: &OpenedAccount) {
     let setup = encryption::look(opened).await.unwrap_or_else(|why| DeviceSetup::Trying { why });
     opened.setup.send_replace(setup);
 }
 
-/// An open account, in words.
+/// Facts about an open account.
 pub(crate) async fn status_of(opened: &OpenedAccount) -> AccountStatus {
     let encryption = opened.client.encryption();
     let setup = opened.setup.borrow().clone();
@@ -145,7 +150,7 @@ pub(crate) async fn status_of(opened: &OpenedAccount) -> AccountStatus {
     }
 }
 
-/// Whether everything is right with an open account.
+/// Checks an open account.
 pub(crate) async fn health_of(opened: &OpenedAccount, settings: &MatrixSettings) -> DoctorReport {
     doctor::examine(opened, settings).await
 }

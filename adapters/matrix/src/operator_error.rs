@@ -1,36 +1,25 @@
-//! What went wrong with an account and what a person can do about it.
+//! Faults of an account in words that tell a person what to do.
 
-use talaria_platform::{PlatformError, PlatformErrorKind};
+use talaria_platform::{OperatorError, PlatformError, PlatformErrorKind};
 
-/// What went wrong and what to do about it; also the source of an [`PlatformError`] that we made ourselves.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message} (hint: {hint})")]
-pub struct OperatorError {
-    /// What happened.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
-}
-
-impl From<PlatformError> for OperatorError {
-    fn from(error: PlatformError) -> Self {
-        let source = std::error::Error::source(&error);
-        if let Some(trouble) = source.and_then(|source| source.downcast_ref::<Self>()) {
-            return trouble.clone();
-        }
-        let message = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-        let hint = match error.kind() {
-            PlatformErrorKind::Retry { .. } => "try again in a moment",
-            PlatformErrorKind::Gone
-            | PlatformErrorKind::Rejected
-            | PlatformErrorKind::Unsupported
-            | PlatformErrorKind::Fatal => "look at the homeserver's log",
-        };
-        Self { message, hint: hint.to_owned() }
+/// The error in words for the operator.
+pub(crate) fn in_words(error: PlatformError) -> OperatorError {
+    let source = std::error::Error::source(&error);
+    if let Some(known) = source.and_then(|source| source.downcast_ref::<OperatorError>()) {
+        return known.clone();
     }
+    let message = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+    let hint = match error.kind() {
+        PlatformErrorKind::Retry { .. } => "try again in a moment",
+        PlatformErrorKind::Gone
+        | PlatformErrorKind::Rejected
+        | PlatformErrorKind::Unsupported
+        | PlatformErrorKind::Fatal => "look at the homeserver's log",
+    };
+    OperatorError { message, hint: hint.to_owned() }
 }
 
-/// An error that says what to do.
+/// An error with a hint.
 pub(crate) fn trouble(
     kind: PlatformErrorKind,
     message: impl Into<String>,

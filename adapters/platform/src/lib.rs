@@ -8,6 +8,8 @@
 //!
 //! 1. **Describe yourself.** [`Platform::about`] returns [`PlatformCapabilities`]: can messages be edited,
 //!    how long may they be, how many requests the network allows. It is data; the core never probes.
+//!    [`PlatformKind`] is the kind: its name, its part of the configuration, its variables, its secrets, its
+//!    operator commands. The core has one list of kinds, and that list is all that it knows of your network.
 //! 2. **Read.** The core has at most one [`Platform::run`] running. Start from [`Inbox::cursor`] (your own last
 //!    committed position, `None` on the very first start), read the network, and hand over the events
 //!    as [`EventBatch`]es with [`Inbox::accept`]. When `accept` has returned, the batch is on disk: only
@@ -42,12 +44,16 @@
 
 mod backoff;
 mod body;
+pub mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 mod event;
 mod id;
 mod inbox;
+mod kind;
+mod one_line;
+pub mod operator;
 mod platform;
 mod task;
 
@@ -60,7 +66,14 @@ pub use event::{
 };
 pub use id::{AccountId, EventId, MediaId, MessageId, Place, RoomId, SendKey, ThreadId, UserId};
 pub use inbox::{EventBatch, Inbox, InboxError};
-pub use platform::{DeletionProgress, PlaceLifetime, Platform, PlatformCapabilities, RateLimit, ShowMode};
+pub use kind::{AccountPlatform, AccountSettings, AuthorProof, LibraryLog, PeopleTraits, PlatformKind};
+pub use one_line::{clip, one_line};
+pub use operator::{
+    AccountLink, CommandFailure, CommandReport, OperatorError, OperatorRequest, RequestRefusal,
+};
+pub use platform::{
+    AddressedWhen, DeletionProgress, PlaceLifetime, Platform, PlatformCapabilities, RateLimit, ShowMode,
+};
 pub use task::spawn_task;
 pub use tokio_util::sync::CancellationToken;
 

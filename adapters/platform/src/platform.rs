@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::{
-    BoxFuture, CancellationToken, Inbox, MediaId, MessageBody, MessageId, Place, PlatformError,
-    PlatformErrorKind, SendKey, Signal,
+    BoxFuture, CancellationToken, Inbox, MediaId, MessageBody, MessageId, OperatorRequest, Place,
+    PlatformError, PlatformErrorKind, RequestRefusal, SendKey, Signal,
 };
 
 /// An account on a chat network.
@@ -110,6 +112,15 @@ pub trait Platform: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<u8>, PlatformError>> {
         Box::pin(async { Err(PlatformErrorKind::Unsupported.into()) })
     }
+
+    /// Answers a request of the operator's commands of this kind, as JSON. Called while the gateway runs, also when
+    /// `run` has not opened the account yet or has ended. The core shows the error to the operator.
+    fn answer_operator<'a>(
+        &'a self,
+        _request: OperatorRequest<'a>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, RequestRefusal>> {
+        Box::pin(async { Err(RequestRefusal::UnknownAction) })
+    }
 }
 
 /// Capabilities of a platform as plain data, so that the core need not find them out by trying.
@@ -165,6 +176,18 @@ pub enum ShowMode {
     Append,
     /// Not at all: only the finished answer is sent.
     Once,
+}
+
+/// When a message is meant for us in a room that is not a direct chat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum AddressedWhen {
+    /// If it mentions us, replies to us, or is in a thread that we take part in.
+    #[default]
+    #[serde(rename = "required")]
+    Mentioned,
+    /// Always.
+    #[serde(rename = "never")]
+    Everything,
 }
 
 /// A token bucket: `burst` requests at once, `per_second` in the long run.

@@ -258,7 +258,7 @@ mod test_platform {
     use talaria_platform::{RateLimit, ShowMode};
 
     use super::*;
-    use crate::config::{PlatformConfig, TestConfig};
+    use crate::testing::network::TestConfig;
 
     #[test]
     fn the_test_platform_is_read() {
@@ -269,10 +269,8 @@ mod test_platform {
             rate: None,
             show: ShowMode::Edit { pause: Duration::from_millis(50) },
         };
-        assert_eq!(
-            read("platforms: {test: {socket: /tmp/s, access: {people: []}}}"),
-            PlatformConfig::Test(expected.clone())
-        );
+        let read = |text: &str| settings::<TestConfig>(&read(text));
+        assert_eq!(read("platforms: {test: {socket: /tmp/s, access: {people: []}}}"), expected);
         expected.max_text = 500;
         expected.rate = Some(RateLimit { per_second: 0.2, burst: 10.0 });
         expected.show = ShowMode::Append;
@@ -281,7 +279,7 @@ mod test_platform {
                 "platforms:\n  test:\n    socket: /tmp/s\n    max_text: 500\n    show: append\n    \
                  rate: {per_second: 0.2, burst: 10}\n    pause_ms: 1\n    access: {people: []}\n"
             ),
-            PlatformConfig::Test(expected)
+            expected
         );
     }
 

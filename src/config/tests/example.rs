@@ -1,10 +1,12 @@
 //! Tests: `docker/config.example.yaml` is complete and true.
 
 use serde::de::DeserializeOwned;
+use talaria_platform::config::NETWORK_KEYS;
+use talaria_platform::config::yaml_error::quoted;
 
 use super::*;
-use crate::config::yaml_error::quoted;
-use crate::config::{file, platform};
+use crate::config::file;
+use crate::platforms::KINDS;
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
 
@@ -40,7 +42,7 @@ fn the_example_has_every_key() {
         (&[][..], keys_of::<file::ConfigFile>()),
         (&["gateway"], keys_of::<file::GatewaySection>()),
         (&["agent"], keys_of::<file::AgentSection>()),
-        (&["platforms", "console"], keys_of::<platform::ConsoleSection>()),
+        (&["platforms", "console"], keys_of_kind("console")),
         (&["server"], keys_of::<file::ServerSection>()),
         (&["display"], keys_of::<file::DisplaySection>()),
         (&["store"], keys_of::<file::StoreSection>()),
@@ -59,15 +61,13 @@ fn the_example_has_every_key() {
 #[test]
 fn the_keys_of_every_chat_network_are_there_and_load() {
     use crate::access::AccessPolicy;
-    use crate::config::{access_rules, test_platform};
+    use crate::config::access_rules;
     use crate::rules::{AccountRules, BusyPolicy};
 
     let block = shared_block();
     let text = format!("platforms:\n  test:\n    socket: /network\n{block}");
     let example: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
-    let own = ["kind", "socket", "max_text", "rate", "pause_ms", "show"];
-    let shared =
-        keys_of::<test_platform::TestSection>().into_iter().filter(|key| !own.contains(&key.as_str()));
+    let shared = NETWORK_KEYS.iter().filter(|key| **key != "kind").map(|key| (*key).to_owned());
     let room = "!abc:example.org";
     for (path, keys) in [
         (&[][..], shared.collect()),
@@ -106,40 +106,33 @@ fn shared_block() -> String {
     block("  # Every other chat network").join("\n")
 }
 
-/// The block of keys of a Matrix account.
-#[cfg(feature = "matrix")]
-fn matrix_block() -> String {
-    block("  # An account on a Matrix homeserver").join("\n")
-}
-
 /// The lines of a block whose prose begins with `prose`: comments that are indented by more than prose is.
-#[cfg(any(feature = "testing", feature = "matrix"))]
 fn block(prose: &str) -> Vec<&'static str> {
     let behind = EXAMPLE.lines().skip_while(|line| !line.starts_with(prose));
     let lines = behind.take_while(|line| !line.is_empty());
     lines.filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("  "))).collect()
 }
 
-/// An account needs only an address and people; the block documents the other keys.
-#[cfg(feature = "matrix")]
+/// Every chat network has a block that begins with `An account on a <title> …`. Its keys without a default are written
+/// as `#key:`.
 #[test]
-fn the_keys_of_a_matrix_account_are_there_and_state_the_defaults() {
-    use crate::config::matrix;
-
-    let scene = Scene::new();
-    let load = |text: String| {
-        scene.private_file("talaria.yaml", text);
-        scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors))).platforms
-    };
-    let (access, block) = ("    access: {people: []}\n", matrix_block());
-    let least = "platforms:\n  matrix:\n    homeserver: https://matrix.example.org\n";
-    assert_eq!(load(format!("platforms:\n{block}\n{access}")), load(format!("{least}{access}")));
-
-    let all: serde_yaml::Value = serde_yaml::from_str(&switched_on_in(&block)).unwrap();
-    let shared = ["access", "session", "busy", "places", "limits"];
-    for key in keys_of::<matrix::MatrixSection>().into_iter().filter(|key| !shared.contains(&key.as_str())) {
-        assert!(all["matrix"].get(&key).is_some(), "there is no {key}");
+fn the_keys_of_every_kind_are_there() {
+    for kind in KINDS.iter().filter(|kind| kind.people().is_some() && kind.name() != "test") {
+        let block = block(&format!("  # An account on a {} ", kind.title())).join("\n");
+        let all: serde_yaml::Value = serde_yaml::from_str(&switched_on_in(&block)).unwrap();
+        let keys = keys_of_kind(kind.name());
+        assert!(keys.len() > NETWORK_KEYS.len(), "{keys:?}");
+        for key in keys.iter().filter(|key| !NETWORK_KEYS.contains(&key.as_str())) {
+            assert!(all[kind.name()].get(key).is_some(), "there is no {key} of {}", kind.name());
+        }
     }
+}
+
+/// The keys of an entry, as the error about an unknown key lists them.
+fn keys_of_kind(kind: &str) -> Vec<String> {
+    let errors = Scene::new().file(format!("platforms: {{{kind}: {{quux: 1}}}}")).load().unwrap_err();
+    let hint = errors[0].hint.clone().unwrap_or_default();
+    quoted(hint.strip_prefix("the keys here are ").unwrap()).into_iter().map(str::to_owned).collect()
 }
 
 /// The example with every `#key:` switched on. Prose has a space after its `#`.

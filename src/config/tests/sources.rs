@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use talaria_console::ConsoleSettings;
+
 use super::*;
 use crate::config::env;
-use crate::config::{PlatformConfig, StepsSetting, UpstreamSetting};
+use crate::config::{StepsSetting, UpstreamSetting};
 
 #[test]
 fn without_anything_the_embedded_defaults_hold() {
@@ -86,7 +88,7 @@ fn every_key_of_the_file_arrives() {
     assert_eq!(config.turns.retry_scripts_for, Duration::ZERO);
     assert_eq!((config.display.steps, config.display.edits), (StepsSetting::Hidden, 1000));
     assert_eq!(config.log, "debug");
-    assert_eq!(config.platforms[&"desk".into()], PlatformConfig::Console);
+    assert_eq!(settings::<ConsoleSettings>(&config.platforms[&"desk".into()]), ConsoleSettings);
 }
 
 #[test]

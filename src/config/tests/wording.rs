@@ -82,6 +82,6 @@ fn a_listed_text_can_be_pasted() {
     let file = format!("words:\n{}\n", line.replacen("# ", "", 1));
     assert_eq!(
         said(&file, TextKey::QueuedMany.with("ahead", 3_usize)),
-        "Notiert; vor der letzten waren 3. Sie werden der Reihe nach beantwortet; /stop beendet alle."
+        "Vorgemerkt: Vor der letzten kommen 3 Nachrichten. Sie werden der Reihe nach beantwortet; /stop beendet alle."
     );
 }

@@ -141,7 +141,7 @@ async fn status_and_health_say_that_somebody_stands_in() {
     }
 
     let status = scene.prints(["status"]).await;
-    let agent = "agent         model small (standing in, because the usual one is away: remote agent server)";
+    let agent = "agent         model small (fallback, because remote agent server is away)";
     assert!(status.lines().any(|line| line == agent), "{status}");
     assert_eq!(json("status").await["stand_in"], standing_in(true));
     assert_eq!(scene.prints(["health"]).await, "ok, but the agent is away and model small answers\n");

@@ -257,7 +257,7 @@ fn sum(servers: [HashMap<String, usize>; 2]) -> HashMap<String, usize> {
 
 /// Whether a message is the hub's notice for a prompt that has to wait; it is no answer.
 fn is_queue_notice(shown: &Shown) -> bool {
-    shown.body().markdown.starts_with("Noted; ")
+    shown.body().markdown.starts_with("Queued: ")
 }
 
 /// The agent server's answer: a dozen pieces, or three times as many for the prompt `long`.

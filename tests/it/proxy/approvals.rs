@@ -188,7 +188,8 @@ async fn an_answer_that_comes_too_late_there_is_said_in_the_room() {
     room.says("@ann", "make it").await;
     room.is_asked("make").await;
     room.says("@ann", "/approve").await;
-    room.shows("could not be told that it is allowed, so it denies it by itself: `run a command`").await;
+    room.shows("The approval did not reach the agent server, which therefore denies this: `run a command`")
+        .await;
     gate.open();
     room.shows("Not made.").await;
 }
@@ -305,6 +306,7 @@ async fn an_answer_that_the_server_does_not_take_is_said_so() {
     room.says("@ann", "paint it").await;
     let asked = room.is_asked("Colour").await;
     room.says("@ann", &format!("/answer {} 1", asked.code)).await;
-    room.shows("The agent server could not be told the answer, so it counts as denied there: `Colour`").await;
+    room.shows("The answer did not reach the agent server, which therefore takes it as denied: `Colour`")
+        .await;
     gate.open();
 }

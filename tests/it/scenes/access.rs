@@ -101,7 +101,7 @@ async fn whoever_loses_the_right_while_waiting_is_not_answered_and_told_nothing(
     @ann  one
     bot   The first answer
     @bob  two
-    note  Noted; one is before it. /stop ends all of them.
+    note  Queued: one other message comes first. /stop ends both.
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
 }
@@ -140,7 +140,7 @@ async fn whoever_leaves_the_room_ends_what_they_asked_and_no_one_elses() {
           (stopped)
     @bob  two
     @ann  three
-    note  Noted; 2 were before the last one. They are answered in order; /stop ends all of them.
+    note  Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.
     bot   ok
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 2);

@@ -46,7 +46,7 @@ async fn a_deleted_question_that_waits_is_not_asked() {
     @ann  one
     bot   The first answer
     @ann  two
-    note  Noted; one is before it. /stop ends all of them.
+    note  Queued: one other message comes first. /stop ends both.
     ");
     assert_eq!(gateway.agent_itself().heard().len(), 1);
 }
@@ -146,7 +146,7 @@ async fn a_question_cannot_be_edited_into_a_command() {
             @ann  one
             bot   The first answer
             @ann  tow
-            note  Noted; one is before it. /stop ends all of them.
+            note  Queued: one other message comes first. /stop ends both.
             note  That edit changes nothing: a command counts as it was first sent. Please send a new message.
             bot   ok
             ");

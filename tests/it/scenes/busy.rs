@@ -86,7 +86,7 @@ async fn a_room_can_be_different_from_its_account() {
     @ann  one
     bot   The first answer
     @bob  two
-    note  Noted; one is before it. /stop ends all of them.
+    note  Queued: one other message comes first. /stop ends both.
     bot   ok
     ");
 }

@@ -14,16 +14,16 @@ async fn help_lists_what_can_be_said() {
     @ann  /help
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
-          - `/new` ends what runs and begins a new conversation; words behind it are asked there
-          - `/stop` ends the running answer and whatever waits behind it
+          - `/new` stops the running answer and begins a new conversation; text after it is the first question
+          - `/stop` stops the running answer and every message that waits
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
-          - `/status` says what is running and what waits
+          - `/status` shows what is running and what waits
           - `/sessions` lists the conversations of this place
           - `/resume` goes back to an earlier conversation, by its number in /sessions
           - `/title` names this conversation
-          - `/whoami` says who you are here and what you may do
-          - `/usage` says how much was used
+          - `/whoami` shows who you are here and what you may do
+          - `/usage` shows how many questions and tokens were used
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
           - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
@@ -55,7 +55,7 @@ async fn status_says_what_runs_and_what_waits() {
           Asked just now: scripted answers.
     @ann  one
     @ann  two
-    note  Noted; one is before it. /stop ends all of them.
+    note  Queued: one other message comes first. /stop ends both.
     @ann  /status
     note  One answer is running (turn 0eeacd), one message waits.
           Agent: scripted. Session SESSION, 2 messages.

@@ -213,7 +213,7 @@ async fn what_is_asked_first_is_answered_first_even_if_its_end_is_late() {
     second.goes_on();
     room.settled().await;
 
-    let answers: Vec<_> = room.ours().into_iter().filter(|text| !text.starts_with("Noted")).collect();
+    let answers: Vec<_> = room.ours().into_iter().filter(|text| !text.starts_with("Queued: ")).collect();
     assert_eq!(answers, ["First.", "Second, and at length"]);
 }
 

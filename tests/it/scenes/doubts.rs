@@ -145,7 +145,7 @@ async fn whoever_is_not_verified_is_told_whom_to_ask() {
     room.says_on("@ann", "PHONE", AuthorTrust::CrossSigned, "hello?").await;
     assert_snapshot!(room.settled().await, @"
     @ann  hello?
-    note  I did not read this: whoever runs me has not verified you yet. Please ask them to; they do it with `talaria matrix verify`. Then send it again.
+    note  I did not read this: the person who runs me has not verified you yet. Please ask them to; they do it with `talaria matrix verify`. Then send it again.
     ");
     room.says_on("@ann", "PHONE", AuthorTrust::Verified, "hello!").await;
     assert!(room.settled().await.contains("bot   ok"));

@@ -289,7 +289,7 @@ async fn a_panic_in_the_agent_fails_that_turn_only() {
     bot   Let me think
           ⚠️ Something went wrong inside the gateway (turn 9617b1).
     @ann  two
-    note  Noted; one is before it. /stop ends all of them.
+    note  Queued: one other message comes first. /stop ends both.
     bot   ok
     ");
 }

@@ -371,7 +371,7 @@ async fn status_says_who_answers_now() {
         room.shows(&format!("@ann  {text}")).await;
         gateway.chat().is_quiet(Duration::from_secs(5)).await;
     }
-    let stands_in = "Agent: model small (standing in, because the usual one is away: scripted)";
+    let stands_in = "Agent: model small (fallback, because scripted is away)";
     let away = "scripted is away, and model small answers in its place";
     assert_eq!(status().await, is(stands_in, away));
     gateway.agent_itself().comes_back();

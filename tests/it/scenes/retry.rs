@@ -144,7 +144,7 @@ async fn the_words_of_somebody_who_may_no_longer_ask_are_not_asked_again_and_not
             @ann  what is Lisp?
             bot   ok
             @bob  /retry
-            note  Whoever asked that may no longer ask here, so nothing was done. Ask it in your own words.
+            note  The person who asked that may no longer ask here, so nothing was done. Ask it in your own words.
             ");
         }
         room.says("@bob", "go on").await;

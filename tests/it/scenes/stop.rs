@@ -169,7 +169,7 @@ async fn stop_also_ends_what_waits_and_each_is_told() {
     agent.is_hanging().await;
     room.settled().await;
     room.says("@ann", "and my month").await;
-    room.shows("Noted; one is before it.").await;
+    room.shows("Queued: one other message comes first.").await;
     room.says("@ann", "and my year").await;
     room.settled().await;
     room.says("@ann", "/stop").await;
@@ -179,7 +179,7 @@ async fn stop_also_ends_what_waits_and_each_is_told() {
     bot   Let me think
           (stopped)
     @ann  and my month
-    note  Noted; 2 were before the last one. They are answered in order; /stop ends all of them.
+    note  Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.
     @ann  and my year
     @ann  /stop
     note  Not run: it was stopped before its turn came.

@@ -23,9 +23,9 @@ async fn gateway(limits: PersonLimits) -> TestGateway {
 
 /// The room's text without the seconds to wait, which depend on the real clock.
 fn without_wait(shown: &str) -> String {
-    let Some((before, behind)) = shown.split_once("goes on in ") else { return shown.to_owned() };
+    let Some((before, behind)) = shown.split_once("send it again in ") else { return shown.to_owned() };
     let rest = behind.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    format!("{before}goes on in …{rest}")
+    format!("{before}send it again in …{rest}")
 }
 
 /// Asks and waits for the answer, which takes hardly any time.
@@ -54,7 +54,7 @@ async fn more_than_the_limit_of_a_minute_is_refused_and_said_once() {
     @ann  three
     @ann  /status
     @bob  me too
-    note  That is more than 2 messages in a minute, so this one was not taken. It goes on in … s; please send it again then.
+    note  That is more than 2 messages in a minute, so this one was not taken. Please send it again in … s.
     bot   ok
     ");
     // A minute has passed.
@@ -72,7 +72,7 @@ async fn the_limit_of_an_hour_holds_over_a_restart() {
     gateway.room().says("@ann", "four").await;
     let shown = gateway.room().settled().await;
     assert!(
-        shown.ends_with("That is more than 3 messages in an hour, so this one was not taken. It goes on in 60 min; please send it again then.\n"),
+        shown.ends_with("That is more than 3 messages in an hour, so this one was not taken. Please send it again in 60 min.\n"),
         "{shown}"
     );
     assert_eq!(gateway.agent_itself().heard().len(), 3);
@@ -94,7 +94,7 @@ async fn thirty_in_a_minute_are_answered_by_default_and_the_next_is_told_when_it
     room.settled().await;
     assert_eq!(gateway.agent_itself().heard().len(), 30);
     let last = room.ours().pop().unwrap();
-    let (_, wait) = last.split_once("It goes on in ").unwrap();
+    let (_, wait) = last.split_once("send it again in ").unwrap();
     let wait: u64 = wait.split_once(" s").unwrap().0.parse().unwrap();
     assert!((1..=10).contains(&wait), "{last}");
     tokio::time::sleep(Duration::from_secs(wait)).await;
@@ -168,7 +168,7 @@ async fn that_only_admins_may_is_said_within_the_limits() {
         [
             "Only admins can use /undo here.",
             "Only admins can use /undo here.",
-            "That is more than 2 messages in a minute, so this one was not taken. It goes on in … s; please send it again then.",
+            "That is more than 2 messages in a minute, so this one was not taken. Please send it again in … s.",
         ]
     );
 }

@@ -20,16 +20,16 @@ async fn prompts_wait_in_order_and_are_told_how_many_are_before_them() {
     first.is_hanging().await;
     room.settled().await;
     room.says("@ann", "two").await;
-    room.shows("Noted; one is before it.").await;
+    room.shows("Queued: one other message comes first.").await;
     room.says("@bob", "three").await;
-    room.shows("Noted; 2 were before").await;
+    room.shows("Queued: 2 messages come before").await;
     first.goes_on();
 
     assert_snapshot!(room.settled().await, @r"
     @ann  one
     bot   The first answer
     @ann  two
-    note  Noted; 2 were before the last one. They are answered in order; /stop ends all of them.
+    note  Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.
     @bob  three
     bot   The second answer
     bot   The third answer
@@ -55,7 +55,7 @@ async fn sixteen_wait_and_the_next_is_refused_for_all_to_see() {
     assert_eq!(
         room.ours(),
         [
-            "Noted; 16 were before the last one. They are answered in order; /stop ends all of them.",
+            "Queued: 16 messages come before the last one. They are answered in order; /stop ends all of them.",
             "16 messages wait already, so this one was not taken. Please send it again later.",
         ]
     );
@@ -131,7 +131,8 @@ async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
     let notices: Vec<_> = requests.iter().filter(|request| request.body.kind == BodyKind::Notice).collect();
     let sent = notices.iter().filter(|request| request.what == What::Send).count();
     assert_eq!((sent, notices.len()), (1, 2), "{notices:?}");
-    let noted = "Noted; 9 were before the last one. They are answered in order; /stop ends all of them.";
+    let noted =
+        "Queued: 9 messages come before the last one. They are answered in order; /stop ends all of them.";
     assert_eq!(room.ours(), [noted]);
 
     first.goes_on();
@@ -145,7 +146,7 @@ async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
     next.is_hanging().await;
     room.says("@ann", "message 12").await;
     room.settled().await;
-    assert_eq!(room.ours().last().unwrap(), "Noted; one is before it. /stop ends all of them.");
+    assert_eq!(room.ours().last().unwrap(), "Queued: one other message comes first. /stop ends both.");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +160,7 @@ async fn where_nothing_can_be_edited_one_notice_is_enough() {
         room.says("@ann", &format!("message {number}")).await;
     }
     room.settled().await;
-    assert_eq!(room.ours(), ["Noted; one is before it. /stop ends all of them."]);
+    assert_eq!(room.ours(), ["Queued: one other message comes first. /stop ends both."]);
 }
 
 /// The text describes the moment of the last message, so it stays true whatever happens in between.
@@ -170,13 +171,14 @@ async fn a_change_of_the_notice_that_waits_survives_a_restart() {
     gateway.room().says("@ann", "message 1").await;
     first.is_hanging().await;
     gateway.room().says("@ann", "message 2").await;
-    gateway.room().shows("Noted; one is before it").await;
+    gateway.room().shows("Queued: one other message comes first").await;
     gateway.room().says("@ann", "message 3").await;
     gateway.restart().await;
     gateway.room().settled().await;
-    let noted = "Noted; 2 were before the last one. They are answered in order; /stop ends all of them.";
+    let noted =
+        "Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.";
     let ours = gateway.room().ours();
-    assert_eq!(ours.iter().filter(|text| text.starts_with("Noted")).collect::<Vec<_>>(), [noted]);
+    assert_eq!(ours.iter().filter(|text| text.starts_with("Queued: ")).collect::<Vec<_>>(), [noted]);
 }
 
 #[tokio::test(start_paused = true)]

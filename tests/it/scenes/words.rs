@@ -58,7 +58,7 @@ async fn a_room_is_told_everything_in_its_language() {
     assert_snapshot!(room.settled().await, @r"
     @ann  Plane meine Woche
     @ann  und den Monat
-    note  Notiert; eine ist noch davor. /stop beendet alle.
+    note  Vorgemerkt: Eine andere Nachricht kommt zuerst. /stop beendet beide.
     bot   Montag:
           (gestoppt)
     @ann  /stop

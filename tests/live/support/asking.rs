@@ -10,6 +10,7 @@ use talaria::agent::{
 };
 use talaria::config::{Config, ConfigSources};
 use talaria::delivery::DisplaySettings;
+use talaria::gateway::plan::{self, RunMode};
 use talaria::gateway::{Gateway, GatewayParts};
 use talaria::i18n::TextKey;
 use talaria::ids::AgentName;
@@ -53,7 +54,7 @@ impl Asking {
         let parts = GatewayParts {
             store: store.clone(),
             agents: AgentRegistry::new(AgentTable::new(AgentName::proxy(), Arc::new(agent.clone()))),
-            platforms: talaria::platforms::build(&config, talaria::platforms::RunMode::Run).unwrap().accounts,
+            platforms: plan::build(&config, RunMode::Run).unwrap().accounts,
             settings: TurnSettings {
                 context: String::new(),
                 names: false,

@@ -3,10 +3,10 @@
 
 use matrix_sdk::encryption::Encryption;
 use matrix_sdk::encryption::recovery::RecoveryError;
+use talaria_platform::config::Secret;
 
 use super::setup::words;
 use crate::login::OpenedAccount;
-use crate::settings::MatrixSecret;
 
 /// File with the recovery key, written once.
 pub(crate) const KEY: &str = "recovery.key";
@@ -69,7 +69,7 @@ impl RecoveryStatus {
 /// Makes the account recoverable. Called when our device is signed. After an error another attempt is worthwhile.
 pub(super) async fn keep_recoverable(
     opened: &OpenedAccount,
-    given: Option<&MatrixSecret>,
+    given: Option<&Secret>,
 ) -> Result<RecoveryStatus, String> {
     let encryption = opened.client.encryption();
     if !encryption.cross_signing_status().await.is_some_and(|status| status.is_complete()) {
@@ -109,9 +109,11 @@ pub(super) async fn look(opened: &OpenedAccount) -> Result<RecoveryStatus, Strin
 }
 
 /// The recovery key in the file, if it is still there.
-pub(super) fn kept(opened: &OpenedAccount) -> Result<Option<MatrixSecret>, String> {
+pub(super) fn kept(opened: &OpenedAccount) -> Result<Option<Secret>, String> {
     let content = opened.folder.read(KEY).map_err(words)?;
-    Ok(content.and_then(|content| String::from_utf8(content).ok()).map(|key| MatrixSecret::new(key.trim())))
+    Ok(content
+        .and_then(|content| String::from_utf8(content).ok())
+        .map(|key| Secret::from(key.trim().to_owned())))
 }
 
 /// Whether a key was made that nobody has seen, because the process ended before the key was in its file.

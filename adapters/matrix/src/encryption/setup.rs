@@ -4,10 +4,11 @@ use matrix_sdk::encryption::Encryption;
 use matrix_sdk::encryption::recovery::RecoveryError;
 use matrix_sdk::encryption::secret_storage::SecretStorageError;
 use matrix_sdk::ruma::api::client::uiaa::{AuthData, MatrixUserIdentifier, Password, UserIdentifier};
+use talaria_platform::config::Secret;
 
 use super::recovery::{self, RecoveryStatus};
+use crate::config::{LoginMethod, MatrixSettings};
 use crate::login::OpenedAccount;
-use crate::settings::{LoginMethod, MatrixSecret, MatrixSettings};
 
 /// State of our device's set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +185,7 @@ async fn is_whole(encryption: &Encryption) -> Result<bool, String> {
 
 /// Reads the account's secrets from its secret storage, and signs our device with them. Returns `false` for a wrong
 /// key.
-async fn recover(encryption: &Encryption, key: &MatrixSecret) -> Result<bool, String> {
+async fn recover(encryption: &Encryption, key: &Secret) -> Result<bool, String> {
     let Err(error) = encryption.recovery().recover(key.expose().trim()).await else { return Ok(true) };
     match error {
         RecoveryError::SecretStorage(

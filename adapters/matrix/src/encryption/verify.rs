@@ -16,9 +16,9 @@ use matrix_sdk::encryption::verification::{
 };
 use matrix_sdk::ruma::events::key::verification::VerificationMethod;
 use serde::{Deserialize, Serialize};
+use talaria_platform::OperatorError;
 
 use crate::login::OpenedAccount;
-use crate::operator_error::OperatorError;
 use requests::find;
 use view::view;
 

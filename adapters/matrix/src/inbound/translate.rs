@@ -7,8 +7,8 @@ use matrix_sdk::ruma::UserId as MatrixUserId;
 use matrix_sdk::ruma::events::room::message::MessageType;
 use matrix_sdk::{Room, RoomState};
 use talaria_platform::{
-    AuthorTrust, EventAuthor, EventId, InboxError, IncomingMessage, MessageId, Place, PlatformError,
-    RoomEvent, RoomEventKind, RoomId, ThreadId, UserId,
+    AddressedWhen, AuthorTrust, EventAuthor, EventId, InboxError, IncomingMessage, MessageId, Place,
+    PlatformError, RoomEvent, RoomEventKind, RoomId, ThreadId, UserId,
 };
 
 use super::SyncReader;
@@ -19,7 +19,6 @@ use super::room_events::DirectRooms;
 use super::text;
 use super::wire::{self, MatrixEvent, MatrixEventKind, MemberChange, MessageContent};
 use crate::media;
-use crate::settings::AddressedWhen;
 
 /// Facts that all events of one room in a response share.
 pub(super) struct RoomContext {

@@ -9,10 +9,10 @@ use matrix_sdk::{Client, ClientBuildError, SqliteStoreConfig};
 use talaria_platform::{AuthorTrust, PlatformError};
 
 use super::http::{HomeserverClient, REQUEST};
+use crate::config::StoreKey;
 use crate::error::from_http;
 use crate::operator_error::fatal;
 use crate::outbound;
-use crate::settings::StoreKey;
 
 /// File of the crypto store; a store without it has no device.
 pub(super) const CRYPTO: &str = "matrix-sdk-crypto.sqlite3";

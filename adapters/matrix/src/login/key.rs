@@ -5,8 +5,8 @@ use std::io;
 use talaria_platform::PlatformError;
 
 use super::folder::AccountFolder;
+use crate::config::StoreKey;
 use crate::operator_error::fatal;
-use crate::settings::StoreKey;
 
 /// Name of the key's file in the folder.
 pub(super) const NAME: &str = "store.key";

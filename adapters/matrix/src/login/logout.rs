@@ -6,8 +6,8 @@ use super::folder::AccountFolder;
 use super::http::{HomeserverClient, RequestFailure};
 use super::session::{self, StoredSession};
 use super::{pending, unwritable};
+use crate::config::MatrixSettings;
 use crate::operator_error::fatal;
-use crate::settings::MatrixSettings;
 
 /// Ends the device, on the homeserver first. Works without the store, because the store may be broken.
 pub(crate) async fn log_out(settings: &MatrixSettings, here_only: bool) -> Result<(), PlatformError> {

@@ -7,10 +7,10 @@ use matrix_sdk::ruma::OwnedUserId;
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AuthorTrust, PlatformErrorKind};
 
+use crate::config::{EncryptionPolicy, MatrixSettings};
 use crate::encryption::{DeviceSetup, RECOVERY_KEY};
 use crate::error::kind_of;
 use crate::login::OpenedAccount;
-use crate::settings::{EncryptionPolicy, MatrixSettings};
 
 /// How far two clocks may be apart. Verification breaks at minutes; requests are ordered by seconds.
 const CLOCK: Duration = Duration::from_secs(60);
@@ -112,7 +112,7 @@ async fn homeserver(opened: &OpenedAccount, checks: &mut Vec<DoctorCheck>) {
     let (versions, date) = match opened.http.versions().await {
         Ok(answer) => answer,
         Err(failure) => {
-            let why = crate::operator_error::OperatorError::from(failure.into_error("asking"));
+            let why = crate::operator_error::in_words(failure.into_error("asking"));
             checks.push(DoctorCheck::bad("homeserver", format!("{base}: {}", why.message), why.hint));
             return;
         }
@@ -144,7 +144,7 @@ async fn device(opened: &OpenedAccount, checks: &mut Vec<DoctorCheck>) {
     let ours = opened.client.encryption().ed25519_key().await;
     let check = match opened.http.device_key(&token, &opened.own, &opened.device).await {
         Err(failure) => {
-            let why = crate::operator_error::OperatorError::from(failure.into_error("asking for our device"));
+            let why = crate::operator_error::in_words(failure.into_error("asking for our device"));
             DoctorCheck::bad("device", why.message, why.hint)
         }
         Ok(None) => DoctorCheck::bad(
@@ -172,8 +172,7 @@ async fn device(opened: &OpenedAccount, checks: &mut Vec<DoctorCheck>) {
             "the running gateway brings new ones; if they stay few while it runs, look at its log",
         ),
         Err(failure) => {
-            let why =
-                crate::operator_error::OperatorError::from(failure.into_error("counting our one-time keys"));
+            let why = crate::operator_error::in_words(failure.into_error("counting our one-time keys"));
             DoctorCheck::bad("one-time keys", why.message, why.hint)
         }
     });

@@ -145,16 +145,16 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
     @ann  /help
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
-          - `/new` ends what runs and begins a new conversation; words behind it are asked there
-    note  - `/stop` ends the running answer and whatever waits behind it
+          - `/new` stops the running answer and begins a new conversation; text after it is the first question
+    note  - `/stop` stops the running answer and every message that waits
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
-    note  - `/status` says what is running and what waits
+    note  - `/status` shows what is running and what waits
           - `/sessions` lists the conversations of this place
           - `/resume` goes back to an earlier conversation, by its number in /sessions
     note  - `/title` names this conversation
-          - `/whoami` says who you are here and what you may do
-          - `/usage` says how much was used
+          - `/whoami` shows who you are here and what you may do
+          - `/usage` shows how many questions and tokens were used
     note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
     note  - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words

@@ -77,7 +77,7 @@ async fn an_answer_does_not_wait_behind_the_notices_of_its_room() {
     room.shows("The first answer.").await;
 
     let ours = room.ours();
-    let notices = ours.iter().filter(|text| text.starts_with("Noted")).count();
+    let notices = ours.iter().filter(|text| text.starts_with("Queued: ")).count();
     assert!(notices <= 1, "{ours:?}");
 
     room.settled().await;

@@ -41,7 +41,7 @@ async fn talks_without_a_pause(gateway: &TestGateway, room: &Room, prompts: usiz
 
 /// Our messages in a room, without the notices about waiting.
 fn answers(room: &Room) -> Vec<String> {
-    room.ours().into_iter().filter(|text| !text.starts_with("Noted")).collect()
+    room.ours().into_iter().filter(|text| !text.starts_with("Queued: ")).collect()
 }
 
 /// With the real clock and real threads, because it is about simultaneous events.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::ConfigError;
-use super::file::ConfigFile;
 use super::yaml_error::{explain, position};
 use super::yaml_lines::{self, KeyedMapping};
 
@@ -15,7 +14,7 @@ use super::yaml_lines::{self, KeyedMapping};
 const LARGEST: u64 = 1024 * 1024;
 
 /// The text of a configuration file.
-pub(super) struct ConfigDocument {
+pub struct ConfigDocument {
     path: PathBuf,
     /// The path as messages show it.
     name: String,
@@ -25,7 +24,7 @@ pub(super) struct ConfigDocument {
 
 /// Which other users may have read or written the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileAccess {
+pub enum FileAccess {
     /// Nobody: the file is ours, and closed to group and others.
     Private,
     /// The file is ours, but group or others have rights.
@@ -36,7 +35,7 @@ pub(super) enum FileAccess {
 
 impl ConfigDocument {
     /// Reads the file; `None` if there is none.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+    pub fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let name = path.strip_prefix(".").unwrap_or(path).display().to_string();
         let unreadable = |error: io::Error| {
             ConfigError::new(format!("cannot read the configuration file `{name}`: {}", error.kind()))
@@ -69,7 +68,7 @@ impl ConfigDocument {
     }
 
     /// An empty document, for a run without a configuration file.
-    pub(super) fn absent() -> Self {
+    pub fn absent() -> Self {
         Self {
             path: PathBuf::new(),
             name: "no configuration file".to_owned(),
@@ -78,40 +77,55 @@ impl ConfigDocument {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn name(&self) -> &str {
+    /// The path as messages show it.
+    pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn access(&self) -> FileAccess {
+    /// Which other users may have read or written the file.
+    pub fn access(&self) -> FileAccess {
         self.access
     }
 
-    /// Parses the whole file; an empty file counts as none.
-    pub(super) fn parse(&self) -> Result<ConfigFile, ConfigError> {
+    /// Checks the syntax of the whole file, and parses it; an empty file counts as none.
+    pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, ConfigError> {
         yaml_lines::check(&self.text).map_err(|error| self.explain(&error))?;
         self.parse_at(&[])
     }
 
     /// Parses the part at `path`; the default if it is absent or blank.
-    pub(super) fn parse_at<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ConfigError> {
+    pub fn parse_at<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ConfigError> {
         match yaml_lines::read_at::<KeyedMapping<T>>(&self.text, path) {
             Ok(found) => Ok(found.unwrap_or_default().0),
             Err(error) => Err(self.explain(&error)),
         }
     }
 
+    /// Parses the part at `path`, except the keys in `without`, which another reader knows.
+    pub fn parse_without<T: DeserializeOwned + Default>(
+        &self,
+        path: &[&str],
+        without: &[&str],
+    ) -> Result<T, ConfigError> {
+        match yaml_lines::read_without(&self.text, path, without) {
+            Ok(found) => Ok(found.unwrap_or_default()),
+            Err(error) => Err(explain(&error, &self.name, &self.text, (&path.join("."), without))),
+        }
+    }
+
     /// Position of the value at `path`, as it follows a message: `(talaria.yaml, line 7)`.
-    pub(super) fn place(&self, path: &[&str]) -> String {
+    pub fn place(&self, path: &[&str]) -> String {
         position(&self.name, self.line(yaml_lines::line_of(&self.text, path)))
     }
 
     /// Position of the last key of `path`, as it follows a message: for a fault of a whole entry and not of a value in
     /// it.
-    pub(super) fn place_of_key(&self, path: &[&str]) -> String {
+    pub fn place_of_key(&self, path: &[&str]) -> String {
         position(&self.name, self.line(yaml_lines::line_of_key(&self.text, path)))
     }
 
@@ -121,7 +135,7 @@ impl ConfigDocument {
     }
 
     fn explain(&self, error: &serde_yaml::Error) -> ConfigError {
-        explain(error, &self.name, &self.text)
+        explain(error, &self.name, &self.text, ("", &[]))
     }
 }
 

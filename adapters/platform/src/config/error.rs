@@ -14,12 +14,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// An error without a hint.
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
 
     /// Adds the next step.
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

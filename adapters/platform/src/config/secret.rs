@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 pub struct Secret(String);
 
 impl From<String> for Secret {
-    /// One that we made ourselves.
+    /// Takes the value as it is: for a secret that we made or stored ourselves.
     fn from(value: String) -> Self {
         Self(value)
     }
@@ -23,7 +23,7 @@ impl Secret {
 
     /// Takes a key as a person or a file gave it: surrounding white space is dropped, blank is no
     /// key at all. The error is a phrase that follows "must be" and says nothing about the value.
-    pub(super) fn parse(text: &str, form: SecretForm) -> Result<Option<Self>, &'static str> {
+    pub fn parse(text: &str, form: SecretForm) -> Result<Option<Self>, &'static str> {
         let text = text.trim();
         if text.is_empty() {
             return Ok(None);
@@ -36,18 +36,17 @@ impl Secret {
     }
 }
 
-/// What a key may look like.
+/// Form that a secret must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SecretForm {
+pub enum SecretForm {
     /// It travels in an HTTP header. A line break there would be a second header.
     Key,
     /// A person chose it: any characters on one line.
-    #[cfg_attr(not(any(feature = "matrix", test)), allow(dead_code, reason = "only Matrix has passwords"))]
     Phrase,
 }
 
 impl SecretForm {
-    /// What a key has to be, as a phrase that follows "must be".
+    /// The form as a phrase that follows "must be".
     fn expected(self) -> &'static str {
         match self {
             Self::Key => "a key of plain ASCII characters on one line",
@@ -63,15 +62,12 @@ impl fmt::Debug for Secret {
 }
 
 /// A key as written in the file; blank counts as absent.
-pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     Ok(Option::<InlineKey>::deserialize(deserializer)?.and_then(|inline| inline.0))
 }
 
-/// The same for what a person chose.
-#[cfg(feature = "matrix")]
-pub(super) fn optional_phrase<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Secret>, D::Error> {
+/// A password or phrase as written in the file; blank counts as absent.
+pub fn optional_phrase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     Ok(Option::<InlinePhrase>::deserialize(deserializer)?.and_then(|inline| inline.0))
 }
 
@@ -84,10 +80,8 @@ impl<'de> Deserialize<'de> for InlineKey {
     }
 }
 
-#[cfg(feature = "matrix")]
 struct InlinePhrase(Option<Secret>);
 
-#[cfg(feature = "matrix")]
 impl<'de> Deserialize<'de> for InlinePhrase {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(SecretVisitor(SecretForm::Phrase)).map(Self)

@@ -5,12 +5,12 @@ use std::net::Ipv6Addr;
 /// The longest id, in bytes, with its `@` and its server.
 const LONGEST: usize = 255;
 
-/// Whether this is the full id of one person: `@local:server`.
+/// Whether a text is the full id of one person: `@local:server`.
 ///
-/// A `*` is refused although old ids could have it: whoever writes one means a pattern, and a list that silently
+/// A `*` is refused although old ids could have it: a person who writes one means a pattern, and a list that silently
 /// names nobody would be found out late.
-pub(super) fn is_user(id: &str) -> bool {
-    // What old accounts may have; new ones have less.
+pub(crate) fn is_user(id: &str) -> bool {
+    // Characters that old accounts may have; new ones have fewer.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !matches!(byte, b':' | b'*');
     id.len() <= LONGEST
         && id.strip_prefix('@').and_then(|rest| rest.split_once(':')).is_some_and(|(local, server)| {
@@ -18,7 +18,7 @@ pub(super) fn is_user(id: &str) -> bool {
         })
 }
 
-/// Whether this is the name of a server: a host or an address, and perhaps a port.
+/// Whether a text is the name of a server: a host or an address, and perhaps a port.
 fn is_server(name: &str) -> bool {
     if let Some(rest) = name.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };

@@ -1,12 +1,12 @@
 //! "Did you mean": finds the known word that is close to a mistyped one.
 
 /// A suggestion for people; `None` if no known word is close.
-pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
 /// The known word that `word` most likely stands for.
-pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
         .into_iter()

@@ -6,27 +6,27 @@ use std::path::Path;
 
 use super::document::FileAccess;
 use super::env::EnvVar;
-use super::resolve::ConfigResolver;
 use super::secret::SecretForm;
+use super::setting::SettingReader;
 use super::{ConfigError, Secret};
 
 /// The longest file that a key is read from; the rest of a larger one would not be a key.
 const LARGEST: u64 = 64 * 1024;
 
 /// Where a key can come from.
-pub(super) struct KeySetting<'a> {
+pub struct KeySetting<'a> {
     /// The variable that holds it, and the one that names a file. None for an entry that only the file can configure.
-    pub(super) vars: Option<(&'a EnvVar, &'a EnvVar)>,
+    pub vars: Option<(&'a EnvVar, &'a EnvVar)>,
     /// Where it stands in the configuration file.
-    pub(super) path: &'a [&'a str],
+    pub path: &'a [&'a str],
     /// What it may look like.
-    pub(super) form: SecretForm,
+    pub form: SecretForm,
 }
 
-impl ConfigResolver<'_> {
+impl SettingReader<'_> {
     /// A key from the environment, else from the file that the environment names, else from the
     /// configuration file if that is private, else from the file that is named there.
-    pub(super) fn key(
+    pub fn key(
         &mut self,
         setting: KeySetting<'_>,
         written: Option<Secret>,

@@ -7,8 +7,14 @@
 use super::suggest::{closest, did_you_mean};
 use super::{ConfigError, yaml_lines};
 
-/// Explains `error`, which the parser reported for `text`. `name` is the file as messages show it.
-pub(super) fn explain(error: &serde_yaml::Error, name: &str, text: &str) -> ConfigError {
+/// Explains `error`, which the parser reported for `text`. `name` is the file as messages show it. The mapping at the
+/// path `also.0` has the keys `also.1` too, which another reader knows.
+pub(super) fn explain(
+    error: &serde_yaml::Error,
+    name: &str,
+    text: &str,
+    also: (&str, &[&str]),
+) -> ConfigError {
     let line = error.location().map(|location| location.line());
     let place = position(name, line);
     let full = error.to_string();
@@ -19,6 +25,10 @@ pub(super) fn explain(error: &serde_yaml::Error, name: &str, text: &str) -> Conf
     let inside = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
     match fault {
         YamlFault::UnknownKey { key, known } => {
+            let known: Vec<&str> = match also {
+                (at, keys) if at == path => keys.iter().copied().chain(known).collect(),
+                _ => known,
+            };
             let what = if is_harmless(key, &known) {
                 format!("unknown key `{key}`")
             } else {
@@ -48,7 +58,7 @@ pub(super) fn explain(error: &serde_yaml::Error, name: &str, text: &str) -> Conf
 }
 
 /// The names in one of serde's lists, which quotes them with backticks.
-pub(super) fn quoted(list: &str) -> Vec<&str> {
+pub fn quoted(list: &str) -> Vec<&str> {
     list.split('`').skip(1).step_by(2).collect()
 }
 

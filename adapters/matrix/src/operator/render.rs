@@ -1,14 +1,15 @@
-//! How the answers about Matrix accounts look.
+//! Formats the answers about accounts for the terminal.
 
 use std::fmt::Write as _;
 
-use talaria_matrix::{AccountStatus, DoctorReport, VerificationStage, VerificationView};
+use talaria_platform::one_line;
+use talaria_platform::operator::table;
 
-use crate::cli::table::table;
-use crate::control::matrix::VerificationList;
-use crate::util::one_line;
+use super::requests::VerificationList;
+use super::{AccountStatus, DoctorReport};
+use crate::{VerificationStage, VerificationView};
 
-/// Characters of a line that somebody else had a part in.
+/// Most characters of a line that contains words of somebody else.
 const LINE: usize = 300;
 
 pub(super) fn status(status: &AccountStatus, running: bool) -> String {
@@ -88,7 +89,7 @@ pub(super) fn verification(one: &VerificationView) -> String {
     }
 }
 
-/// It is there no more.
+/// The verification is no longer there.
 pub(super) fn unknown_end(one: &VerificationView) -> String {
     format!(
         "It is not known how the verification with {} ended. Look at what their client says, or begin again there.",

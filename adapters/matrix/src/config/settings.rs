@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use talaria_platform::{AuthorTrust, RateLimit, RoomId};
+use talaria_platform::config::Secret;
+use talaria_platform::{AddressedWhen, AuthorTrust, RateLimit, RoomId};
 
 /// Settings of one account.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +24,7 @@ pub struct MatrixSettings {
     /// The key of the device's store, 32 bytes; `None` keeps one in the folder, made on the first start.
     pub store_key: Option<StoreKey>,
     /// Opens the account's secret storage, so that the account's identity can sign our device.
-    pub recovery_key: Option<MatrixSecret>,
+    pub recovery_key: Option<Secret>,
     /// Trust that a device needs to get our keys. The core uses the same setting to decide who is obeyed.
     pub trust: AuthorTrust,
     /// Whether rooms without encryption are served.
@@ -47,9 +48,9 @@ pub struct MatrixSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginMethod {
     /// With a password, which makes a device of our own.
-    Password(MatrixSecret),
+    Password(Secret),
     /// With an access token made for us, and its device.
-    Token(MatrixSecret),
+    Token(Secret),
     /// Not at all: an earlier login is stored.
     Stored,
 }
@@ -64,16 +65,6 @@ pub enum EncryptionPolicy {
     Optional,
 }
 
-/// When a message is meant for us in a room that is not a direct chat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AddressedWhen {
-    /// If it mentions us, replies to us, or is in a thread that we take part in.
-    #[default]
-    Mentioned,
-    /// Always.
-    Everything,
-}
-
 /// The 32 bytes that a device's store is encrypted with. `Debug` shows that there are some, nothing more.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreKey(pub [u8; 32]);
@@ -81,27 +72,5 @@ pub struct StoreKey(pub [u8; 32]);
 impl fmt::Debug for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoreKey(…)")
-    }
-}
-
-/// A secret value. `Debug` shows that there is one, nothing more.
-#[derive(Clone, PartialEq, Eq)]
-pub struct MatrixSecret(String);
-
-impl MatrixSecret {
-    /// Wraps a secret as it is.
-    pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
-    }
-
-    /// The value itself, for the code that uses it, and for the log, which removes it wherever it appears.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for MatrixSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
     }
 }

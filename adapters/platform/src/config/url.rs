@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use reqwest::Url;
+use url::Url;
 
 /// The address of a server in its normal form: `http` or `https`, a host, perhaps a path; no trailing slash, no user
 /// name, no query. An address that is written in an odd way (an IP as one number, upper case) is plain here.
@@ -96,7 +96,7 @@ impl BaseUrl {
     }
 
     /// Removes `/v1` from the end, for callers that append it themselves.
-    pub(super) fn without_version(mut self) -> Self {
+    pub fn without_version(mut self) -> Self {
         // A host may be called `v1` too.
         let base = self.text.strip_suffix("/v1").map(|base| base.trim_end_matches('/'));
         if let Some(base) = base.filter(|base| base.contains("://")) {
@@ -107,7 +107,7 @@ impl BaseUrl {
 
     /// Parses an address as a person wrote it. The error is a phrase that follows its name; it does not repeat the
     /// address, which may contain a password.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         const FORM: &str = "must be an address such as `http://192.168.1.10:8642`";
         let url = Url::parse(text.trim()).map_err(|_| FORM)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -149,7 +149,7 @@ fn is_shared(address: Ipv4Addr) -> bool {
 
 /// Whether only a local resolver knows the name. Compared by whole labels: `localhost.example.com` and
 /// `127.example.com` are not near.
-pub(super) fn is_near_name(name: &str) -> bool {
+pub fn is_near_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     match name.rsplit_once('.') {
         None => true,

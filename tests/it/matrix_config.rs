@@ -1,13 +1,89 @@
-//! Tests: an account on a Matrix homeserver, configured by variables alone, by the file, and by both.
+//! An account on a Matrix homeserver, configured by variables alone, by the file, and by both: the adapter reads its own
+//! keys, the core the keys about people.
 
+use std::any::Any;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use talaria_matrix::{AddressedWhen, EncryptionPolicy, LoginMethod, MatrixSecret, MatrixSettings, StoreKey};
-use talaria_platform::{AuthorTrust, RateLimit};
+use talaria::access::{AccessLists, AccessPolicy};
+use talaria::config::{Config, ConfigError, ConfigSources, Secret};
+use talaria_matrix::{EncryptionPolicy, LoginMethod, MatrixSettings, StoreKey};
+use talaria_platform::{AddressedWhen, AuthorTrust, RateLimit};
+use tempfile::TempDir;
 
-use super::*;
-use crate::access::{AccessLists, AccessPolicy};
-use crate::config::PlatformConfig;
+const EXAMPLE: &str = include_str!("../../docker/config.example.yaml");
+
+/// A folder and an environment of its own.
+struct Scene {
+    folder: TempDir,
+    vars: HashMap<String, String>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home").display().to_string();
+        Self { folder, vars: HashMap::from([("TALARIA_HOME".to_owned(), home)]) }
+    }
+
+    /// Puts a private `talaria.yaml` into the working folder.
+    fn file(self, text: impl AsRef<[u8]>) -> Self {
+        self.private_file("talaria.yaml", text);
+        self
+    }
+
+    fn var(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.vars.insert(name.to_owned(), value.into());
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.vars.remove(name);
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn private_file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        set_mode(&path, 0o600);
+        path
+    }
+
+    fn load(&self) -> Result<Config, Vec<ConfigError>> {
+        let sources = ConfigSources { config: None, folder: self.folder.path().to_owned(), serve: false };
+        Config::load(&sources, &|name| self.vars.get(name).cloned())
+    }
+
+    /// All errors as the command line prints them, with the folder's random name taken out.
+    fn errors(&self) -> String {
+        let folder = format!("{}/", self.folder.path().display());
+        printed(&self.load().unwrap_err()).replace(&folder, "")
+    }
+}
+
+fn printed(errors: &[ConfigError]) -> String {
+    assert!(!errors.is_empty());
+    let one = |error: &ConfigError| match &error.hint {
+        Some(hint) => format!("error: {error}\n\nhint: {hint}"),
+        None => format!("error: {error}"),
+    };
+    errors.iter().map(one).collect::<Vec<_>>().join("\n\n")
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn secret(text: &str) -> Secret {
+    text.to_owned().into()
+}
 
 /// A container without any file.
 fn container() -> Scene {
@@ -36,10 +112,8 @@ fn settings(scene: &Scene) -> MatrixSettings {
 
 fn of(scene: &Scene, name: &str) -> MatrixSettings {
     let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
-    match &config.platforms[&name.into()] {
-        PlatformConfig::Matrix(settings) => (**settings).clone(),
-        other => panic!("not Matrix: {other:?}"),
-    }
+    let settings: &dyn Any = config.platforms[&name.into()].settings();
+    settings.downcast_ref::<MatrixSettings>().expect("an account of Matrix").clone()
 }
 
 fn lists(scene: &Scene) -> AccessLists {
@@ -58,7 +132,7 @@ fn a_container_needs_no_file() {
         MatrixSettings {
             homeserver: "https://matrix.example.org".to_owned(),
             user: Some("@bot:example.org".to_owned()),
-            login: LoginMethod::Password(MatrixSecret::new("secret")),
+            login: LoginMethod::Password(secret("secret")),
             device_name: "Talaria".to_owned(),
             folder: home.join("matrix/matrix"),
             store_key: None,
@@ -102,8 +176,8 @@ fn every_variable_wins_over_the_file() {
     let settings = settings(&scene);
     assert_eq!(settings.homeserver, "http://synapse:8008");
     assert_eq!(settings.user.as_deref(), Some("@bot:example.org"));
-    assert_eq!(settings.login, LoginMethod::Token(MatrixSecret::new("syt_token")));
-    assert_eq!(settings.recovery_key, Some(MatrixSecret::new("EsTx xxxx")));
+    assert_eq!(settings.login, LoginMethod::Token(secret("syt_token")));
+    assert_eq!(settings.recovery_key, Some(secret("EsTx xxxx")));
     assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
     assert_eq!((settings.trust, settings.e2ee), (AuthorTrust::Network, EncryptionPolicy::Optional));
     let lists = lists(&scene);
@@ -119,9 +193,9 @@ fn every_key_of_the_file_is_read() {
          max_text: 16000\nunreadable_after: 5s\npause: 250ms\nrate: {per_second: 5, burst: 20.5}",
     );
     let settings = settings(&scene);
-    assert_eq!(settings.login, LoginMethod::Token(MatrixSecret::new("syt_token")));
+    assert_eq!(settings.login, LoginMethod::Token(secret("syt_token")));
     assert_eq!(settings.device_name, "Kitchen");
-    assert_eq!(settings.recovery_key, Some(MatrixSecret::new("Es Tx")));
+    assert_eq!(settings.recovery_key, Some(secret("Es Tx")));
     assert_eq!(settings.store_key, Some(StoreKey([1; 32])));
     assert_eq!((settings.trust, settings.e2ee), (AuthorTrust::Verified, EncryptionPolicy::Optional));
     assert_eq!(settings.hearing, AddressedWhen::Everything);
@@ -176,7 +250,7 @@ fn keys_can_come_from_files() {
     let scene = container().without("MATRIX_PASSWORD");
     let file = scene.private_file("password", "pässwörd\n");
     let scene = scene.var("MATRIX_PASSWORD_FILE", file.display().to_string());
-    assert_eq!(settings(&scene).login, LoginMethod::Password(MatrixSecret::new("pässwörd")));
+    assert_eq!(settings(&scene).login, LoginMethod::Password(secret("pässwörd")));
 
     let scene = Scene::new();
     let token = scene.private_file("token", "syt_1\n").display().to_string();
@@ -186,11 +260,10 @@ fn keys_can_come_from_files() {
          access_token_file: {token}\n    store_key_file: {store}\n"
     ));
     let work = of(&scene, "work");
-    assert_eq!(work.login, LoginMethod::Token(MatrixSecret::new("syt_1")));
+    assert_eq!(work.login, LoginMethod::Token(secret("syt_1")));
     assert_eq!(work.store_key, Some(StoreKey([1; 32])));
 }
 
-#[cfg(unix)]
 #[test]
 fn a_key_in_a_file_that_others_can_read_is_refused() {
     let scene = entry("work", "access_token: canary");
@@ -366,4 +439,31 @@ fn check_says_what_would_run() {
         describe(&scene),
         @"work           the account at https://hs.example.org with an access token; hears any device, rooms with and without encryption, answers everything in rooms"
     );
+}
+
+/// An account needs only an address and people; the example documents the other keys with their defaults.
+#[test]
+fn the_example_states_the_defaults() {
+    let scene = Scene::new();
+    let load = |text: String| {
+        scene.private_file("talaria.yaml", text);
+        scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors))).platforms
+    };
+    let behind =
+        EXAMPLE.lines().skip_while(|line| !line.starts_with("  # An account on a Matrix homeserver"));
+    let lines = behind.take_while(|line| !line.is_empty());
+    // Keys are indented by more than prose is.
+    let keys = lines.filter_map(|line| line.strip_prefix("  #").filter(|rest| rest.starts_with("  ")));
+    let (access, block) = ("    access: {people: []}\n", keys.collect::<Vec<_>>().join("\n"));
+    let least = "platforms:\n  matrix:\n    homeserver: https://matrix.example.org\n";
+    assert_eq!(load(format!("platforms:\n{block}\n{access}")), load(format!("{least}{access}")));
+}
+
+/// The operator is told of the variable that replaces the list, on the entry that it reaches and on no other.
+#[test]
+fn the_variable_with_people_belongs_to_the_entry_called_matrix() {
+    let variable =
+        |scene: &Scene, name: &str| scene.load().unwrap().rules.account(&name.into()).people_variable;
+    assert_eq!(variable(&written("mention: never"), "matrix"), Some("MATRIX_ALLOWED_USERS"));
+    assert_eq!(variable(&entry("work", "mention: never"), "work"), None);
 }
