@@ -175,9 +175,11 @@ impl Trial {
     async fn people_act(&mut self, together: usize) {
         for _ in 0..together {
             let who = PEOPLE[self.below(PEOPLE.len())];
-            let asked: Vec<_> = (0..2).flat_map(|room| codes(&self.room(room), room)).collect();
-            // Mostly about one of the latest asks, sometimes about any.
-            let back = if self.below(4) == 0 { asked.len() } else { 3 };
+            // Mostly about one of the latest asks of a room, sometimes about any.
+            let last = self.below(2);
+            let asked: Vec<_> =
+                [1 - last, last].into_iter().flat_map(|room| codes(&self.room(room), room)).collect();
+            let back = if self.below(4) == 0 { asked.len() } else { 2 };
             let about = asked.len().checked_sub(1 + self.below(back.max(1))).and_then(|at| asked.get(at));
             let (home, code) =
                 about.map_or((self.below(2), "ZZZZ"), |(room, _, code)| (*room, code.as_str()));
