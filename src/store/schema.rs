@@ -290,6 +290,10 @@ CREATE TABLE commands (
 CREATE INDEX commands_place ON commands (account, room);
 ",
     r"
+-- The agent that a person or a program chose for a session. NULL: the agent of its place, or the default one.
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+",
+    r"
 -- Asks that offer options or take a text. `rule` of a denied ask is its reason; `state` is `approved` and then `taken`
 -- for every answer that is no denial.
 ALTER TABLE asks ADD COLUMN options TEXT;                          -- JSON list of id, label and kind; NULL for none

@@ -1,6 +1,7 @@
 //! The agent server, as an app sees it over a real socket.
 
 mod abandoned;
+mod agents;
 mod approval_options;
 mod approvals;
 mod chat;
