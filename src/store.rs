@@ -67,7 +67,8 @@ pub use responses::{ContinuationPoint, StoredResponse};
 pub use runs::{AskRecord, RunRecord};
 pub use sessions::{ListedSession, SessionRow};
 pub use tokens::{AppInfo, TokenRecord};
-pub use turns::{FinishedTurn, OpenTurn, PersonInfo, TurnRow, TurnState};
+pub(in crate::store) use turns::stored_question;
+pub use turns::{FinishedTurn, OpenTurn, RoomTurn, TurnRow, TurnState, actor};
 pub use usage::UsageTotals;
 pub use write_health::WriteFailure;
 

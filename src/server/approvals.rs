@@ -118,7 +118,7 @@ pub async fn respond(
     let turn = own_run(&server, &caller, run).await?;
     let ApprovalRequest { choice, approval_id, option, text } = value;
     let reply = read_reply(&choice, option, text)?;
-    if turn.app_request.is_none() {
+    if turn.source.app().is_none() {
         let message = "A room asks its own people: answer it there";
         return Err(ApiError::new(StatusCode::CONFLICT, "approval_in_room", message));
     }

@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
 use super::grants::KEPT;
-use super::{Result, Tx, unix_now};
+use super::{Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::GrantScope;
 use crate::agent::{AnswerForm, AskChoice, AskPosition, DenyReason};
 use crate::ids::{AskId, SessionId, TurnId};
@@ -31,6 +31,24 @@ pub struct AskRow {
     pub title: String,
     pub digest: String,
     pub form: AnswerForm,
+}
+
+impl AskRow {
+    /// A new ask of a turn, without its code.
+    pub fn of(turn: &TurnRow, id: AskId, title: String, digest: String, form: AnswerForm) -> Self {
+        let question = stored_question(&turn.id, &turn.source);
+        Self {
+            id,
+            code: String::new(),
+            turn: turn.id.clone(),
+            session: turn.session.clone(),
+            account: question.account.clone(),
+            place: question.place.clone(),
+            title,
+            digest,
+            form,
+        }
+    }
 }
 
 /// An ask that may be answered now.

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
-use super::{AskRow, Result, TurnRow, Tx, unix_now};
+use super::{AskRow, Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::{AccessAction, PlaceKind};
 use crate::agent::{AnswerForm, AskChoice, OptionKind};
 use crate::ids::HTTP;
@@ -175,8 +175,9 @@ impl Tx<'_> {
             AskChoice::Option(_) => (format!("ask {}", kind.name()), !kind.rejects()),
             AskChoice::Text(_) => ("ask text".to_owned(), true),
         };
-        let (account, place) = (&turn.account, PlaceKind::from(turn.direct).name());
-        let room = room_hash(account, &turn.place.room);
+        let question = stored_question(&turn.id, &turn.source);
+        let (account, place) = (&question.account, PlaceKind::from(question.direct).name());
+        let room = room_hash(account, &question.place.room);
         self.add_audit(account, actor, &room, place, &action, allowed, rule, Some(digest))
     }
 

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
+use super::source;
 use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, DenyReason, TurnEvent};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
@@ -66,7 +67,7 @@ impl Asks {
             let left = tx.left_asks()?;
             for ask in &left {
                 let Some(turn) = tx.turn(&ask.turn)? else { continue };
-                let max = delivery.max_text(&turn.account);
+                let max = source::max_text(&delivery, &turn.source);
                 if tx.withdraw_ask(&ask.id, DenyReason::Restart)? {
                     tx.audit_ask(&turn, ask, GATEWAY, &AskChoice::Deny(DenyReason::Restart))?;
                     let words = TextKey::AskRestarted.with("title", ask.title.as_str());

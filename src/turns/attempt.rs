@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asks::TurnOutput;
 use super::sink::TurnSink;
-use super::{RunningTurn, Turns, fallback_notices, input_slot};
+use super::{RunningTurn, Turns, fallback_notices, input_slot, source};
 use crate::agent::{AgentError, AgentTurn, PreparedTurn, TurnEnd};
 use crate::metrics::GaugeGuard;
 use crate::poll_when_woken::poll_when_woken;
@@ -61,7 +61,11 @@ impl Turns {
         }
         let wanted =
             self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
-        if wanted && resumable && !row.is_ephemeral() && self.lasts(row) == PlaceLifetime::Always {
+        if wanted
+            && resumable
+            && !source::is_ephemeral(&row.source)
+            && self.lasts(&row.source) == PlaceLifetime::Always
+        {
             // The next process asks for this very run, so it must not be told to end: it is only let go.
             return Ok(TurnEnd::Stopped);
         }
@@ -113,9 +117,8 @@ impl Turns {
     /// `false`: the question was edited meanwhile, and the request is of no use.
     async fn dispatch(&self, row: &TurnRow, prepared: &PreparedTurn) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
-        // Only people edit what they asked; what a program asked may be large.
-        let prompt = row.app_request.is_none().then(|| row.prompt.clone());
-        let max = self.delivery.max_text(&row.account);
+        let prompt = source::may_be_edited(&row.source).then(|| row.prompt.clone());
+        let max = source::max_text(&self.delivery, &row.source);
         let notice = match prepared.stand_in {
             true => fallback_notices::away(row, max, &self.agent_of(row).about(), &self.live.now().words),
             false => Vec::new(),
@@ -131,7 +134,7 @@ impl Turns {
         });
         let told = told.await?;
         if told == Some(true)
-            && let Some(account) = self.delivery.account(&row.account)
+            && let Some(account) = self.account_of(&row.source)
         {
             account.wake();
         }

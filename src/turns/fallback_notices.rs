@@ -2,6 +2,7 @@
 //!
 //! Each is said in the transaction that changes who answers the session, so it is said once.
 
+use super::source;
 use crate::agent::AgentInfo;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::notice::Notice;
@@ -31,14 +32,11 @@ pub(super) fn back(turn: &TurnRow, max_text: usize, knows: bool, words: &TextCat
 }
 
 fn notice(turn: &TurnRow, max_text: usize, phrase: &LocalizedText, words: &TextCatalog) -> Vec<OutboxRow> {
-    // A program has no place to be told in; it sees who answered.
-    if turn.app_request.is_some() {
-        return Vec::new();
-    }
     // Not the same for every change of one turn: it may see several. It is stored, and so is the same for every
     // try of sending it.
     let key = turn.id.send_key(format_args!("over.{}", random_hex(4)));
     // It is about the place, not about a message.
-    let notice = Notice { key, account: &turn.account, place: &turn.place, reply_to: None, max_text };
-    notice.rows(words, phrase)
+    let notice =
+        source::notice(&turn.source, key, max_text).map(|notice| Notice { reply_to: None, ..notice });
+    notice.map(|notice| notice.rows(words, phrase)).unwrap_or_default()
 }

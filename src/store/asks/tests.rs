@@ -25,12 +25,12 @@ async fn what_is_long_over_goes_while_the_process_runs() {
             tx.add_ask(&ask(n), AskPosition::default(), unix_now() + 300)?;
             tx.answer_ask(&ask(n), "@ann", &AskChoice::Deny(DenyReason::Person))?;
         }
-        tx.add_grant(&ask(1), PlaceKind::Room, GrantScope::Always, "@ann")?;
+        tx.add_grant_in(&ask(1), PlaceKind::Room, GrantScope::Always, "@ann")?;
         // A month passes.
         tx.conn.execute("UPDATE asks SET asked = asked - ?1", [KEPT + 1])?;
         tx.conn.execute("UPDATE grants SET expires = expires - ?1", [KEPT + 1])?;
         tx.add_ask(&ask(PRUNE_EACH), AskPosition::default(), unix_now() + 300)?;
-        tx.add_grant(&ask(1), PlaceKind::Room, GrantScope::Session, "@ann")?;
+        tx.add_grant_in(&ask(1), PlaceKind::Room, GrantScope::Session, "@ann")?;
         let count = "SELECT (SELECT count(*) FROM asks), (SELECT count(*) FROM grants)";
         Ok(tx.conn.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
     });

@@ -9,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::Asks;
 use super::message::tell;
 use super::opening::{AskOpening, OpenAskTx, digest};
-use crate::access::PlaceKind;
 use crate::agent::{Ask, AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, TurnEvent};
+use crate::delivery::DeliveryAccount;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AskId;
 use crate::store::{AskRow, AskState, GATEWAY, Result, StoreError, TurnRow, Tx, unix_now};
 use crate::turns::STORE_PAUSE;
+use crate::turns::source::max_text;
 
 /// The task of one ask.
 pub(super) struct AskContext {
@@ -140,12 +141,12 @@ impl AskContext {
 
     /// Stores the ask and puts its message into the outbox, unless it is decided already.
     async fn open(&self, id: &AskId, ask: Ask) -> Result<AskOpening> {
-        let account = self.asks.delivery.account(&self.turn.account);
-        if account.is_none() && self.turn.app_request.is_none() {
+        let account = self.account();
+        if account.is_none() && self.turn.source.room().is_some() {
             return Ok(AskOpening::Denied(DenyReason::Gone));
         }
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
-        let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
+        let (draining, max) = (self.asks.draining.clone(), max_text(&self.asks.delivery, &self.turn.source));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let ask_position = self.asks.ask_position(&turn.id);
         let opened = self.asks.store.write(move |tx| {
@@ -166,6 +167,11 @@ impl AskContext {
             account.wake();
         }
         Ok(opened)
+    }
+
+    /// The account that shows the ask; `None` for an app, and if the platform is no longer configured.
+    fn account(&self) -> Option<Arc<DeliveryAccount>> {
+        self.asks.delivery.account(&self.turn.source.room()?.account)
     }
 
     /// Waits until the ask has ended.
@@ -221,7 +227,7 @@ impl AskContext {
                     if tx.take_ask(&ask.id, &choice)? {
                         tx.audit_ask(&turn, &ask, &by, &choice)?;
                         if let AskChoice::Allow(scope) = choice {
-                            tx.add_grant(&ask, PlaceKind::from(turn.direct), scope, &by)?;
+                            tx.add_grant(&ask, &turn, scope, &by)?;
                         }
                         return ended(choice);
                     }
@@ -231,13 +237,13 @@ impl AskContext {
             let denial = AskChoice::Deny(why.denial());
             if tx.withdraw_ask(&ask.id, why.denial())? {
                 tx.audit_ask(&turn, &ask, GATEWAY, &denial)?;
-                let max = asks.delivery.max_text(&turn.account);
+                let max = max_text(&asks.delivery, &turn.source);
                 tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
             ended(denial)
         });
         let choice = concluded.await?;
-        if let Some(account) = self.asks.delivery.account(&self.turn.account) {
+        if let Some(account) = self.account() {
             account.wake();
         }
         Ok(choice)

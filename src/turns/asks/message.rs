@@ -4,8 +4,9 @@ use talaria_platform::{BodyKind, MessageBody, SendKey};
 
 use crate::agent::Ask;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::notice::Notice;
 use crate::store::{OutboxKind, OutboxRow, Result, TurnRow, Tx};
+use crate::turn_source::RoomQuestion;
+use crate::turns::source;
 use crate::util::{code_block, code_span};
 
 /// The whole text that asks. `None` if it would not show everything that a person must judge: there is no detail, or an
@@ -38,15 +39,15 @@ pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) 
 
 /// The ask as one message, because nobody may approve half of it. It belongs to no turn: it must not wait for the end
 /// of the growing answer.
-pub(super) fn ask_message(turn: &TurnRow, key: SendKey, text: String) -> OutboxRow {
+pub(super) fn ask_message(question: &RoomQuestion, key: SendKey, text: String) -> OutboxRow {
     OutboxRow {
         key,
-        account: turn.account.clone(),
-        place: turn.place.clone(),
+        account: question.account.clone(),
+        place: question.place.clone(),
         turn: None,
         kind: OutboxKind::Notice,
         part: 0,
-        body: MessageBody { reply_to: Some(turn.event.clone()), ..MessageBody::new(BodyKind::Ask, text) },
+        body: MessageBody { reply_to: Some(question.event.clone()), ..MessageBody::new(BodyKind::Ask, text) },
         not_before: 0,
     }
 }
@@ -60,9 +61,5 @@ pub(super) fn tell(
     key: SendKey,
     phrase: &LocalizedText,
 ) -> Result<()> {
-    if turn.app_request.is_some() {
-        return Ok(());
-    }
-    let (account, place, reply_to) = (&turn.account, &turn.place, Some(&turn.event));
-    Notice { key, account, place, reply_to, max_text }.tell(tx, words, phrase)
+    source::notice(&turn.source, key, max_text).map_or(Ok(()), |notice| notice.tell(tx, words, phrase))
 }

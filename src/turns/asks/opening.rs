@@ -1,15 +1,17 @@
 //! The transaction that opens an ask, unless a rule denies it or an earlier approval still holds.
 
-use talaria_platform::{SendKey, UserId};
+use talaria_platform::SendKey;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{ask_message, ask_text, tell};
-use crate::access::{AccessAction, GrantScope, PlaceKind};
+use crate::access::GrantScope;
 use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AskId;
 use crate::rules::Rules;
 use crate::store::{AskRow, GATEWAY, Result, TurnRow, Tx, unix_now};
+use crate::turn_source::TurnSource;
+use crate::turns::source::grant_holds;
 use crate::util::{code_span, hash, one_line, random_code};
 
 /// Open asks of one turn. People could not tell more of them apart.
@@ -59,10 +61,9 @@ impl OpenAskTx<'_> {
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny(DenyReason::Stopped);
         }
-        let is_app = turn.app_request.is_some();
-        let title = match is_app {
-            true => one_line(&self.ask.title, TITLE),
-            false => code_span(&self.ask.title, TITLE),
+        let title = match &turn.source {
+            TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
+            TurnSource::App(_) => one_line(&self.ask.title, TITLE),
         };
         if let Some(reason) = self.is_unshowable(&title) {
             self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
@@ -79,23 +80,13 @@ impl OpenAskTx<'_> {
             self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
             return self.deny(DenyReason::TooMany);
         }
-        let mut row = AskRow {
-            id,
-            code: String::new(),
-            turn: turn.id.clone(),
-            session: turn.session.clone(),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            title,
-            digest: self.digest.clone(),
-            form: self.ask.form.clone(),
-        };
+        let mut row = AskRow::of(turn, id, title, self.digest.clone(), self.ask.form.clone());
         for _ in 0..CODES {
             row.code = random_code(CODE);
             if tx.add_ask(&row, self.ask_position, unix_now().saturating_add(within))? {
-                if !is_app {
+                if let TurnSource::Room(question) = &turn.source {
                     let Some(text) = self.text(&row.title, &row.code) else { break };
-                    tx.add_outbox(&ask_message(turn, row.id.send_key(), text))?;
+                    tx.add_outbox(&ask_message(question, row.id.send_key(), text))?;
                 }
                 return Ok(AskOpening::Waits(Box::new(row), self.ask_position));
             }
@@ -108,13 +99,15 @@ impl OpenAskTx<'_> {
         if !self.ask.form.is_valid() {
             return Some(DenyReason::TooLong);
         }
-        if self.turn.app_request.is_some() {
+        match &self.turn.source {
+            // Every code has the same length.
+            TurnSource::Room(_) => {
+                let text = self.text(title, &"X".repeat(CODE));
+                text.is_none_or(|text| text.len() > self.max).then_some(DenyReason::TooLong)
+            }
             // An app gets all of it as data, so only an empty detail cannot be judged.
-            return self.ask.detail.trim().is_empty().then_some(DenyReason::NothingToJudge);
+            TurnSource::App(_) => self.ask.detail.trim().is_empty().then_some(DenyReason::NothingToJudge),
         }
-        // Every code has the same length.
-        let text = self.text(title, &"X".repeat(CODE));
-        text.is_none_or(|text| text.len() > self.max).then_some(DenyReason::TooLong)
     }
 
     fn text(&self, title: &str, code: &str) -> Option<String> {
@@ -139,14 +132,7 @@ impl OpenAskTx<'_> {
             return Ok(None);
         }
         for (grant, by) in tx.granted(turn, &self.digest)? {
-            if turn.app_request.is_some() {
-                return Ok(tx.app_may_ask(turn.place.room.as_str())?.then_some((grant, by)));
-            }
-            let id = UserId::new(by.clone());
-            let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
-            let rules = self.rules.account(&turn.account);
-            let policy = rules.access_in(&turn.place.room);
-            if policy.authorize(actor, PlaceKind::from(turn.direct), AccessAction::Approve(grant)).allowed {
+            if grant_holds(tx, self.rules, &turn.source, grant, &by)? {
                 return Ok(Some((grant, by)));
             }
         }
