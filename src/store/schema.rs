@@ -297,4 +297,12 @@ ALTER TABLE sessions ADD COLUMN agent TEXT;
 -- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
 ALTER TABLE grants ADD COLUMN agent TEXT;
 ",
+    r"
+-- Asks that offer options or take a text. `rule` of a denied ask is its reason; `state` is `approved` and then `taken`
+-- for every answer that is no denial.
+ALTER TABLE asks ADD COLUMN options TEXT;                          -- JSON list of id, label and kind; NULL for none
+ALTER TABLE asks ADD COLUMN takes_text INTEGER NOT NULL DEFAULT 0; -- 1: a person may answer in their own words
+ALTER TABLE asks ADD COLUMN chosen TEXT;                           -- id of the chosen option
+ALTER TABLE asks ADD COLUMN answer TEXT;                           -- the words of a person who answered
+",
 ];
