@@ -25,10 +25,13 @@ mod recover;
 mod retry;
 mod retry_policy;
 mod run;
+mod session_ends;
 mod sink;
+mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -39,10 +42,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{AgentRegistry, AgentTable, PreparedTurn, RewindSupport, SharedAgent};
+use crate::agent::{AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport};
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::{AskId, SessionId, TurnId};
+use crate::ids::{AgentName, AskId, SessionId, TurnId};
 use crate::metrics::{Metrics, SurfaceMetrics};
 use crate::reply::TurnOutcome;
 use crate::rules::LiveRules;
@@ -97,6 +100,10 @@ pub struct Turns {
     metrics: Arc<Metrics>,
     /// Bounds what is held of questions, here and where programs ask them.
     input_budget: Arc<InputBudget>,
+    /// Held while agents are told that sessions are over.
+    telling_ends: tokio::sync::Mutex<()>,
+    /// A session is over and its agents were not told, because a turn of it still runs.
+    ends_wait: AtomicBool,
     /// Has one long answer at a time stored, or read from the store: that takes several times what it has.
     long_ends: Semaphore,
 }
@@ -182,6 +189,8 @@ impl Turns {
             logs,
             metrics,
             input_budget: Arc::default(),
+            telling_ends: tokio::sync::Mutex::default(),
+            ends_wait: AtomicBool::new(false),
             long_ends: Semaphore::new(1),
         })
     }
@@ -204,6 +213,7 @@ impl Turns {
         for (session, turn) in open {
             self.enqueue(&session, turn);
         }
+        self.end_sessions();
         Ok(count)
     }
 
@@ -236,7 +246,7 @@ impl Turns {
     }
 
     /// What the agent says of itself.
-    pub fn agent(&self) -> crate::agent::AgentInfo {
+    pub fn agent(&self) -> AgentInfo {
         self.agents().default_agent().about()
     }
 
@@ -263,17 +273,20 @@ impl Turns {
         self.agents.now()
     }
 
-    /// The agent that answers a turn.
-    fn agent_of(&self, row: &TurnRow) -> SharedAgent {
-        self.agents().named_or_default(row.agent.as_ref()).clone()
+    /// The agent that a turn is for.
+    fn agent_of(&self, row: &TurnRow) -> NamedAgent {
+        self.agents().named_or_default(row.agent.as_ref())
     }
 
-    /// The request that was made for a turn, unless the agent it was made for is no longer there: no other may be given
-    /// it.
+    /// Description of the agent that takes requests made for `name` in this turn: the turn's own agent or its fallback.
+    fn agent_taking(&self, row: &TurnRow, name: &AgentName) -> Option<AgentInfo> {
+        let own = self.agent_of(row);
+        own.agent.about().taking(&own.name, name).cloned()
+    }
+
+    /// The stored request of a turn, unless the agent that it was made for is no longer there: no other may be given it.
     fn prepared_of(&self, row: &TurnRow) -> Option<PreparedTurn> {
-        let agents = self.agents();
-        let gone = row.agent.as_ref().is_some_and(|name| agents.get(name).is_none());
-        row.prepared.clone().filter(|_| !gone)
+        row.prepared.clone().filter(|prepared| self.agent_taking(row, &prepared.agent).is_some())
     }
 
     /// How long the place of a turn lasts. A program comes back to its own over any connection.
@@ -380,6 +393,7 @@ impl Turns {
             }
         }
         self.ended.notify_waiters();
+        self.end_waiting_sessions();
     }
 
     /// Puts a turn that the store failed back to the head of its line. It goes on from what is stored,

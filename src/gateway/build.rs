@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::agent::{AgentTable, SharedAgent, TURN_BYTES};
+use crate::agent::{AgentTable, NamedAgent, SharedAgent, TURN_BYTES};
 use crate::agents::fallback::FallbackAgent;
 use crate::agents::guide::GuideAgent;
 use crate::agents::model::ModelAgent;
@@ -40,7 +40,10 @@ fn default_agent(choice: &AgentChoice, live: &Arc<LiveRules>) -> anyhow::Result<
         AgentChoice::Proxy(config, stand_in) => {
             let proxy = Arc::new(ProxyAgent::new(config.clone()).context("no HTTP client could be made")?);
             match stand_in {
-                Some(config) => Arc::new(FallbackAgent::new(proxy, local(config)?)),
+                Some(config) => Arc::new(FallbackAgent::new(
+                    NamedAgent { name: AgentName::proxy(), agent: proxy },
+                    NamedAgent { name: AgentName::local(), agent: local(config)? },
+                )),
                 None => proxy,
             }
         }

@@ -28,12 +28,12 @@ impl EventContext<'_> {
         let (tx, room) = (self.tx, &self.event.place.room);
         let session = tx.session_for(&self.key())?;
         let open = tx.open_turns(&session.id)?;
-        let session = if open.is_empty() { self.perhaps_anew(session)? } else { session };
+        let mut after = Vec::new();
+        let session = if open.is_empty() { self.perhaps_anew(session, &mut after)? } else { session };
         tx.use_session(&session.id)?;
         let before = open.iter().filter(|turn| !turn.stopping).count();
-        let mut after = Vec::new();
         match self.rules.busy_in(room) {
-            BusyPolicy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            BusyPolicy::Interrupt => after.extend(command::stop_all(tx, &session.id, &open)?),
             // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
             BusyPolicy::Queue if self.late => {}
             BusyPolicy::Queue if before > WAITING => {
@@ -51,10 +51,6 @@ impl EventContext<'_> {
         let turn = self.turn(session.id, message);
         if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
             return doubled(tx, turn);
-        }
-        // Another agent than before does not know what was said with that one, or knows something else.
-        if tx.last_turn(&turn.session)?.is_some_and(|last| last.agent != turn.agent) {
-            tx.fork_session(&turn.session)?;
         }
         tx.add_turn(&turn)?;
         after.push(PostCommit::Run(turn.session, turn.id));
@@ -76,11 +72,12 @@ impl EventContext<'_> {
     }
 
     /// Another session, if the rules say that this one is over. The room is told, and how to go back.
-    fn perhaps_anew(&self, session: SessionRow) -> Result<SessionRow> {
+    fn perhaps_anew(&self, session: SessionRow, after: &mut Vec<PostCommit>) -> Result<SessionRow> {
         if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
             return Ok(session);
         }
         let next = self.tx.begin_session(&self.key())?;
+        after.push(PostCommit::EndSessions);
         self.notice(&TextKey::SessionReset.with("number", session.number.to_string()))?;
         Ok(next)
     }

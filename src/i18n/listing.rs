@@ -60,7 +60,8 @@ mod tests {
         }
         let listing = TextCatalog::default().listing();
         assert!(
-            listing.contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Queued: {ahead} messages")
+            listing
+                .contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Queued: {ahead} messages")
         );
         assert!(listing.contains(
             "\n  # (cannot be silenced; {title}; {action} is needed; {code} is needed)\n  # ask: "

@@ -132,10 +132,11 @@ impl Tx<'_> {
         Ok(query.query_row([&turn.session.0, turn.event.as_str()], |row| row.get(0))?)
     }
 
-    /// Whether the request of a turn was made for whoever stands in.
-    pub fn stood_in(&self, id: &TurnId) -> Result<bool> {
-        let mut query = self.conn.prepare_cached("SELECT stand_in FROM turns WHERE id = ?1")?;
-        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
+    /// The agent that the request of a turn was made for, if there was one.
+    pub fn request_agent(&self, id: &TurnId) -> Result<Option<AgentName>> {
+        let mut query = self.conn.prepare_cached("SELECT request_for FROM turns WHERE id = ?1")?;
+        let agent: Option<String> = query.query_row([&id.0], |row| row.get(0)).optional()?.flatten();
+        Ok(agent.as_deref().and_then(AgentName::new))
     }
 
     /// A session's turns that have not ended, in order.
@@ -180,10 +181,16 @@ impl Tx<'_> {
         let changed = self
             .conn
             .prepare_cached(
-                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, stand_in = ?5
+                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, request_for = ?5
                  WHERE id = ?1 AND (?2 IS NULL OR prompt = ?2)",
             )?
-            .execute(params![id.0, prompt, &*prepared.request, prepared.resumable, prepared.stand_in])?;
+            .execute(params![
+                id.0,
+                prompt,
+                &*prepared.request,
+                prepared.resumable,
+                prepared.agent.as_str()
+            ])?;
         Ok(changed == 1)
     }
 
@@ -201,17 +208,18 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// It is proven that nothing ran: the turn waits again, with the same bytes.
+    /// It is proven that nothing ran: the turn waits again, with its request.
     pub fn requeue(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET state = 'queued' WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// It is proven that nothing ran, and another agent may be asked next: the turn waits again, without a
-    /// request.
+    /// It is proven that nothing ran: the turn waits again, without a request.
     pub fn unprepare(&self, id: &TurnId) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE turns SET state = 'queued', request = NULL, stand_in = 0 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE turns SET state = 'queued', request = NULL, request_for = NULL WHERE id = ?1",
+            )?
             .execute([&id.0])?;
         Ok(())
     }

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
+use super::upstream_reports::UpstreamReports;
 pub use crate::agent::RESTART;
 use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, TurnEvent};
 use crate::delivery::Delivery;
@@ -116,6 +117,8 @@ pub(super) struct TurnOutput<'a> {
     turn: &'a TurnRow,
     /// Fired when a person asks to stop the turn.
     stop: &'a CancellationToken,
+    /// The agent's reports about the session.
+    pub reports: UpstreamReports,
 }
 
 impl<'a> TurnOutput<'a> {
@@ -125,13 +128,16 @@ impl<'a> TurnOutput<'a> {
         turn: &'a TurnRow,
         stop: &'a CancellationToken,
     ) -> Self {
-        Self { sink, asks, turn, stop }
+        Self { sink, asks, turn, stop, reports: UpstreamReports::default() }
     }
 }
 
 impl AgentOutput for TurnOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
-        self.sink.emit(event);
+        match event {
+            TurnEvent::Upstream(report) => self.reports.put(report),
+            event => self.sink.emit(event),
+        }
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {

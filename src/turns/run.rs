@@ -9,9 +9,7 @@ use super::authorization::permitted;
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
 use super::{BudgetPayer, RunningTurn, Turns, checkpoint, input_slot, prompt_text};
-use crate::agent::{
-    AgentScratch, AgentTurn, AttemptKind, PreparedTurn, SessionMessage, TurnEvent, TurnOrigin,
-};
+use crate::agent::{AgentScratch, AgentTurn, AttemptKind, SessionMessage, TurnEvent, TurnOrigin};
 use crate::i18n::TextKey;
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
@@ -220,14 +218,12 @@ impl Turns {
         if self.lasts(row) == PlaceLifetime::Gone {
             return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
-        let repeats = |prepared: &PreparedTurn| {
-            // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
-            // made for an agent that is no longer configured at the one that is.
-            let about = self.agent_of(row).about();
-            prepared.resumable && if prepared.stand_in { about.stand_in.is_some() } else { about.resume }
-        };
         let stored = self.prepared_of(row);
-        let lost = resumed && !stored.as_ref().is_some_and(repeats);
+        let resumes = stored
+            .as_ref()
+            .and_then(|stored| self.agent_taking(row, &stored.agent))
+            .is_some_and(|agent| agent.resume);
+        let lost = resumed && !(resumes && stored.as_ref().is_some_and(|stored| stored.resumable));
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         // What is resumed had its first text from an earlier process.
@@ -235,12 +231,14 @@ impl Turns {
         let sink = TurnSink::new(log, first);
         if lost {
             return match stored {
-                Some(stored) if !stored.resumable && self.agent_of(row).about().resume => {
+                Some(stored) if !stored.resumable && resumes => {
+                    let (id, asked) = (row.session.clone(), stored.agent.clone());
+                    turn.upstream = self.store.read(move |tx| tx.agent_session(&id, &asked)).await?.upstream;
                     let looking =
                         self.recover_or(row, &turn, &stored, &sink, running, TurnOutcome::Interrupted);
                     Box::pin(looking).await
                 }
-                // Whoever it was made for is not there any more, or keeps nothing.
+                // The agent that it was made for is no longer there, or keeps nothing.
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
@@ -253,7 +251,7 @@ impl Turns {
             && self.lasts(row) == PlaceLifetime::Process
         {
             // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
-            self.agent_of(row).abandon(&turn);
+            self.agent_of(row).agent.abandon(&turn);
             drive = RunResult::Over(TurnOutcome::Stopped);
         }
         if let RunResult::Over(_) = drive {
@@ -280,7 +278,10 @@ impl Turns {
         };
         AgentTurn {
             id: row.id.clone(),
+            agent: self.agent_of(row).name,
             session: session.upstream_id(),
+            // Settled when the request is stored.
+            upstream: None,
             context: prompt_text::context(&self.settings.context, self.settings.names, row),
             history,
             prompt: prompt_text::spoken(row),
@@ -291,7 +292,6 @@ impl Turns {
             // Where a program asks there is no room to name, but it may relay for one.
             origin: app_request.map_or_else(room, |app_request| app_request.origin.clone()),
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
-            elsewhere: false,
             params: app_request.map(|app_request| app_request.params.clone()).unwrap_or_default(),
             memory: app_request.and_then(|app_request| app_request.memory.clone()),
             hops: app_request.map_or(0, |app_request| app_request.hops),

@@ -122,12 +122,13 @@ impl TurnRow {
 }
 
 pub(super) const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
-                       prompt, media, attempt, key, state, stop, request, resumable, stand_in, speaker, \
+                       prompt, media, attempt, key, state, stop, request, resumable, request_for, speaker, \
                        speaker_name, coalesce(question, event), quote, agent, brought";
 
 pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(16)?;
-    let (resumable, stand_in) = (row.get(17)?, row.get(18)?);
+    let (resumable, made_for): (_, Option<String>) = (row.get(17)?, row.get(18)?);
+    let made_for = made_for.as_deref().and_then(AgentName::new);
     let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
     let (quote, agent): (Option<String>, Option<String>) = (row.get(22)?, row.get(23)?);
     Ok(TurnRow {
@@ -153,7 +154,11 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         key: row.get(13)?,
         state: TurnState::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(15)?,
-        prepared: request.map(|request| PreparedTurn { request: request.into(), resumable, stand_in }),
+        prepared: request.zip(made_for).map(|(request, agent)| PreparedTurn {
+            agent,
+            request: request.into(),
+            resumable,
+        }),
         app_request: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
     })
 }

@@ -188,7 +188,8 @@ async fn an_answer_that_comes_too_late_there_is_said_in_the_room() {
     room.says("@ann", "make it").await;
     room.is_asked("make").await;
     room.says("@ann", "/approve").await;
-    room.shows("The approval did not reach the agent server, which therefore denies this: `run a command`").await;
+    room.shows("The approval did not reach the agent server, which therefore denies this: `run a command`")
+        .await;
     gate.open();
     room.shows("Not made.").await;
 }

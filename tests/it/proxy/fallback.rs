@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria::agent::{Agent as _, AgentErrorKind, SharedAgent};
+use talaria::agent::{Agent as _, AgentErrorKind, NamedAgent, SharedAgent};
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::model::ModelAgent;
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentChoice, Config, ConfigSources};
+use talaria::ids::AgentName;
 
 use crate::support::binary::{Process, Talaria};
 use crate::support::gateway::{Setup, TestGateway};
@@ -246,7 +247,10 @@ fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
     match configured(upstream, model) {
         AgentChoice::Proxy(config, Some(local)) => {
             let (first, second) = (ProxyAgent::new(config).unwrap(), ModelAgent::new(*local).unwrap());
-            Arc::new(FallbackAgent::new(Arc::new(first), Arc::new(second)))
+            Arc::new(FallbackAgent::new(
+                NamedAgent { name: AgentName::proxy(), agent: Arc::new(first) },
+                NamedAgent { name: AgentName::local(), agent: Arc::new(second) },
+            ))
         }
         other => panic!("{other}"),
     }

@@ -131,7 +131,8 @@ async fn ten_messages_at_once_cost_one_notice_and_its_edits() {
     let notices: Vec<_> = requests.iter().filter(|request| request.body.kind == BodyKind::Notice).collect();
     let sent = notices.iter().filter(|request| request.what == What::Send).count();
     assert_eq!((sent, notices.len()), (1, 2), "{notices:?}");
-    let noted = "Queued: 9 messages come before the last one. They are answered in order; /stop ends all of them.";
+    let noted =
+        "Queued: 9 messages come before the last one. They are answered in order; /stop ends all of them.";
     assert_eq!(room.ours(), [noted]);
 
     first.goes_on();
@@ -174,7 +175,8 @@ async fn a_change_of_the_notice_that_waits_survives_a_restart() {
     gateway.room().says("@ann", "message 3").await;
     gateway.restart().await;
     gateway.room().settled().await;
-    let noted = "Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.";
+    let noted =
+        "Queued: 2 messages come before the last one. They are answered in order; /stop ends all of them.";
     let ours = gateway.room().ours();
     assert_eq!(ours.iter().filter(|text| text.starts_with("Queued: ")).collect::<Vec<_>>(), [noted]);
 }
