@@ -4,11 +4,14 @@
 //! have lists of their own: a person who may talk to us alone may not therefore talk in a room that others read. The
 //! decision names the rule behind it, and the audit keeps that rule.
 
+mod agent_access;
+
 use std::collections::BTreeSet;
 
 use talaria_platform::{AuthorTrust, RoomEvent, RoomEventKind, UserId};
 
 use crate::chat_command::ChatCommand;
+pub use agent_access::{AGENT_RULE, AgentAccess, AgentAsker};
 
 /// Access rules of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]

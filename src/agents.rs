@@ -1,9 +1,13 @@
-//! The agents that this program has: one module for each kind, and the fallback around two of them.
+//! The agents that this program has: one module for each kind, the fallback around two of them, and what
+//! builds them all from the configuration.
 //!
 //! The contract that they implement is [`agent`](crate::agent).
 
 pub mod breaker;
+mod build;
 pub mod fallback;
 pub mod guide;
 pub mod model;
 pub mod proxy;
+
+pub use build::{BuiltAgents, build};

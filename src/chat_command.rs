@@ -25,6 +25,8 @@ chat_commands! {
     Help "help",
     /// Begins a new session.
     New "new",
+    /// Lists the agents, or begins a new session with one.
+    Agent "agent",
     /// Ends the running turn and those that wait.
     Stop "stop",
     /// Asks the last question again.

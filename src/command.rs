@@ -6,6 +6,7 @@
 //! transaction, and [`CommandRunner`] carries it out.
 
 mod after_commit;
+pub mod agents;
 pub mod asks;
 #[cfg(feature = "testing")]
 mod self_check;
@@ -17,12 +18,12 @@ use std::fmt::Write as _;
 use talaria_platform::{AccountId, EventAuthor, EventId, RoomEvent, UserId};
 
 use crate::access::{AccessAction, AccessDecision, EntryChannel, PlaceKind};
-use crate::agent::{AgentInfo, RewindSupport};
+use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::{SessionId, TurnId, idempotency_key};
 use crate::post_commit::PostCommit;
-use crate::rules::{AccountRules, SessionKey};
+use crate::rules::{AccountRules, AgentRules, SessionKey};
 use crate::store::{OpenTurn, Result, SessionRow, TurnRow, TurnState, Tx};
 use crate::util::one_line;
 use after_commit::{AfterCommit, RestartPolicy};
@@ -58,6 +59,7 @@ impl ChatCommand {
         let (help, run) = match self {
             Self::Help => (TextKey::HelpHelp, InTransaction(help)),
             Self::New => (TextKey::HelpNew, InTransaction(new)),
+            Self::Agent => (TextKey::HelpAgent, InTransaction(agents::run)),
             Self::Stop => (TextKey::HelpStop, InTransaction(stop)),
             Self::Retry => (TextKey::HelpRetry, InTransaction(retry)),
             Self::Undo => (TextKey::HelpUndo, InTransaction(undo)),
@@ -119,8 +121,12 @@ pub struct CommandContext<'a> {
     pub rules: &'a AccountRules,
     /// What rooms are told.
     pub words: &'a TextCatalog,
-    /// Who answers.
+    /// The agent that answers here.
     pub agent: &'a AgentInfo,
+    /// All agents.
+    pub agents: &'a AgentInfos,
+    /// Who may talk to which agent.
+    pub agent_rules: &'a AgentRules,
     /// Why its author may send it.
     pub decision: AccessDecision,
 }
@@ -224,6 +230,9 @@ fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         None => say(TextKey::NothingToRetry),
         // Decided before anything is taken back: the answer there is would be lost for none.
         Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
+        Some(TurnRow { agent: Some(agent), .. }) if agents::refusal(context, &agent).is_some() => {
+            Ok((Vec::new(), agents::refusal(context, &agent)))
+        }
         Some(last) => {
             // An agent that may not forget the first try is asked the same once more, in the same session.
             if context.agent.rewind == RewindSupport::Possible {

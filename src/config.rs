@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use talaria_platform::AccountId;
 
+pub use agents::{AgentSettings, AgentsConfig, ModelConfig, ProxyConfig, UpstreamTimeouts};
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;
 pub use retention::Retention;
@@ -67,9 +68,7 @@ pub struct Config {
     /// The state folder. It need not exist yet.
     pub home: PathBuf,
     /// Who answers.
-    pub agent: AgentChoice,
-    /// The model, for rooms that want it although the remote agent server answers everywhere else.
-    pub room_agent: Option<LocalConfig>,
+    pub agents: AgentsConfig,
     /// What goes with each turn, whoever answers.
     pub turns: TurnConfig,
     /// The chat accounts. Empty: a chat in the terminal.
@@ -86,64 +85,6 @@ pub struct Config {
     pub log: String,
     /// What is allowed but probably not meant; one sentence each, for the log and for `talaria check`.
     pub warnings: Vec<String>,
-}
-
-/// Who answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentChoice {
-    /// A remote agent server, and the model server that stands in while it is away.
-    Proxy(ProxyConfig, Option<Box<LocalConfig>>),
-    /// Our own loop over a model server.
-    Local(LocalConfig),
-    /// Nobody is configured: the built-in guide says what to set.
-    Guide,
-}
-
-/// The remote agent server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyConfig {
-    /// Its address; `/v1/…` is appended.
-    pub url: BaseUrl,
-    /// The bearer key; without one no `Authorization` header is sent.
-    pub key: Option<Secret>,
-    /// The model named in each request.
-    pub model: String,
-    /// What it can do, or that it is to be asked.
-    pub upstream: UpstreamSetting,
-    /// Whether it is told who asks.
-    pub identity: bool,
-    /// Whether the key may be sent unencrypted to a public peer.
-    pub allow_cleartext: bool,
-    /// How long it may take.
-    pub timeouts: UpstreamTimeouts,
-}
-
-/// The model server of the local agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalConfig {
-    /// Its address, usually with `/v1` at the end; `/chat/completions` is appended.
-    pub url: BaseUrl,
-    /// The bearer key.
-    pub key: Option<Secret>,
-    /// The model.
-    pub model: String,
-    /// Whether the key may be sent unencrypted to a public peer.
-    pub allow_cleartext: bool,
-    /// How long it may take.
-    pub timeouts: UpstreamTimeouts,
-}
-
-/// How long a server may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpstreamTimeouts {
-    /// Until there is a connection.
-    pub connect: Duration,
-    /// Until the first byte of an answer.
-    pub first_byte: Duration,
-    /// Between two reads of an answer.
-    pub idle: Duration,
-    /// The same once a keep-alive comment was seen on this stream.
-    pub keepalive_idle: Duration,
 }
 
 /// What goes with each turn.
@@ -213,8 +154,7 @@ impl Config {
             (Some(home), Some(resolved)) => Ok(Self {
                 file: document.map(|document| document.path().to_owned()),
                 home,
-                agent: resolved.agent,
-                room_agent: resolved.room_agent,
+                agents: resolved.agents,
                 turns: resolved.turns,
                 platforms: resolved.platforms,
                 server: resolved.server,

@@ -34,7 +34,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::config::{Config, ConfigError, ConfigSources};
+use crate::config::{AgentsConfig, Config, ConfigError, ConfigSources};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
 use crate::server::Server;
@@ -91,13 +91,13 @@ pub struct RunningGateway {
     pub accounts: Vec<Arc<DeliveryAccount>>,
     /// Start time.
     pub started: Instant,
-    /// Configuration at the start. Values that a reload can change are in the rules.
+    /// Configuration at the start. Values that a reload can change are in the rules and in `reloading`.
     pub config: Config,
     /// Sources of the configuration, for a reload.
     pub sources: ConfigSources,
-    /// Held by a reload from reading the file until its rules are in use, so that of two reloads the newer file
-    /// wins.
-    pub reloading: Mutex<()>,
+    /// Configuration of the agents that are in use. Held by a reload from reading the file until its rules are in use,
+    /// so that of two reloads the newer file wins.
+    pub reloading: Mutex<AgentsConfig>,
     /// The agent server, if it runs.
     pub served: Option<ServerHandle>,
     /// Accounts without an input: consoles whose standard input is closed.

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
+use crate::agents;
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -38,7 +39,7 @@ use crate::turns::{TurnSettings, Turns};
 
 pub use bind::BINDING;
 use bind::BoundServer;
-use build::{agents, settings};
+use build::settings;
 use plan::Platforms;
 pub use signals::harden;
 use signals::{ExitSignals, has_terminal};
@@ -116,7 +117,9 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     let (pipe, screen) = (platforms.pipe, platforms.screen);
     let parts = GatewayParts {
         store: store.clone(),
-        agents: AgentRegistry::new(agents(config, &live)?),
+        agents: AgentRegistry::new(
+            agents::build(&config.agents, &live, None).context("no HTTP client could be made")?,
+        ),
         platforms: platforms.accounts,
         settings: settings(config),
         display: DisplaySettings {
@@ -246,7 +249,7 @@ impl Gateway {
     /// View of this gateway for the control socket; `config` is the configuration that it was built from.
     pub fn running(&self, config: Config, sources: ConfigSources) -> RunningGateway {
         let (turns, accounts) = (self.turns.clone(), self.accounts.clone());
-        let (started, reloading) = (Instant::now(), Mutex::default());
+        let (started, reloading) = (Instant::now(), Mutex::new(config.agents.clone()));
         RunningGateway {
             turns,
             accounts,

@@ -81,7 +81,9 @@ impl Hub {
     /// Has the agent say what it can do, if that decides what becomes of an event. Everything else that the account
     /// brings waits meanwhile, so nobody may cause it who is not obeyed.
     async fn learn_abilities(&self, batch: &Arc<EventBatch>) -> Result<()> {
-        if self.turns.agent().rewind != RewindSupport::Unknown || !batch.events.iter().any(may_rewind) {
+        let agents = self.turns.agents().infos();
+        let is_known = agents.iter().all(|(_, agent)| agent.rewind != RewindSupport::Unknown);
+        if is_known || !batch.events.iter().any(may_rewind) {
             return Ok(());
         }
         let (acceptor, batch) = (self.acceptor(), batch.clone());

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use talaria_platform::LibraryLog;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{AgentChoice, Config, Secret};
+use crate::config::{Config, Secret};
 use crate::platforms::KINDS;
 
 /// Secrets to redact, longest first. Global because there is one log; a reload may add the new key of a running
@@ -58,16 +58,8 @@ fn filter(level: &str, libraries: impl Iterator<Item = LibraryLog>) -> String {
 }
 
 fn secrets(config: &Config) -> Vec<String> {
-    let keys = match &config.agent {
-        AgentChoice::Proxy(proxy, stand_in) => {
-            [proxy.key.as_ref(), stand_in.as_ref().and_then(|local| local.key.as_ref())]
-        }
-        AgentChoice::Local(local) => [local.key.as_ref(), None],
-        AgentChoice::Guide => [None, None],
-    };
-    let keys = keys.into_iter().chain([config.room_agent.as_ref().and_then(|local| local.key.as_ref())]);
-    let keys = keys.chain([config.server.as_ref().and_then(|server| server.key.as_ref())]);
-    let mut secrets: Vec<_> = keys.flatten().map(|key| key.expose().to_owned()).collect();
+    let keys = config.agents.secrets().chain(config.server.as_ref().and_then(|server| server.key.as_ref()));
+    let mut secrets: Vec<_> = keys.map(|key| key.expose().to_owned()).collect();
     secrets.extend(config.platforms.values().flat_map(|platform| platform.settings().secrets()));
     secrets
 }

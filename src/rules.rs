@@ -4,14 +4,14 @@
 
 mod session_key;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use talaria_platform::{AccountId, RoomId};
 
-use crate::access::{AccessLists, AccessPolicy};
+use crate::access::{AccessLists, AccessPolicy, AgentAccess, AgentAsker};
 use crate::i18n::TextCatalog;
 use crate::ids::AgentName;
 pub use session_key::SessionKey;
@@ -23,6 +23,45 @@ pub struct Rules {
     pub words: TextCatalog,
     /// Rules by account. An account that is missing here lets nobody in.
     pub accounts: HashMap<AccountId, Arc<AccountRules>>,
+    /// Rules about agents.
+    pub agents: AgentRules,
+}
+
+/// Rules about agents: who may talk to each, and what each is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentRules {
+    /// Rules by name. An agent that is missing here talks to nobody, unless there are no rules at all.
+    pub by_name: BTreeMap<AgentName, AgentPolicy>,
+}
+
+/// Rules about one agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentPolicy {
+    /// Who may talk to it.
+    pub access: AgentAccess,
+    /// Text for the system message of its turns, after the text for all agents; empty for none.
+    pub instructions: String,
+}
+
+impl Default for AgentPolicy {
+    fn default() -> Self {
+        Self { access: AgentAccess::everybody(), instructions: String::new() }
+    }
+}
+
+impl AgentRules {
+    /// Whether somebody may talk to the agent with this name.
+    pub fn admit(&self, agent: &AgentName, asker: AgentAsker<'_>) -> bool {
+        match self.by_name.get(agent) {
+            Some(policy) => policy.access.admits(asker),
+            None => self.by_name.is_empty(),
+        }
+    }
+
+    /// Text for the system message of the turns of the agent with this name.
+    pub fn instructions(&self, agent: &AgentName) -> &str {
+        self.by_name.get(agent).map_or("", |policy| policy.instructions.as_str())
+    }
 }
 
 /// Rules of one account.
@@ -226,6 +265,24 @@ impl LiveRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_without_rules_talks_to_nobody_where_others_have_rules() {
+        let admitted = |rules: &AgentRules, name: &AgentName| {
+            [AgentAsker::Admin, AgentAsker::App("forge")].map(|asker| rules.admit(name, asker))
+        };
+        let open = AgentRules::default();
+        assert_eq!(admitted(&open, &AgentName::local()), [true, true]);
+        let access = AgentAccess { apps: ["other".to_owned()].into(), ..AgentAccess::default() };
+        let policy = AgentPolicy { access, instructions: "Be kind.".to_owned() };
+        let rules = AgentRules { by_name: [(AgentName::local(), policy)].into() };
+        assert_eq!(admitted(&rules, &AgentName::local()), [true, false]);
+        assert_eq!(admitted(&rules, &AgentName::proxy()), [false, false]);
+        assert_eq!(
+            (rules.instructions(&AgentName::local()), rules.instructions(&AgentName::proxy())),
+            ("Be kind.", "")
+        );
+    }
 
     #[test]
     fn no_account_gets_an_owner_later_and_none_loses_it() {

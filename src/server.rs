@@ -7,6 +7,7 @@
 //! write its own events. Every error is an [`ApiError`]. `openapi` describes all endpoints for programs, from
 //! the table in `routes`.
 
+mod agent_choice;
 mod api_error;
 mod app_tokens;
 mod approvals;

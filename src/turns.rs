@@ -30,10 +30,11 @@ mod sink;
 mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{PlaceLifetime, spawn_task};
 use tokio::sync::{Notify, Semaphore};
@@ -42,26 +43,29 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::{AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport};
+use crate::agent::{
+    AgentError, AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport, SharedAgent,
+    TurnEnd,
+};
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, AskId, SessionId, TurnId};
 use crate::metrics::{Metrics, SurfaceMetrics};
 use crate::reply::TurnOutcome;
-use crate::rules::LiveRules;
+use crate::rules::{LiveRules, SessionKey};
 use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
 use agent_failures::AgentFailures;
-use agent_probe::AgentProbe;
-pub use agent_probe::{AgentCheck, AgentHealth};
+use agent_probe::AgentProbes;
+pub use agent_probe::{AgentCheck, AgentHealth, CheckedAgent};
 pub use app_request::{AppRequest, WhenAway, WhenUnread};
 use asks::Asks;
 pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
-pub(crate) use authorization::permitted;
+pub(crate) use authorization::{may_talk_to, permitted};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use input_slot::InputSlot;
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
-use run::PriorProgress;
+use run::{PriorProgress, TurnPermission};
 
 /// How soon a turn is tried again that the store did not take.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -88,10 +92,10 @@ pub struct Turns {
     tasks: TaskTracker,
     /// What agents ask people.
     asks: Arc<Asks>,
-    /// What is known of the agent's failures.
-    trouble: Mutex<AgentFailures>,
-    /// Whether it would answer now.
-    probe: AgentProbe,
+    /// What is known of the failures of each agent.
+    trouble: Mutex<HashMap<AgentName, AgentFailures>>,
+    /// Whether each agent would answer now.
+    probes: AgentProbes,
     /// When the agent last did not say what it can do.
     abilities_unanswered: Mutex<Option<Instant>>,
     /// What happens in the turns of this process, for whoever reads.
@@ -148,6 +152,8 @@ struct RunningTurn {
     stop: CancellationToken,
     /// What is counted of its question, until the agent has it.
     input: InputSlot,
+    /// The agent that answers it, once it runs: a reload does not change it under way.
+    agent: Arc<OnceLock<NamedAgent>>,
 }
 
 impl Turns {
@@ -184,7 +190,7 @@ impl Turns {
             tasks,
             asks: Arc::new(asks),
             trouble: Mutex::default(),
-            probe: AgentProbe::default(),
+            probes: AgentProbes::default(),
             abilities_unanswered: Mutex::default(),
             logs,
             metrics,
@@ -245,25 +251,34 @@ impl Turns {
         self.asks.answered(ask);
     }
 
-    /// What the agent says of itself.
+    /// What the default agent says of itself.
     pub fn agent(&self) -> AgentInfo {
         self.agents().default_agent().about()
     }
 
-    /// Has the agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
-    /// known or if the agent did not say it a short while ago.
+    /// What an agent says of itself; the default one if nobody has this name.
+    pub fn about(&self, agent: &AgentName) -> AgentInfo {
+        self.agents().named_or_default(Some(agent)).agent.about()
+    }
+
+    /// Has every agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
+    /// known or if an agent did not say it a short while ago.
     pub async fn learn_abilities(&self) {
-        let is_known = || self.agent().rewind != RewindSupport::Unknown;
+        let agents = self.agents();
+        let silent = || {
+            let is_silent = |agent: &SharedAgent| agent.about().rewind == RewindSupport::Unknown;
+            agents.iter().map(|(_, agent)| agent).filter(|agent| is_silent(agent)).collect::<Vec<_>>()
+        };
         let unanswered = || self.abilities_unanswered.lock();
         let was_asked = unanswered().is_some_and(|at| at.elapsed() < ABILITIES_PAUSE);
-        if is_known() || was_asked {
+        if silent().is_empty() || was_asked {
             return;
         }
-        let agents = self.agents();
-        if tokio::time::timeout(ABILITIES, agents.default_agent().learn_abilities()).await.is_err() {
-            tracing::debug!("the agent did not say in time what it can do");
+        let asked = join_all(silent().into_iter().map(|agent| agent.learn_abilities()));
+        if tokio::time::timeout(ABILITIES, asked).await.is_err() {
+            tracing::debug!("an agent did not say in time what it can do");
         }
-        if !is_known() {
+        if !silent().is_empty() {
             *unanswered() = Some(Instant::now());
         }
     }
@@ -273,9 +288,37 @@ impl Turns {
         self.agents.now()
     }
 
+    /// The agent that was chosen for the current session of a place.
+    pub async fn chosen_agent(&self, key: SessionKey) -> store::Result<Option<AgentName>> {
+        self.store.read(move |tx| tx.chosen_agent(&key)).await
+    }
+
+    /// Registers these agents instead of the ones there are. Turns that run keep theirs. What was known of the agents
+    /// in `changed` is forgotten.
+    pub fn replace_agents(&self, table: AgentTable, changed: &[AgentName]) {
+        self.agents.replace(table);
+        let mut trouble = self.trouble();
+        for name in changed {
+            trouble.remove(name);
+            self.probes.forget(name);
+        }
+        *self.abilities_unanswered.lock() = None;
+    }
+
     /// The agent that a turn is for.
     fn agent_of(&self, row: &TurnRow) -> NamedAgent {
-        self.agents().named_or_default(row.agent.as_ref())
+        let lines = self.lines();
+        let running = lines.get(&row.session).and_then(|line| line.running.as_ref());
+        let pinned = running.filter(|running| running.id == row.id).and_then(|running| running.agent.get());
+        match pinned {
+            Some(agent) => agent.clone(),
+            None => self.agents().named_or_default(row.agent.as_ref()),
+        }
+    }
+
+    /// The name of the agent that answers a turn.
+    fn agent_name_of(&self, row: &TurnRow) -> AgentName {
+        row.agent.clone().unwrap_or_else(|| self.agents().default_name().clone())
     }
 
     /// Description of the agent that takes requests made for `name` in this turn: the turn's own agent or its fallback.
@@ -295,9 +338,16 @@ impl Turns {
         account.map_or(PlaceLifetime::Always, |account| account.platform().lasts(&row.place))
     }
 
-    /// How often in a row the agent failed of late and why the last time, if it is known to fail.
-    fn failing(&self) -> Option<(usize, LocalizedText)> {
-        self.trouble().known(Instant::now())
+    /// How often in a row an agent failed of late and why the last time, if it is known to fail and was not away.
+    fn failing(&self, agent: &AgentName) -> Option<(usize, LocalizedText)> {
+        let trouble = self.trouble();
+        trouble.get(agent).filter(|failures| !failures.was_away())?.known(Instant::now())
+    }
+
+    /// Records how one try of a turn ended.
+    fn learn_from(&self, row: &TurnRow, end: &Result<TurnEnd, AgentError>) {
+        let asker = (row.account.clone(), row.place.room.clone());
+        self.trouble().entry(self.agent_name_of(row)).or_default().learn(end, &asker, Instant::now());
     }
 
     /// What bounds the questions in memory, over all callers.
@@ -418,7 +468,8 @@ impl Turns {
             lines.remove(session);
             return None;
         };
-        let running = RunningTurn { id, stop: CancellationToken::new(), input: InputSlot::default() };
+        let (stop, input, agent) = (CancellationToken::new(), InputSlot::default(), Arc::default());
+        let running = RunningTurn { id, stop, input, agent };
         line.running = Some(running.clone());
         Some(running)
     }
@@ -437,7 +488,13 @@ impl Turns {
         }
         let words = TextKey::TurnBroken.with("turn", id.short());
         let log = self.logs.open(&turn, self.settings.turn_bytes);
-        let before = PriorProgress { already_shown, anchored, edited, history: 0, permitted: true };
+        let before = PriorProgress {
+            already_shown,
+            anchored,
+            edited,
+            history: 0,
+            permission: TurnPermission::Granted,
+        };
         if let Err(error) = self.finish(&turn, &log, before, TurnOutcome::Failed { words }).await {
             tracing::error!(%error, "a broken turn could not be ended");
         }
@@ -447,7 +504,7 @@ impl Turns {
         }
     }
 
-    fn trouble(&self) -> MutexGuard<'_, AgentFailures> {
+    fn trouble(&self) -> MutexGuard<'_, HashMap<AgentName, AgentFailures>> {
         self.trouble.lock()
     }
 

@@ -119,4 +119,19 @@ impl AgentInfos {
     pub fn named_or_default(&self, name: Option<&AgentName>) -> &AgentInfo {
         name.and_then(|name| self.others.get(name)).unwrap_or(&self.default.1)
     }
+
+    /// The name of the agent that answers where no other is named.
+    pub fn default_name(&self) -> &AgentName {
+        &self.default.0
+    }
+
+    /// Whether there is an agent with this name.
+    pub fn has(&self, name: &AgentName) -> bool {
+        *name == self.default.0 || self.others.contains_key(name)
+    }
+
+    /// All agents, the default one first.
+    pub fn iter(&self) -> impl Iterator<Item = (&AgentName, &AgentInfo)> {
+        std::iter::once((&self.default.0, &self.default.1)).chain(&self.others)
+    }
 }

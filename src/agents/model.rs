@@ -9,7 +9,7 @@ use crate::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn,
     RewindSupport, TurnEnd,
 };
-use crate::config::LocalConfig;
+use crate::config::ModelConfig;
 use crate::i18n::TextKey;
 use crate::openai::stream_reader::StreamReader;
 use crate::openai::{client, error, wire};
@@ -22,13 +22,13 @@ const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The agent of kind `model`.
 pub struct ModelAgent {
-    config: LocalConfig,
+    config: ModelConfig,
     client: reqwest::Client,
 }
 
 impl ModelAgent {
     /// A client for the configured model server. Nothing is sent yet.
-    pub fn new(config: LocalConfig) -> Result<Self, reqwest::Error> {
+    pub fn new(config: ModelConfig) -> Result<Self, reqwest::Error> {
         let client =
             client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
         Ok(Self { config, client })

@@ -15,11 +15,12 @@ use self::upstream::UpstreamFinding;
 use super::table::{length, moment};
 use super::{complain_of, print};
 use crate::access::{AccessAction, Actor, PlaceKind};
-use crate::config::{AgentChoice, Config, ConfigError, ConfigSources};
+use crate::config::{AgentSettings, Config, ConfigError, ConfigSources};
 use crate::control::api::{GatewayStatus, RefusedList};
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::{CommandError, refused_list};
 use crate::gateway::plan::{self, RunMode};
+use crate::ids::AgentName;
 use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
@@ -57,21 +58,24 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
 /// A problem and its hint.
 type CheckFailure = (String, &'static str);
 
-/// Checks that the remote agent server is reachable, and that our own could be served. Returns problems that
+/// Checks that every remote agent server is reachable, and that our own could be served. Returns problems that
 /// would certainly fail the start; problems that may be gone by then are only printed.
 fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
     let mut wrong = Vec::new();
     runtime.block_on(async {
-        if let AgentChoice::Proxy(proxy, _) = &config.agent {
+        for (name, settings) in &config.agents.entries {
+            let AgentSettings::Proxy(proxy) = settings else { continue };
+            let who = match *name == AgentName::proxy() {
+                true => "remote agent server".to_owned(),
+                false => format!("agent `{name}`"),
+            };
             match upstream::look(proxy).await {
-                UpstreamFinding::Well(words) => _ = write!(text, "\nremote agent server: {words}\n"),
-                UpstreamFinding::Trouble(words) => {
-                    _ = write!(text, "\nwarning: remote agent server: {words}\n")
-                }
+                UpstreamFinding::Well(words) => _ = write!(text, "\n{who}: {words}\n"),
+                UpstreamFinding::Trouble(words) => _ = write!(text, "\nwarning: {who}: {words}\n"),
                 UpstreamFinding::Refused { message, hint } => {
-                    wrong.push((format!("remote agent server: {message}"), hint));
+                    wrong.push((format!("{who}: {message}"), hint));
                 }
             }
         }

@@ -67,7 +67,7 @@ pub enum OperatorCommand {
     },
     /// Read the configuration again; a wrong one changes nothing
     #[command(
-        after_help = "Access, sessions, busy, places, limits and words hold from the next message on, and so does another key\nof the agent server; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
+        after_help = "Access, sessions, busy, places, limits, words and agents hold from the next message on, and so does another\nkey of the agent server. A turn that runs keeps its agent; the answer names the keys that need a restart.\n\nExamples:\n  talaria check && talaria reload"
     )]
     Reload(OutputFormat),
     /// Let in strangers who asked in a direct chat, or take that back

@@ -17,11 +17,37 @@ const SHORT: usize = 6;
 
 pub(super) fn status(status: &GatewayStatus) -> String {
     let mut text = String::new();
-    let GatewayStatus { version, pid, uptime_seconds, home, agent, health, platforms, server, turns, .. } =
-        status;
+    let GatewayStatus {
+        version,
+        pid,
+        uptime_seconds,
+        home,
+        agent,
+        agents,
+        health,
+        platforms,
+        server,
+        turns,
+        ..
+    } = status;
     let _ = writeln!(text, "talaria {version}, process {pid}, running for {}", length(*uptime_seconds));
     let _ = writeln!(text, "state folder  {home}");
     let _ = writeln!(text, "agent         {agent}");
+    if let [default, others @ ..] = agents.as_slice()
+        && !others.is_empty()
+    {
+        for agent in std::iter::once(default).chain(others) {
+            let state = agent.trouble.as_deref().unwrap_or("answers");
+            let mark = if agent.default { " (default)" } else { "" };
+            let _ = writeln!(
+                text,
+                "              {}{mark}: {}, {}",
+                agent.name,
+                agent.agent,
+                one_line(state, 200)
+            );
+        }
+    }
     if let Some(server) = server {
         let readers = match server.readers {
             0 => String::new(),

@@ -3,7 +3,7 @@
 use talaria_platform::BoxFuture;
 
 use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
-use crate::agent::{AgentErrorKind, AgentInfo, AnsweringAgent};
+use crate::agent::{AgentErrorKind, AnsweringAgent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::SessionId;
 use crate::reply;
@@ -19,8 +19,12 @@ const REASON: usize = 200;
 pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
     Box::pin(async move {
         let CommandTask { row, turns, live } = task;
-        let name = live.now().account(&row.account).agent_in(&row.place.room).cloned();
-        let check = turns.check_agent(name.as_ref()).await;
+        let rules = live.now().account(&row.account);
+        let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, rules.session);
+        let of_room = rules.agent_in(&row.place.room).cloned();
+        let chosen = turns.chosen_agent(key).await.ok().flatten();
+        let name = chosen.or(of_room).unwrap_or_else(|| turns.agents().default_name().clone());
+        let check = turns.check_agent(&name).await;
         let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &check));
         Ok(answer)
     })
@@ -31,14 +35,19 @@ fn status(tx: &Tx<'_>, rules: &Rules, row: &CommandRow, check: &AgentCheck) -> s
     let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, of_session);
     let session = tx.session_for(&key)?.id;
     let open = tx.open_turns(&session)?;
-    let status = going_on(tx, &check.about, &session, &open)?;
     let words = &rules.words;
+    // The default agent needs no name; another one is known by it.
+    let agent = match &check.name {
+        Some(name) => LocalizedText::Said(format!("{name}, {}", words.say(&check.about.answering()))),
+        None => check.about.answering(),
+    };
+    let status = going_on(tx, agent, &session, &open)?;
     Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers(words, check)))))
 }
 
 fn going_on(
     tx: &Tx<'_>,
-    agent: &AgentInfo,
+    agent: LocalizedText,
     session: &SessionId,
     open: &[OpenTurn],
 ) -> store::Result<LocalizedText> {
@@ -52,7 +61,7 @@ fn going_on(
     };
     Ok(TextKey::Status
         .with("running", running)
-        .with("agent", agent.answering())
+        .with("agent", agent)
         .with("session", session.0.as_str())
         .with("messages", tx.message_count(session)?))
 }

@@ -93,15 +93,8 @@ pub(super) struct PlaceSection {
     people: Option<Vec<String>>,
     /// Whether we must be named here. Default: as everywhere.
     mention: Option<AddressedWhen>,
-    /// Who answers here. Default: as everywhere.
-    agent: Option<WrittenAgent>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum WrittenAgent {
-    Proxy,
-    Local,
+    /// The agent that answers here, by its name. Default: the default agent.
+    agent: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -313,10 +306,17 @@ fn places(
                 ..AccessLists::default()
             })
         });
-        let agent = agent.map(|agent| match agent {
-            WrittenAgent::Proxy => AgentName::proxy(),
-            WrittenAgent::Local => AgentName::local(),
-        });
+        // Whether an agent has this name is checked when all of them are known.
+        let agent = match agent.map(|agent| AgentName::new(agent.trim())) {
+            Some(None) => {
+                let path = ["platforms", name, "places", &room, "agent"];
+                let (key, place) = (path.join("."), document.place(&path));
+                return Err(ConfigError::new(format!("`{key}` cannot be the name of an agent {place}"))
+                    .hint("write a name that stands below `agents`, or `proxy` or `local`"));
+            }
+            Some(Some(agent)) => Some(agent),
+            None => None,
+        };
         let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent };
         if rules != PlaceRules::default() {
             places.insert(RoomId::new(room), rules);

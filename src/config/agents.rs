@@ -1,214 +1,383 @@
-//! Who answers: an agent server, a model server, or the guide.
+//! Who answers: the agents by name, from the section `agents` and from the shorthands `gateway` and `agent`.
+//!
+//! A new kind of agent is a file beneath this one that reads its entry, a variant of [`AgentSettings`], and a line in
+//! `KINDS`.
 
+mod access;
+mod model;
+mod proxy;
+mod shorthand;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
-use super::env;
+use serde::Deserialize;
+
+pub use model::ModelConfig;
+pub use proxy::ProxyConfig;
+
+use super::document::ConfigDocument;
 use super::file;
-use super::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
-use super::secret::SecretForm;
-use super::secret_sources::KeySetting;
+use super::resolve::{ConfigResolver, GivenValue, filled};
+use super::suggest::{closest, did_you_mean};
 use super::value::TimeSpan;
-use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, ProxyConfig, Secret, UpstreamTimeouts};
-use crate::rules::Rules;
+use super::yaml_lines::KeyedMapping;
+use super::{BaseUrl, ConfigError, Secret};
+use crate::access::AgentAccess;
+use crate::ids::AgentName;
+use crate::rules::{AgentPolicy, AgentRules, Rules};
+pub(super) use access::AgentAccessSection;
+#[cfg(test)]
+pub(super) use {model::ModelSection, proxy::ProxySection};
 
-const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
-
-const DEFAULT_PROXY_MODEL: &str = "hermes-agent";
-
-/// What is said of a model server.
-pub(super) struct ModelServer {
-    base_url: Option<GivenValue>,
-    key: Option<Secret>,
-    model: Option<GivenValue>,
-    allow_cleartext: bool,
-    timeouts: UpstreamTimeouts,
+/// The agents by name, and which of them answers where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentsConfig {
+    /// The agent that answers unless another is named; [`AgentName::guide`] while none is configured.
+    pub default: AgentName,
+    /// The configured agents.
+    pub entries: BTreeMap<AgentName, AgentSettings>,
+    /// The agent that answers while `proxy` is away.
+    pub fallback: Option<AgentName>,
 }
 
-impl ModelServer {
-    /// Whether enough is said to mean one.
-    fn is_asked_for(&self) -> bool {
-        self.base_url.is_some() || (self.model.is_some() && self.key.is_some())
+/// The settings of one agent, by its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentSettings {
+    /// A remote agent server.
+    Proxy(ProxyConfig),
+    /// A model behind a model server.
+    Model(ModelConfig),
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamTimeouts {
+    /// Until there is a connection.
+    pub connect: Duration,
+    /// Until the first byte of an answer.
+    pub first_byte: Duration,
+    /// Between two reads of an answer.
+    pub idle: Duration,
+    /// Between two reads of a stream that has shown a keep-alive comment.
+    pub keepalive_idle: Duration,
+}
+
+/// A kind of agent, as far as the configuration must know it.
+struct EntryKind {
+    /// The word after `kind:`.
+    name: &'static str,
+    /// Who may talk to an agent of this kind whose entry has no `access`.
+    access: fn() -> AgentAccess,
+    /// Reads the keys of an entry that are its kind's own. `None` only with an error.
+    read: fn(&mut ConfigResolver<'_>, &ConfigDocument, &str) -> Option<AgentSettings>,
+}
+
+/// The kinds that an entry can have.
+const KINDS: &[EntryKind] = &[proxy::KIND, model::KIND];
+
+/// Names that mean something else where an agent is named: `/agent default`, `gateway.fallback: none`, and the agent
+/// that answers while none is configured.
+const RESERVED: [&str; 3] = ["default", "none", "guide"];
+
+/// `agents.<name>.timeouts:`
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TimeoutsSection {
+    /// How long a connection may take. Default: `10s`.
+    connect: Option<TimeSpan<1>>,
+    /// How long the first byte of an answer may take. Default: `300s`.
+    first_byte: Option<TimeSpan<1>>,
+    /// How long an answer may pause. Default: `300s`.
+    idle: Option<TimeSpan<1>>,
+    /// How long an answer may pause on a stream that has shown keep-alive comments. Default: `60s`.
+    keepalive_idle: Option<TimeSpan<1>>,
+}
+
+impl AgentsConfig {
+    /// The settings of the default agent; `None` if that is the guide.
+    pub fn default_entry(&self) -> Option<&AgentSettings> {
+        self.entries.get(&self.default)
+    }
+
+    /// The default agent in words, and who answers while it is away.
+    pub fn describe_default(&self) -> String {
+        self.describe(&self.default)
+    }
+
+    /// One agent in words, and who answers while it is away.
+    pub fn describe(&self, name: &AgentName) -> String {
+        let Some(settings) = self.entries.get(name) else {
+            return "none configured: a built-in guide answers and says what to set".to_owned();
+        };
+        match self.fallback.as_ref().filter(|_| *name == AgentName::proxy()) {
+            Some(other) => format!("{settings}; while it is away, {}", self.describe(other)),
+            None => settings.to_string(),
+        }
+    }
+
+    /// The addresses that the agents ask.
+    pub fn urls(&self) -> impl Iterator<Item = &BaseUrl> {
+        self.entries.values().map(|settings| match settings {
+            AgentSettings::Proxy(proxy) => &proxy.url,
+            AgentSettings::Model(model) => &model.url,
+        })
+    }
+
+    /// The keys that the agents send.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.entries.values().filter_map(|settings| match settings {
+            AgentSettings::Proxy(proxy) => proxy.key.as_ref(),
+            AgentSettings::Model(model) => model.key.as_ref(),
+        })
+    }
+
+    /// The configured names, for a hint.
+    fn names(&self) -> String {
+        let names: Vec<_> = self.entries.keys().map(|name| format!("`{name}`")).collect();
+        match names.is_empty() {
+            true => "no agent is configured".to_owned(),
+            false => format!("the agents are {}", names.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for AgentSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proxy(proxy) => proxy.fmt(f),
+            Self::Model(model) => model.fmt(f),
+        }
+    }
+}
+
+impl TimeoutsSection {
+    fn resolve(self) -> UpstreamTimeouts {
+        let seconds = |written: Option<TimeSpan<1>>, default: u64| {
+            written.map_or(Duration::from_secs(default), |span| span.0)
+        };
+        UpstreamTimeouts {
+            connect: seconds(self.connect, 10),
+            first_byte: seconds(self.first_byte, 300),
+            idle: seconds(self.idle, 300),
+            keepalive_idle: seconds(self.keepalive_idle, 60),
+        }
     }
 }
 
 impl ConfigResolver<'_> {
-    /// Decides who answers. On errors the result is a stand-in that nobody sees.
-    pub(super) fn agent(&mut self, gateway: file::GatewaySection, agent: file::AgentSection) -> AgentChoice {
-        let timeouts = UpstreamTimeouts {
-            connect: seconds(gateway.connect_timeout, 10),
-            first_byte: seconds(gateway.first_byte_timeout, 300),
-            idle: seconds(gateway.idle_timeout, 300),
-            keepalive_idle: seconds(gateway.keepalive_idle_timeout, 60),
-        };
-        let allow_cleartext = gateway.allow_cleartext.unwrap_or(false);
-        let proxy_url = self.text(
-            SettingSource { var: Some(&env::PROXY_URL), path: &["gateway", "proxy_url"] },
-            gateway.proxy_url,
-        );
-        let proxy_key = self.key(
-            KeySetting {
-                vars: Some((&env::PROXY_KEY, &env::PROXY_KEY_FILE)),
-                path: &["gateway", "proxy_key"],
-                form: SecretForm::Key,
-            },
-            gateway.proxy_key,
-            None,
-        );
-        let base_url = self
-            .text(SettingSource { var: Some(&env::BASE_URL), path: &["agent", "base_url"] }, agent.base_url);
-        let api_key = self.key(
-            KeySetting {
-                vars: Some((&env::API_KEY, &env::API_KEY_FILE)),
-                path: &["agent", "api_key"],
-                form: SecretForm::Key,
-            },
-            agent.api_key,
-            None,
-        );
-        let model =
-            self.text(SettingSource { var: Some(&env::MODEL), path: &["agent", "model"] }, agent.model);
-
-        let model_server = ModelServer { base_url, key: api_key, model, allow_cleartext, timeouts };
-        let fallback = gateway.fallback.unwrap_or_default();
-        if let Some(given) = proxy_url {
-            let stand_in = match fallback {
-                file::FallbackSetting::None => {
-                    self.spare = Some(model_server).filter(ModelServer::is_asked_for);
-                    None
-                }
-                file::FallbackSetting::Local => self.stand_in(model_server).map(Box::new),
-            };
-            // People copy the address of a model server, and there is only one thing it can mean.
-            let Some(url) = self.url(&given).map(BaseUrl::without_version) else { return AgentChoice::Guide };
-            self.guard_key(&url, proxy_key.as_ref(), allow_cleartext, &given);
-            let proxy = ProxyConfig {
-                url,
-                key: proxy_key,
-                model: filled(gateway.model).unwrap_or_else(|| DEFAULT_PROXY_MODEL.to_owned()),
-                upstream: gateway.upstream.unwrap_or_default(),
-                identity: gateway.identity.unwrap_or(false),
-                allow_cleartext,
-                timeouts,
-            };
-            return AgentChoice::Proxy(proxy, stand_in);
+    /// Resolves all agents, and the rules about them. On errors the result is a stand-in that nobody sees.
+    pub(super) fn agents(
+        &mut self,
+        gateway: file::GatewaySection,
+        agent: file::AgentSection,
+        written: BTreeMap<String, Option<KeyedMapping<file::AgentEntrySection>>>,
+        default_agent: Option<String>,
+    ) -> (AgentsConfig, AgentRules) {
+        let errors_before = self.errors.len();
+        let default_agent = filled(default_agent);
+        let fallback = filled(gateway.fallback.clone()).filter(|name| name != "none");
+        let local = AgentName::local();
+        let needs_local =
+            [&default_agent, &fallback].iter().any(|name| name.as_deref() == Some(local.as_str()));
+        let mut entries = BTreeMap::new();
+        let mut rules = AgentRules::default();
+        for (name, settings) in self.shorthands(gateway, agent, needs_local) {
+            rules.by_name.insert(name.clone(), AgentPolicy::default());
+            entries.insert(name, settings);
         }
-        if fallback == file::FallbackSetting::Local {
+        let absent = ConfigDocument::absent();
+        let document = self.document.unwrap_or(&absent);
+        for (name, written) in written {
+            let written = written.unwrap_or_default().0;
+            if let Some((name, settings, policy)) = self.entry(document, &name, written, &entries) {
+                rules.by_name.insert(name.clone(), policy);
+                entries.insert(name, settings);
+            }
+        }
+        let mut agents = AgentsConfig { default: AgentName::guide(), entries, fallback: None };
+        if self.errors.len() == errors_before {
+            // With a faulty entry left out, these would report its name as unknown.
+            agents.default = self.default_agent(default_agent.as_deref(), &agents);
+            agents.fallback = fallback.and_then(|name| self.fallback(&name, &agents));
+        }
+        if agents.entries.is_empty() {
+            rules.by_name.insert(AgentName::guide(), AgentPolicy::default());
+        }
+        (agents, rules)
+    }
+
+    /// Reads `agents.<name>`. `None` only with an error.
+    fn entry(
+        &mut self,
+        document: &ConfigDocument,
+        name: &str,
+        written: file::AgentEntrySection,
+        taken: &BTreeMap<AgentName, AgentSettings>,
+    ) -> Option<(AgentName, AgentSettings, AgentPolicy)> {
+        let path = ["agents", name];
+        let Some(plain) = AgentName::new(name).filter(|name| !RESERVED.contains(&name.as_str())) else {
+            let place = document.place_of_key(&path);
+            self.errors.push(ConfigError::new(format!("`agents` has a name that cannot be used {place}")).hint(
+                "names are 1 to 64 letters, digits, `.`, `_` and `-`; `default`, `none` and `guide` have a meaning \
+                 of their own",
+            ));
+            return None;
+        };
+        if taken.contains_key(&plain) {
+            let place = document.place_of_key(&path);
+            let source = match plain == AgentName::proxy() {
+                true => "`GATEWAY_PROXY_URL` or `gateway.proxy_url`",
+                false => "`OPENAI_BASE_URL` or the section `agent`",
+            };
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`agents.{name}` is an agent that {source} configures already {place}"
+                ))
+                .hint("give the entry another name, or leave the other settings out"),
+            );
+            return None;
+        }
+        let written_kind = filled(written.kind);
+        let kind_name = written_kind.as_deref().unwrap_or(name);
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else {
+            self.errors.push(unknown_kind(document, name, written_kind.as_deref()));
+            return None;
+        };
+        let settings = (kind.read)(self, document, name)?;
+        let access = match written.access {
+            Some(KeyedMapping(access)) => {
+                access.resolve(document, name).map_err(|error| self.errors.push(error)).ok()?
+            }
+            None => (kind.access)(),
+        };
+        let instructions = written.instructions.filter(|text| !text.trim().is_empty()).unwrap_or_default();
+        Some((plain, settings, AgentPolicy { access, instructions }))
+    }
+
+    /// The agent that answers unless another is named.
+    fn default_agent(&mut self, written: Option<&str>, agents: &AgentsConfig) -> AgentName {
+        let known = |name: &AgentName| agents.entries.contains_key(name);
+        if let Some(written) = written {
+            if let Some(name) = AgentName::new(written).filter(known) {
+                return name;
+            }
+            self.unknown_agent(&["default_agent"], written, agents);
+            return AgentName::guide();
+        }
+        if let Some(name) = [AgentName::proxy(), AgentName::local()].into_iter().find(known) {
+            return name;
+        }
+        let mut names = agents.entries.keys();
+        match (names.next(), names.next()) {
+            (Some(only), None) => only.clone(),
+            (None, _) => AgentName::guide(),
+            (Some(_), Some(_)) => {
+                let place = self.place(&["agents"]);
+                self.errors.push(
+                    ConfigError::new(format!("`agents` does not say which agent is the default{place}"))
+                        .hint(format!("write `default_agent: NAME`; {}", agents.names())),
+                );
+                AgentName::guide()
+            }
+        }
+    }
+
+    /// The agent that `gateway.fallback` names. Without a remote agent server it has no effect.
+    fn fallback(&mut self, written: &str, agents: &AgentsConfig) -> Option<AgentName> {
+        let path = ["gateway", "fallback"];
+        if !agents.entries.contains_key(&AgentName::proxy()) {
             self.warnings.push(
                 "`gateway.fallback` has no effect without a remote agent server; set `GATEWAY_PROXY_URL` or \
                  `gateway.proxy_url`"
                     .to_owned(),
             );
+            return None;
         }
-        if proxy_key.is_some() {
-            self.warnings.push(
-                "there is a key for a remote agent server but no server; set `GATEWAY_PROXY_URL` or `gateway.proxy_url`"
-                    .to_owned(),
-            );
-        }
-        if !model_server.is_asked_for() {
-            // Many people have a key in their environment for other programs: alone it asks for nothing.
-            if model_server.key.is_some() {
-                self.warnings.push(
-                    "there is a key for a model server but no model; set `OPENAI_MODEL` or `agent.model` to use it"
-                        .to_owned(),
+        let name = AgentName::new(written);
+        match name {
+            Some(name) if name == AgentName::proxy() => {
+                let place = self.place(&path);
+                self.errors.push(
+                    ConfigError::new(format!("`gateway.fallback` is the agent itself{place}"))
+                        .hint(format!("write `none` or another agent; {}", agents.names())),
                 );
+                None
             }
-            if model_server.model.is_some() {
-                self.warnings.push(
-                    "a model is named but no server for it; set `OPENAI_BASE_URL` or `agent.base_url`, or for OpenAI \
-                     `OPENAI_API_KEY`"
-                        .to_owned(),
+            Some(name) if agents.entries.contains_key(&name) => Some(name),
+            Some(name) if name == AgentName::local() => {
+                let place = self.place(&path);
+                self.errors.push(
+                    ConfigError::new(format!(
+                        "`gateway.fallback` is `local`, but there is no model to fall back to{place}"
+                    ))
+                    .hint(
+                        "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`), for \
+                         example to `http://localhost:11434/v1` and `llama3.2`",
+                    ),
                 );
+                None
             }
-            return AgentChoice::Guide;
+            Some(_) | None => {
+                self.unknown_agent(&path, written, agents);
+                None
+            }
         }
-        self.local(model_server).map_or(AgentChoice::Guide, AgentChoice::Local)
     }
 
-    /// The model, if a room wants it and somebody else answers everywhere.
-    pub(super) fn room_agent(&mut self, main: &AgentChoice, rules: &Rules) -> Option<LocalConfig> {
-        let mut wanted = None;
-        for (account, rules) in &rules.accounts {
-            for (room, place) in &rules.places {
+    /// Checks the agents that rooms name, and points out people who may not talk to the agent of their place.
+    pub(super) fn check_places(&mut self, agents: &AgentsConfig, rules: &Rules) {
+        for (account, account_rules) in &rules.accounts {
+            let rooms: BTreeMap<_, _> = account_rules.places.iter().collect();
+            for (room, place) in rooms {
                 let Some(agent) = &place.agent else { continue };
-                match (agent.as_str(), main) {
-                    ("proxy", AgentChoice::Proxy(..)) | ("local", AgentChoice::Local(_)) => {}
-                    ("local", AgentChoice::Proxy(_, Some(stand_in))) => wanted = Some((**stand_in).clone()),
-                    ("local", AgentChoice::Proxy(_, None)) if wanted.is_some() => {}
-                    ("local", AgentChoice::Proxy(_, None)) if self.spare.is_some() => {
-                        wanted = self.spare.take().and_then(|server| self.local(server));
-                    }
-                    (name, _) => {
-                        let path = ["platforms", account.as_str(), "places", room.as_str(), "agent"];
-                        let (key, place) = (path.join("."), self.place(&path));
-                        let hint = match name {
-                            "proxy" => "set `GATEWAY_PROXY_URL` or `gateway.proxy_url`",
-                            _ => {
-                                "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)"
-                            }
-                        };
-                        self.errors.push(
-                            ConfigError::new(format!("`{key}` is `{name}`, which is not configured{place}"))
-                                .hint(hint),
-                        );
-                    }
+                if !agents.entries.contains_key(agent) {
+                    let path = ["platforms", account.as_str(), "places", room.as_str(), "agent"];
+                    self.unknown_agent(&path, agent.as_str(), agents);
                 }
             }
         }
-        if self.spare.take().is_some() {
-            self.warnings.push(
-                "the model server is not used, because there is a remote agent server; with `gateway.fallback: \
-                 local` it stands in while that one is away"
-                    .to_owned(),
-            );
-        }
-        wanted
+        self.warnings.extend(access::warnings(agents, rules));
     }
 
-    /// The model server that stands in for the remote agent server. `None` only with an error.
-    fn stand_in(&mut self, server: ModelServer) -> Option<LocalConfig> {
-        if server.is_asked_for() {
-            return self.local(server);
-        }
-        let place = self.place(&["gateway", "fallback"]);
-        self.errors.push(
-            ConfigError::new(format!("`gateway.fallback` is `local`, but there is no model to fall back to{place}"))
-                .hint(
-                    "set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`), for example \
-                     to `http://localhost:11434/v1` and `llama3.2`",
-                ),
-        );
-        None
+    /// Reports a name that no agent has. The name itself is not shown: it may be a key in the wrong place.
+    fn unknown_agent(&mut self, path: &[&str], written: &str, agents: &AgentsConfig) {
+        let (key, place) = (path.join("."), self.place(path));
+        let shorthand = match written {
+            "proxy" => Some("set `GATEWAY_PROXY_URL` or `gateway.proxy_url`"),
+            "local" => {
+                Some("set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)")
+            }
+            _ => None,
+        };
+        let error = match shorthand {
+            Some(hint) => {
+                ConfigError::new(format!("`{key}` is `{written}`, which is not configured{place}")).hint(hint)
+            }
+            None => {
+                let names: BTreeSet<_> =
+                    agents.entries.keys().map(AgentName::as_str).chain(["proxy", "local"]).collect();
+                let near = closest(written, names).map(|near| format!("did you mean `{near}`? "));
+                ConfigError::new(format!("`{key}` names no agent{place}")).hint(format!(
+                    "{}{}",
+                    near.unwrap_or_default(),
+                    agents.names()
+                ))
+            }
+        };
+        self.errors.push(error);
     }
 
-    /// The model server as it is asked for. `None` only with an error.
-    fn local(&mut self, server: ModelServer) -> Option<LocalConfig> {
-        let ModelServer { base_url, key, model, allow_cleartext, timeouts } = server;
-        let given = base_url.unwrap_or_else(|| GivenValue {
-            value: DEFAULT_BASE_URL.to_owned(),
-            name: "`agent.base_url`".to_owned(),
-            place: String::new(),
-        });
-        if model.is_none() {
-            self.errors.push(
-                ConfigError::new("there is a model server but no model is named")
-                    .hint("set `OPENAI_MODEL` or `agent.model`, for example to `llama3.2`"),
-            );
-        }
-        let url = self.url(&given);
-        let (Some(url), Some(model)) = (url, model) else { return None };
-        self.guard_key(&url, key.as_ref(), allow_cleartext, &given);
-        if !names_version(url.as_str()) {
-            let name = &given.name;
-            self.warnings.push(format!(
-                "{name} has no `/v1` at its end, which most servers want; `/chat/completions` is all that Talaria appends"
-            ));
-        }
-        Some(LocalConfig { url, key, model: model.value, allow_cleartext, timeouts })
-    }
-
-    /// Refuses to send a key in the clear over a public network.
-    fn guard_key(&mut self, url: &BaseUrl, key: Option<&Secret>, allowed: bool, given: &GivenValue) {
+    /// Refuses to send a key in the clear over a public network. `permit` is the key that allows it.
+    fn guard_key(
+        &mut self,
+        url: &BaseUrl,
+        key: Option<&Secret>,
+        allowed: bool,
+        given: &GivenValue,
+        permit: &str,
+    ) {
         if url.is_encrypted() || url.is_near() {
             return;
         }
@@ -221,31 +390,42 @@ impl ConfigResolver<'_> {
         }
         if allowed {
             self.warnings.push(format!(
-                "{name} is a public `http://` address, so everybody on the way can read the key \
-                 (`gateway.allow_cleartext` permits it)"
+                "{name} is a public `http://` address, so everybody on the way can read the key (`{permit}` permits it)"
             ));
         } else {
             self.errors.push(
                 ConfigError::new(format!(
                     "{name} would carry the key unencrypted over a public network{place}"
                 ))
-                .hint(
-                    "use `https://`, a private address or a tunnel; or set `gateway.allow_cleartext: true`",
-                ),
+                .hint(format!("use `https://`, a private address or a tunnel; or set `{permit}: true`")),
             );
         }
     }
 }
 
-fn seconds(written: Option<TimeSpan<1>>, default: u64) -> Duration {
-    written.map_or(Duration::from_secs(default), |span| span.0)
+/// A key in words.
+fn key_words(key: Option<&Secret>) -> &'static str {
+    match key {
+        Some(_) => "with a key",
+        None => "without a key",
+    }
 }
 
-/// Whether an address has a part such as `v1` or `v1beta`.
-fn names_version(url: &str) -> bool {
-    let is_version = |part: &str| {
-        part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+fn unknown_kind(document: &ConfigDocument, name: &str, written: Option<&str>) -> ConfigError {
+    let names = || KINDS.iter().map(|kind| kind.name);
+    let known = names().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+    let (what, place) = match written {
+        Some(_) => {
+            (format!("`agents.{name}.kind` is not a known kind"), document.place(&["agents", name, "kind"]))
+        }
+        None => (
+            format!("`agents.{name}` has no `kind`, and its name is not one"),
+            document.place_of_key(&["agents", name]),
+        ),
     };
-    // The first three parts are the scheme, nothing, and the host.
-    url.split('/').skip(3).any(is_version)
+    let hint = match did_you_mean(written.unwrap_or(name), names()) {
+        Some(hint) => format!("{hint} (known kinds: {known})"),
+        None => format!("known kinds: {known}"),
+    };
+    ConfigError::new(format!("{what} {place}")).hint(hint)
 }

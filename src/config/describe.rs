@@ -1,8 +1,6 @@
 //! What would run, in words: the answer of `talaria check`.
 
-use std::fmt;
-
-use super::{AgentChoice, Config, LocalConfig, Secret, ServerConfig, api_key};
+use super::{Config, ServerConfig, api_key};
 use crate::i18n::DEFAULT_LANGUAGE;
 
 impl Config {
@@ -11,7 +9,7 @@ impl Config {
         self.describe_with(&self.describe_platforms(), &self.describe_accounts())
     }
 
-    /// The same of `talaria serve`, which leaves the platforms alone.
+    /// What `talaria serve` would run, which leaves the platforms alone.
     pub fn describe_serving(&self) -> String {
         self.describe_with("left alone: `talaria serve` is the agent server and nothing else", "")
     }
@@ -25,11 +23,12 @@ impl Config {
         for (name, value) in [
             ("configuration", file),
             ("state folder", self.home.display().to_string()),
-            ("agent", self.agent.to_string()),
-            ("platforms", platforms.to_owned()),
+            ("agent", self.describe_default_agent()),
         ] {
             text.push_str(&format!("{name:13}  {value}\n"));
         }
+        text.push_str(&self.describe_other_agents());
+        text.push_str(&format!("{:13}  {platforms}\n", "platforms"));
         text.push_str(accounts);
         if let Some(server) = &self.server {
             text.push_str(&format!("{:13}  {}\n", "agent server", self.describe_server(server)));
@@ -44,6 +43,21 @@ impl Config {
             text.push_str(&format!("\nwarning: {warning}\n"));
         }
         text
+    }
+
+    /// The default agent. It is named where there are several to choose from.
+    fn describe_default_agent(&self) -> String {
+        let words = self.agents.describe_default();
+        match self.agents.entries.len() > 1 {
+            true => format!("{} (default): {words}", self.agents.default),
+            false => words,
+        }
+    }
+
+    /// The other agents, each in a line of its own.
+    fn describe_other_agents(&self) -> String {
+        let others = self.agents.entries.keys().filter(|name| **name != self.agents.default);
+        others.map(|name| format!("{:13}  {name}: {}\n", "", self.agents.describe(name))).collect()
     }
 
     fn describe_platforms(&self) -> String {
@@ -83,36 +97,5 @@ impl Config {
             }
         }
         lines
-    }
-}
-
-impl fmt::Display for AgentChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Proxy(proxy, fallback) => {
-                let (url, model, key) = (proxy.url.as_str(), &proxy.model, key_words(proxy.key.as_ref()));
-                write!(f, "remote agent server at {url}, model {model}, {key}")?;
-                match fallback {
-                    Some(local) => write!(f, "; while it is away, {local}"),
-                    None => Ok(()),
-                }
-            }
-            Self::Local(local) => write!(f, "{local}"),
-            Self::Guide => f.write_str("none configured: a built-in guide answers and says what to set"),
-        }
-    }
-}
-
-impl fmt::Display for LocalConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (url, model, key) = (self.url.as_str(), &self.model, key_words(self.key.as_ref()));
-        write!(f, "model server at {url}, model {model}, {key}")
-    }
-}
-
-fn key_words(key: Option<&Secret>) -> &'static str {
-    match key {
-        Some(_) => "with a key",
-        None => "without a key",
     }
 }

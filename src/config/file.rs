@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
+use super::agents::AgentAccessSection;
 use super::secret::{self, Secret};
 use super::value::{KeepFor, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
@@ -22,6 +23,11 @@ pub struct ConfigFile {
     /// The model that answers when there is no remote agent server. Default: none.
     #[serde(deserialize_with = "section")]
     pub agent: AgentSection,
+    /// Further agents by name. Default: none.
+    #[serde(deserialize_with = "section")]
+    pub agents: BTreeMap<String, Option<KeyedMapping<AgentEntrySection>>>,
+    /// The agent that answers unless another is named. Default: `proxy` if there is one, else `local`, else the only one.
+    pub default_agent: Option<String>,
     /// The chat accounts by name. Default: none, which is a chat in the terminal.
     #[serde(deserialize_with = "section")]
     pub platforms: BTreeMap<String, Option<KeyedMapping<PlatformSection>>>,
@@ -71,23 +77,12 @@ pub struct GatewaySection {
     pub first_byte_timeout: Option<TimeSpan<1>>,
     /// How long an answer may pause. Default: `300s`.
     pub idle_timeout: Option<TimeSpan<1>>,
-    /// The same on a stream that has shown keep-alive comments. Default: `60s`.
+    /// How long an answer may pause on a stream that has shown keep-alive comments. Default: `60s`.
     pub keepalive_idle_timeout: Option<TimeSpan<1>>,
     /// How long a turn that provably did not run is tried again; `0s` is never. Default: `10m`.
     pub retry_for: Option<TimeSpan<0>>,
-    /// Who answers while the server is away. Default: `none`.
-    pub fallback: Option<FallbackSetting>,
-}
-
-/// `gateway.fallback`: who answers while the remote agent server is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FallbackSetting {
-    /// Nobody; prompts wait for it.
-    #[default]
-    None,
-    /// The model of the section `agent`.
-    Local,
+    /// The agent that answers while the server is away, by its name; `none` for nobody. Default: `none`.
+    pub fallback: Option<String>,
 }
 
 /// `gateway.upstream`: what the remote agent server can do.
@@ -124,6 +119,18 @@ pub struct AgentSection {
     pub files: Option<bool>,
 }
 
+/// `agents.<name>:` as far as all kinds share it. The rest is read when the kind is known; see `agents`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AgentEntrySection {
+    /// Which kind of agent this is. Default: the entry's name.
+    pub kind: Option<String>,
+    /// Text for the system message of every turn of this agent, after `agent.context_prompt`. Default: none.
+    pub instructions: Option<String>,
+    /// Who may talk to the agent. Default: as its kind says.
+    pub access: Option<KeyedMapping<AgentAccessSection>>,
+}
+
 /// `platforms.<name>:` as far as all kinds share it. The rest is read when the kind is known, which
 /// may be written after other keys; see `platform`.
 #[derive(Debug, Default, Deserialize)]
@@ -156,7 +163,7 @@ pub struct ServerSection {
     pub hosts: Option<Vec<String>>,
     /// Turns at once over HTTP, at most. Default: 2000.
     pub runs: Option<WholeNumber<1, 100_000>>,
-    /// The same for each app. Default: 200.
+    /// Turns at once of one app, at most. Default: 200.
     pub runs_per_app: Option<WholeNumber<1, 100_000>>,
 }
 

@@ -14,7 +14,6 @@ use tracing_subscriber::EnvFilter;
 use super::Retention;
 use super::access_lint;
 use super::access_rules::{self, NetworkTraits};
-use super::agents::ModelServer;
 use super::document::ConfigDocument;
 use super::env::{self, EnvReader};
 use super::file::{self, ConfigFile};
@@ -27,8 +26,7 @@ pub(super) use super::setting::{GivenValue, SettingSource, filled};
 use super::suggest::closest;
 use super::yaml_lines::KeyedMapping;
 use super::{
-    AgentChoice, BaseUrl, ConfigError, DisplayConfig, LocalConfig, PlatformConfig, Secret, ServerConfig,
-    TurnConfig,
+    AgentsConfig, BaseUrl, ConfigError, DisplayConfig, PlatformConfig, Secret, ServerConfig, TurnConfig,
 };
 use crate::platforms::{KINDS, LEFT_OUT, LeftOutKind};
 use crate::rules::Rules;
@@ -37,8 +35,7 @@ const DEFAULT_LOG: &str = "info";
 
 /// Everything but the places of things, which `load` knows.
 pub(super) struct ResolvedConfig {
-    pub(super) agent: AgentChoice,
-    pub(super) room_agent: Option<LocalConfig>,
+    pub(super) agents: AgentsConfig,
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) server: Option<ServerConfig>,
@@ -57,8 +54,7 @@ pub(super) fn resolve(
     home: &Path,
     serve: bool,
 ) -> Result<ResolvedConfig, Vec<ConfigError>> {
-    let mut resolver =
-        ConfigResolver { document, env, home, spare: None, errors: Vec::new(), warnings: Vec::new() };
+    let mut resolver = ConfigResolver { document, env, home, errors: Vec::new(), warnings: Vec::new() };
     let turns = TurnConfig {
         context_prompt: file
             .agent
@@ -83,29 +79,18 @@ pub(super) fn resolve(
         sessions: file.store.keep.map_or(kept.sessions, |keep| keep.0),
         responses: file.store.keep_responses.map_or(kept.responses, |keep| keep.0),
     };
-    let agent = resolver.agent(file.gateway, file.agent);
-    let mut rules = Rules::default();
+    let (agents, of_agents) = resolver.agents(file.gateway, file.agent, file.agents, file.default_agent);
+    let mut rules = Rules { agents: of_agents, ..Rules::default() };
     let platforms = resolver.platforms(file.platforms, &mut rules);
     let server =
         resolver.server(file.server, server::ServerWish { alone: platforms.is_empty(), commanded: serve });
-    let room_agent = resolver.room_agent(&agent, &rules);
-    let server = resolver.beside(server, &agent, room_agent.as_ref());
+    resolver.check_places(&agents, &rules);
+    let server = resolver.beside(server, &agents);
     rules.words = language::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
         let warnings = resolver.warnings;
-        Ok(ResolvedConfig {
-            agent,
-            room_agent,
-            turns,
-            platforms,
-            server,
-            display,
-            store,
-            rules,
-            log,
-            warnings,
-        })
+        Ok(ResolvedConfig { agents, turns, platforms, server, display, store, rules, log, warnings })
     } else {
         Err(resolver.errors)
     }
@@ -116,8 +101,6 @@ pub(super) struct ConfigResolver<'a> {
     pub(super) env: EnvReader<'a>,
     /// The state folder.
     pub(super) home: &'a Path,
-    /// What is said of a model server that nobody has asked yet.
-    pub(super) spare: Option<ModelServer>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<String>,
 }

@@ -17,7 +17,7 @@ use super::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
 use super::secret::SecretForm;
 use super::secret_sources::KeySetting;
 use super::url::is_near_name;
-use super::{AgentChoice, BaseUrl, ConfigError, LocalConfig, Secret, UrlHost, is_private};
+use super::{AgentsConfig, BaseUrl, ConfigError, Secret, UrlHost, is_private};
 
 pub use origin::WebOrigin;
 
@@ -208,20 +208,21 @@ impl ConfigResolver<'_> {
     pub(super) fn beside(
         &mut self,
         server: Option<ServerConfig>,
-        agent: &AgentChoice,
-        room_agent: Option<&LocalConfig>,
+        agents: &AgentsConfig,
     ) -> Option<ServerConfig> {
-        let mut asked: Vec<&BaseUrl> = room_agent.iter().map(|local| &local.url).collect();
-        match agent {
-            AgentChoice::Proxy(proxy, stand_in) => {
-                asked.push(&proxy.url);
-                asked.extend(stand_in.iter().map(|local| &local.url));
-            }
-            AgentChoice::Local(local) => asked.push(&local.url),
-            AgentChoice::Guide => {}
-        }
         let server = server?;
-        if !asked.into_iter().any(|url| server.is_at(url)) {
+        if let Some(name) = agents.entries.keys().find(|name| server.model_name == name.as_str())
+            && *name != agents.default
+        {
+            let place = self.place(&["server", "model_name"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`server.model_name` is `{name}`, which is another agent than the default{place}"
+                ))
+                .hint("requests for that name mean the default agent; choose a name that no agent has"),
+            );
+        }
+        if !agents.urls().any(|url| server.is_at(url)) {
             return Some(server);
         }
         if server.explicit {

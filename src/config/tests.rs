@@ -1,5 +1,6 @@
 //! Scenes: a file, an environment, and what becomes of them.
 
+mod agents;
 mod errors;
 mod example;
 mod fallback;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{AgentChoice, Config, ConfigError, ConfigSources, LocalConfig, PlatformConfig, ProxyConfig};
+use super::{AgentSettings, Config, ConfigError, ConfigSources, ModelConfig, PlatformConfig, ProxyConfig};
 
 /// A folder and an environment of one's own.
 struct Scene {
@@ -71,16 +72,16 @@ impl Scene {
     }
 
     fn proxy(&self) -> ProxyConfig {
-        match self.load().unwrap().agent {
-            AgentChoice::Proxy(proxy, _) => proxy,
-            other => panic!("not the proxy: {other}"),
+        match self.load().unwrap().agents.default_entry() {
+            Some(AgentSettings::Proxy(proxy)) => proxy.clone(),
+            other => panic!("not the proxy: {other:?}"),
         }
     }
 
-    fn local(&self) -> LocalConfig {
-        match self.load().unwrap().agent {
-            AgentChoice::Local(local) => local,
-            other => panic!("not the local agent: {other}"),
+    fn local(&self) -> ModelConfig {
+        match self.load().unwrap().agents.default_entry() {
+            Some(AgentSettings::Model(local)) => local.clone(),
+            other => panic!("not the local agent: {other:?}"),
         }
     }
 

@@ -17,13 +17,15 @@ use super::reload;
 use super::routes::{HandlerResult, RawRequest, read};
 use super::{ControlState, RunningGateway};
 use crate::access::{AccessAction, Actor, PlaceKind};
-use crate::config::{Config, Secret, env};
+use crate::agent::AgentTable;
+use crate::agents;
+use crate::config::{AgentsConfig, Config, Secret, env};
 use crate::hub::pairing::{self, PairingApproval};
-use crate::ids::{RUN, SessionId, TurnId};
+use crate::ids::{AgentName, RUN, SessionId, TurnId};
 use crate::logging;
 use crate::post_commit::PostCommit;
-use crate::rules::Rules;
-use crate::store::{self, OPERATOR, OperatorAction, TurnOverview, Tx};
+use crate::rules::{LiveRules, Rules};
+use crate::store::{self, OPERATOR, OperatorAction, TurnOverview, TurnState, Tx};
 use crate::turns;
 use crate::util::UtcTime;
 
@@ -235,7 +237,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let super::ControlRules::Live(live) = &control.rules else {
         return Err(CommandError::not_running(&control.home));
     };
-    let _alone = running.reloading.lock().await;
+    let mut agents = running.reloading.lock().await;
     let sources = running.sources.clone();
     let loaded = tokio::task::spawn_blocking(move || Config::load(&sources, &env::process)).await;
     let config = match loaded {
@@ -248,11 +250,18 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     };
     let ids = running.accounts.iter().map(|account| account.id());
     let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
-    let mut reloaded = reload::compare(&running.config, &live.now(), &next, &config);
+    let mut reloaded = reload::compare(&running.config, &agents, &live.now(), &next, &config);
+    let changed = reload::changed_agents(&agents, &config.agents);
+    let table = match *agents == config.agents {
+        true => None,
+        false => Some(rebuild(running, live, &agents, &config.agents)?),
+    };
     let key = new_key(&control, running, &config).await?;
     let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
     // Stored first: if that fails, the running state stays as it was. A missing key has been created by then.
     let rules = next.clone();
+    let default = running.turns.agents().default_name().clone();
+    let named = default.clone();
     let recorded = control.store.write(move |tx| {
         for action in done {
             tx.audit_operator(&OperatorAction {
@@ -264,10 +273,16 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
                 rule: "operator",
             })?;
         }
-        stop_the_unwanted(tx, &rules)
+        stop_the_unwanted(tx, &rules, &named)
     });
     let unwanted = recorded.await?;
+    config.agents.secrets().for_each(logging::hide);
+    // The rules come first: an agent that is new must not talk to anybody before its list holds.
     live.replace(Rules::clone(&next));
+    if let Some(table) = table {
+        running.turns.replace_agents(table, &changed);
+        *agents = config.agents.clone();
+    }
     if let (Some(key), Some(served)) = (key, &running.served) {
         logging::hide(&key);
         served.server.replace_key(&key);
@@ -276,7 +291,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     running.stop(&unwanted);
     // Repeated for turns that began in between under the old rules. From now on the new rules are applied
     // before a turn runs.
-    let in_between = control.store.write(move |tx| stop_the_unwanted(tx, &next)).await.map_err(|error| {
+    let in_between = control.store.write(move |tx| stop_the_unwanted(tx, &next, &default)).await.map_err(|error| {
         CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("the new configuration holds, but then the store did not answer: {error}"),
@@ -291,6 +306,25 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     reloaded.stopped = unwanted.len() + in_between.len();
     tracing::info!(now = ?reloaded.now, restart = ?reloaded.restart, "the configuration was read again");
     Ok(Json(reloaded))
+}
+
+/// Builds the agents of a new configuration; those that are configured as before are taken over.
+fn rebuild(
+    running: &RunningGateway,
+    live: &Arc<LiveRules>,
+    old: &AgentsConfig,
+    new: &AgentsConfig,
+) -> Result<AgentTable, CommandError> {
+    let table = running.turns.agents();
+    let before = agents::BuiltAgents { config: old, table: &table };
+    agents::build(new, live, Some(before)).map_err(|error| {
+        tracing::error!(error = %error.without_url(), "no HTTP client could be made for an agent");
+        CommandError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "no HTTP client could be made for an agent, so nothing was changed",
+            "look at the log; a restart may help",
+        )
+    })
 }
 
 /// The configured owner's key of the agent server, if it differs from the current one. A key file that was
@@ -314,12 +348,23 @@ async fn new_key(
     Ok(key.filter(|key| !served.server.keys.is(key)))
 }
 
-/// Asks the turns of people to stop who lost access under these rules.
-fn stop_the_unwanted(tx: &Tx<'_>, rules: &Rules) -> store::Result<Vec<(SessionId, TurnId)>> {
+/// Asks the turns of people to stop who lost access under these rules, to everything or to the agent that answers.
+fn stop_the_unwanted(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    default: &AgentName,
+) -> store::Result<Vec<(SessionId, TurnId)>> {
     let mut unwanted = Vec::new();
     for open in tx.turns_under_way()? {
         let Some(turn) = tx.turn(&TurnId(open.id.clone()))? else { continue };
-        if !open.stopping && !turns::permitted(tx, rules, &turn)? {
+        let agent = turn.agent.as_ref().unwrap_or(default);
+        // A turn that waits for its agent says why it is not run when its time comes, and a turn that runs keeps an agent
+        // that the configuration no longer has.
+        let is_wanted = turns::permitted(tx, rules, &turn)?
+            && (turn.state == TurnState::Queued
+                || !rules.agents.by_name.contains_key(agent)
+                || turns::may_talk_to(tx, rules, &turn, agent)?);
+        if !open.stopping && !is_wanted {
             stop_turn(tx, &open, "reload")?;
             unwanted.push((turn.session, turn.id));
         }

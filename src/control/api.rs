@@ -16,6 +16,9 @@ pub struct GatewayStatus {
     pub agent: String,
     /// The fallback for when the agent is away, if there is one.
     pub stand_in: Option<FallbackStatus>,
+    /// Every agent, the default one first.
+    #[serde(default)]
+    pub agents: Vec<AgentStatus>,
     /// Whether people are served.
     pub health: HealthReport,
     pub platforms: Vec<PlatformStatus>,
@@ -23,6 +26,19 @@ pub struct GatewayStatus {
     pub server: Option<ServerStatus>,
     /// Running and waiting turns, in order.
     pub turns: Vec<TurnOverview>,
+}
+
+/// One agent, in [`GatewayStatus`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it answers where no other agent is named.
+    pub default: bool,
+    /// The agent in words.
+    pub agent: String,
+    /// What is wrong with it, to follow its name; `None` if it would answer.
+    pub trouble: Option<String>,
 }
 
 /// The fallback, in [`GatewayStatus`] and [`HealthReport`].

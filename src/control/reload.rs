@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use talaria_platform::AccountId;
 
 use super::api::ReloadReport;
-use crate::config::{AgentChoice, Config, DisplayConfig, ServerConfig, TurnConfig};
-use crate::rules::{AccountRules, Rules};
+use crate::config::{AgentsConfig, Config, DisplayConfig, ServerConfig, TurnConfig};
+use crate::ids::AgentName;
+use crate::rules::{AccountRules, AgentPolicy, Rules};
 
 /// Rules of a new configuration for the running accounts. A running account keeps the kind it was started with:
 /// if the file gives its name another kind, or no longer has it, the new entry is about another account, and
@@ -27,9 +28,15 @@ pub(super) fn rules<'a>(
     rules
 }
 
-/// Compares the running state (`started`, with the current `rules`) with the new configuration; `next` are the
-/// rules that will be used.
-pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Config) -> ReloadReport {
+/// Compares the running state (`started`, with the current `agents` and `rules`) with the new configuration; `next` are
+/// the rules that will be used.
+pub(super) fn compare(
+    started: &Config,
+    agents: &AgentsConfig,
+    rules: &Rules,
+    next: &Rules,
+    new: &Config,
+) -> ReloadReport {
     let mut keys = ReloadedKeys::default();
     keys.now("words", rules.words != next.words);
     let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
@@ -48,15 +55,18 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
     for name in names {
         keys.restart(&format!("platforms.{name}"), started.platforms.get(name) != new.platforms.get(name));
     }
-    keys.restart("agent for rooms", started.room_agent != new.room_agent);
-    match (&started.agent, &new.agent) {
-        (AgentChoice::Proxy(old, old_stand_in), AgentChoice::Proxy(new, new_stand_in)) => {
-            keys.restart("gateway", old != new || old_stand_in.is_some() != new_stand_in.is_some());
-            let both = old_stand_in.is_some() && new_stand_in.is_some();
-            keys.restart("agent", both && old_stand_in != new_stand_in);
+    for name in changed_agents(agents, &new.agents) {
+        keys.now(&key_of(&name), true);
+    }
+    keys.now("default_agent", agents.default != new.agents.default);
+    let names: BTreeSet<_> = rules.agents.by_name.keys().chain(next.agents.by_name.keys()).collect();
+    for name in names {
+        // An agent that is new or removed is listed as a whole.
+        if let (Some(old), Some(new)) = (rules.agents.by_name.get(name), next.agents.by_name.get(name)) {
+            let AgentPolicy { access, instructions } = old;
+            keys.now(&format!("agents.{name}.access"), *access != new.access);
+            keys.now(&format!("agents.{name}.instructions"), *instructions != new.instructions);
         }
-        (AgentChoice::Local(old), AgentChoice::Local(new)) => keys.restart("agent", old != new),
-        (old, new) => keys.restart("gateway and agent", old != new),
     }
     let server = match (&started.server, &new.server) {
         // The server comes and goes with the platforms, which are listed.
@@ -92,6 +102,25 @@ pub(super) fn compare(started: &Config, rules: &Rules, next: &Rules, new: &Confi
     keys.restart("display.reactions", reactions != new.display.reactions);
     keys.restart("log.level", started.log != new.log);
     keys.0
+}
+
+/// The agents that are new, gone, or configured in another way; also if only the agent that answers in place of one is
+/// another.
+pub(super) fn changed_agents(old: &AgentsConfig, new: &AgentsConfig) -> Vec<AgentName> {
+    let names: BTreeSet<_> = old.entries.keys().chain(new.entries.keys()).collect();
+    let differs = |name: &AgentName| old.entries.get(name) != new.entries.get(name);
+    let another_fallback = old.fallback != new.fallback || new.fallback.as_ref().is_some_and(differs);
+    let is_changed = |name: &AgentName| differs(name) || (another_fallback && *name == AgentName::proxy());
+    names.into_iter().filter(|name| is_changed(name)).cloned().collect()
+}
+
+/// The part of the configuration that most people write an agent in.
+fn key_of(name: &AgentName) -> String {
+    match name.as_str() {
+        "proxy" => "gateway".to_owned(),
+        "local" => "agent".to_owned(),
+        other => format!("agents.{other}"),
+    }
 }
 
 #[derive(Default)]

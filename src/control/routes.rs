@@ -17,8 +17,8 @@ use talaria_platform::{AccountId, RoomId, spawn_task};
 
 use super::actions;
 use super::api::{
-    AliveReport, AuditReport, AuditRequest, GatewayStatus, GrantList, GrantView, HealthReport, PairingList,
-    PlatformStatus, RefusedList, ServerStatus, SessionList, SessionsRequest,
+    AgentStatus, AliveReport, AuditReport, AuditRequest, GatewayStatus, GrantList, GrantView, HealthReport,
+    PairingList, PlatformStatus, RefusedList, ServerStatus, SessionList, SessionsRequest,
 };
 use super::command_error::CommandError;
 use super::health::{self, state};
@@ -152,7 +152,15 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
         let (name, state) = (account.id().to_string(), state(running, account));
         platforms.push(PlatformStatus { name, state, outbox, cleanups });
     }
-    let health = health::judge(&control, running).await?;
+    let (health, checked) = health::judge(&control, running).await?;
+    let default = running.turns.agents().default_name().clone();
+    let agents = checked.into_iter().map(|checked| AgentStatus {
+        default: checked.name == default,
+        agent: rules.words.say(&checked.about.answering()),
+        trouble: checked.health.trouble(),
+        name: checked.name.to_string(),
+    });
+    let agents = agents.collect();
     Ok(Json(GatewayStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -160,6 +168,7 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
         home: control.home.display().to_string(),
         agent: rules.words.say(&running.turns.agent().answering()),
         stand_in: health.stand_in.clone(),
+        agents,
         health,
         platforms,
         server: running.served.as_ref().map(|served| ServerStatus {
@@ -171,7 +180,8 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
 }
 
 async fn health(State(control): State<Arc<ControlState>>) -> HandlerResult<HealthReport> {
-    Ok(Json(health::judge(&control, control.running()?).await?))
+    let (health, _) = health::judge(&control, control.running()?).await?;
+    Ok(Json(health))
 }
 
 async fn live() -> Json<AliveReport> {

@@ -10,14 +10,18 @@ use talaria_platform::{
 use super::limits::{self, LimitVerdict};
 use super::refusal_log::RefusedPerson;
 use super::{deletions, edits, pairing, reactions, untrusted_notices};
-use crate::access::{AccessAction, AccessDecision, AccessRule, Actor, EntryChannel, GrantScope, PlaceKind};
+use crate::access::{
+    AGENT_RULE, AccessAction, AccessDecision, AccessRule, Actor, AgentAsker, EntryChannel, GrantScope,
+    PlaceKind,
+};
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::chat_command::ChatCommand;
 use crate::command::{self, CommandContext, ParsedMessage};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use crate::ids::AgentName;
 use crate::notice::{Notice, notice_key};
 use crate::post_commit::PostCommit;
-use crate::rules::{AccountRules, LiveRules};
+use crate::rules::{AccountRules, AgentRules, LiveRules, SessionKey};
 use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 
 /// What a transaction needs to know.
@@ -45,7 +49,8 @@ impl AcceptBatch {
         for event in &batch.events {
             if tx.see(&self.account, &event.place.room, &event.id)? {
                 let late = batch.late;
-                let context = EventContext { all: self, tx, words: &now.words, rules: &rules, event, late };
+                let (words, agent_rules) = (&now.words, &now.agents);
+                let context = EventContext { all: self, tx, words, rules: &rules, agent_rules, event, late };
                 accepted.after.extend(context.event(&mut accepted.strangers)?);
             }
         }
@@ -66,9 +71,9 @@ impl AcceptBatch {
         let now = self.live.now();
         let rules = now.account(&self.account);
         for event in &batch.events {
-            let context =
-                EventContext { all: self, tx, words: &now.words, rules: &rules, event, late: batch.late };
-            if context.agent().rewind == RewindSupport::Unknown && context.may_rewind()? {
+            let (words, agent_rules, late) = (&now.words, &now.agents, batch.late);
+            let context = EventContext { all: self, tx, words, rules: &rules, agent_rules, event, late };
+            if context.agent()?.rewind == RewindSupport::Unknown && context.may_rewind()? {
                 return Ok(true);
             }
         }
@@ -106,6 +111,8 @@ pub struct EventContext<'a> {
     pub words: &'a TextCatalog,
     /// How this account behaves.
     pub rules: &'a AccountRules,
+    /// Who may talk to which agent.
+    pub agent_rules: &'a AgentRules,
     /// What happened.
     pub event: &'a RoomEvent,
     /// It happened while we were not reading.
@@ -220,6 +227,15 @@ impl EventContext<'_> {
                 return Ok(Vec::new());
             }
         };
+        if decision.allowed
+            && let Some(refusal) = self.agent_refusal(&parsed, decision.rule)?
+        {
+            self.audit(action, false, AGENT_RULE)?;
+            if answered {
+                self.notice(&refusal)?;
+            }
+            return Ok(Vec::new());
+        }
         self.audit(action, decision.allowed, decision.rule.name())?;
         if !decision.allowed {
             return if answered { self.refuse(decision.rule, &parsed, strangers) } else { Ok(Vec::new()) };
@@ -245,7 +261,7 @@ impl EventContext<'_> {
                 Ok(Vec::new())
             }
             ParsedMessage::Command(command, behind) => {
-                let (mut after, answer) = command::apply(&self.context(decision), command, &behind)?;
+                let (mut after, answer) = command::apply(&self.context(decision)?, command, &behind)?;
                 if let Some(phrase) = answer.filter(|_| answered) {
                     self.notice(&phrase)?;
                 }
@@ -257,22 +273,65 @@ impl EventContext<'_> {
         }
     }
 
-    /// Who answers here.
-    pub(super) fn agent(&self) -> &AgentInfo {
-        self.all.agents.named_or_default(self.rules.agent_in(&self.event.place.room))
+    /// What the agent says of itself that answers here.
+    pub(super) fn agent(&self) -> Result<&AgentInfo> {
+        let name = self.agent_name(self.tx.chosen_agent(&self.key())?);
+        Ok(self.all.agents.named_or_default(Some(&name)))
+    }
+
+    /// The agent that answers here: the one that was chosen for the session, else the room's, else the default one.
+    pub(super) fn agent_name(&self, chosen: Option<AgentName>) -> AgentName {
+        let of_room = || self.rules.agent_in(&self.event.place.room).cloned();
+        chosen.or_else(of_room).unwrap_or_else(|| self.all.agents.default_name().clone())
+    }
+
+    /// Why the agent that a message is for must not be given it, if so. `rule` is why its author may send it at all.
+    fn agent_refusal(&self, parsed: &ParsedMessage, rule: AccessRule) -> Result<Option<LocalizedText>> {
+        let agent = match parsed {
+            ParsedMessage::Prompt => self.agent_name(self.tx.chosen_agent(&self.key())?),
+            ParsedMessage::Command(ChatCommand::New, behind) if !behind.is_empty() => {
+                self.agent_name(self.tx.chosen_agent(&self.key())?)
+            }
+            ParsedMessage::Command(ChatCommand::Agent, behind) => {
+                match command::agents::wanted(behind, &self.all.agents) {
+                    Some(chosen) => self.agent_name(chosen),
+                    None => return Ok(None),
+                }
+            }
+            ParsedMessage::Command(..) | ParsedMessage::Unknown(_) => return Ok(None),
+        };
+        if !self.all.agents.has(&agent) {
+            return Ok(Some(TextKey::AgentGone.with("name", agent.as_str())));
+        }
+        let asker = self.asker(rule);
+        Ok((!self.agent_rules.admit(&agent, asker))
+            .then(|| TextKey::AgentRefused.with("name", agent.as_str())))
+    }
+
+    /// The author of the event, as the list of an agent knows them. `rule` is why they may ask at all.
+    fn asker(&self, rule: AccessRule) -> AgentAsker<'_> {
+        AgentAsker::of(rule, &self.event.author.id, &self.event.place.room)
+    }
+
+    /// The session that is talked in here.
+    pub(super) fn key(&self) -> SessionKey {
+        let RoomEvent { place, room, author, .. } = self.event;
+        SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
     }
 
     /// What a command has before it.
-    pub fn context(&self, decision: AccessDecision) -> CommandContext<'_> {
-        CommandContext {
+    pub fn context(&self, decision: AccessDecision) -> Result<CommandContext<'_>> {
+        Ok(CommandContext {
             tx: self.tx,
             account: self.account(),
             event: self.event,
             rules: self.rules,
             words: self.words,
-            agent: self.agent(),
+            agent: self.agent()?,
+            agents: &self.all.agents,
+            agent_rules: self.agent_rules,
             decision,
-        }
+        })
     }
 
     /// Strangers get nothing at all, unless they may ask to be let in; the operator hears of them.

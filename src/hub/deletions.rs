@@ -69,7 +69,7 @@ fn remove(
     if !asked && !remembered {
         return Ok(());
     }
-    match context.agent().rewind {
+    match context.agent()?.rewind {
         // A deletion comes once, and cannot wait until the agent reports what it can do: rather forget all.
         RewindSupport::Possible | RewindSupport::Unknown => tx.fork_session(&turn.session),
         RewindSupport::Impossible if remembered => {

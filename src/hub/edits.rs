@@ -95,7 +95,7 @@ fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str
     if !context.authorize(AccessAction::Message)?.allowed {
         return Ok(Vec::new());
     }
-    match context.agent().rewind {
+    match context.agent()?.rewind {
         RewindSupport::Possible => {}
         RewindSupport::Impossible => {
             context.notice_on(of, "edit", &TextKey::EditTooLate.into())?;

@@ -1,14 +1,13 @@
 //! What a person says becomes a turn that waits in its session.
 
-use talaria_platform::{IncomingMessage, RoomEvent, ShowMode};
+use talaria_platform::{IncomingMessage, ShowMode};
 
 use super::accept::EventContext;
 use crate::command;
 use crate::i18n::TextKey;
-use crate::ids::{SessionId, TurnId, idempotency_key};
+use crate::ids::{AgentName, SessionId, TurnId, idempotency_key};
 use crate::post_commit::PostCommit;
 use crate::rules::BusyPolicy;
-use crate::rules::SessionKey;
 use crate::store::{Result, SessionRow, TurnRow, TurnState, Tx, unix_now};
 use crate::util::random_hex;
 
@@ -48,10 +47,14 @@ impl EventContext<'_> {
         }
         // A later message that is refused is not the next after those that were.
         self.end_run(FULL, &session.id)?;
-        let turn = self.turn(session.id, message);
+        let agent = self.agent_name(session.agent.clone());
+        let turn = self.turn(session.id, agent, message);
         if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
             return doubled(tx, turn);
         }
+        // Another agent than before does not know what was said with that one, or knows something else.
+        let default = self.all.agents.default_name();
+        tx.fork_for_agent(&turn, default)?;
         tx.add_turn(&turn)?;
         after.push(PostCommit::Run(turn.session, turn.id));
         Ok(after)
@@ -82,13 +85,7 @@ impl EventContext<'_> {
         Ok(next)
     }
 
-    /// The session that is talked in here.
-    fn key(&self) -> SessionKey {
-        let RoomEvent { place, room, author, .. } = self.event;
-        SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
-    }
-
-    fn turn(&self, session: SessionId, message: &IncomingMessage) -> TurnRow {
+    fn turn(&self, session: SessionId, agent: AgentName, message: &IncomingMessage) -> TurnRow {
         let (account, event) = (self.account(), self.event);
         let room = &event.place.room;
         TurnRow {
@@ -105,7 +102,7 @@ impl EventContext<'_> {
             direct: event.room.direct,
             prompt: message.text.clone(),
             quote: message.quote.clone(),
-            agent: self.rules.agent_in(room).cloned(),
+            agent: Some(agent),
             media: message.media.clone(),
             attempt: 0,
             key: idempotency_key(account, room, &event.id, 0),

@@ -23,7 +23,7 @@ pub(super) fn react(context: &EventContext<'_>, to: &MessageId, mark: &str) -> R
     if !decision.allowed {
         return Ok(Vec::new());
     }
-    let Some(after) = asks::refuse(&context.context(decision), &ask)? else { return Ok(Vec::new()) };
+    let Some(after) = asks::refuse(&context.context(decision)?, &ask)? else { return Ok(Vec::new()) };
     context.notice(&TextKey::AskDenied.with("title", ask.title))?;
     Ok(vec![after])
 }

@@ -80,6 +80,7 @@ texts! {
     Help "help" Part []
     HelpHelp "help_help" Part []
     HelpNew "help_new" Part []
+    HelpAgent "help_agent" Part []
     HelpStop "help_stop" Part []
     HelpRetry "help_retry" Part []
     HelpUndo "help_undo" Part []
@@ -118,6 +119,16 @@ texts! {
     CommandTooSlow "command_too_slow" Part ["command", "seconds"]
     CommandBroken "command_broken" Part ["command"]
     CommandInterrupted "command_interrupted" Part ["command"]
+
+    // Agents.
+    Agents "agents" Part ["list"]
+    AgentsOther "agents_other" Part ["name", "agent"]
+    AgentsCurrent "agents_current" Part ["name", "agent"]
+    AgentChosen "agent_chosen" Part ["name"]
+    AgentAlready "agent_already" Part ["name"]
+    AgentNone "agent_none" Part ["name"]
+    AgentRefused "agent_refused" Part ["name"]
+    AgentGone "agent_gone" Part ["name"]
 
     // Sessions and people.
     Sessions "sessions" Part ["list"]

@@ -69,10 +69,14 @@ pub async fn complete(
     turn_headers: TurnHeaders,
     JsonBody { bytes, mut value }: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let mut params = value.params()?.for_agent(&server.turns.agent())?;
+    let params = value.params()?;
     let ChatRequest { messages, model, stream, .. } = value;
+    let session = turn_headers.session.clone().map_or(SessionSelector::Fresh, SessionSelector::Named);
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
+    let mut params = params.for_agent(&server.turns.about(&agent))?;
     let turn_request = TurnRequest {
-        session: turn_headers.session.clone().map_or(SessionSelector::Fresh, SessionSelector::Named),
+        session,
+        agent,
         spoken: read_messages(&messages)?,
         turn_headers: turn_headers.clone(),
         params: params.take(),

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::path_params::ModelName;
 use super::route::Route;
-use super::{ApiError, Server, routes};
+use super::{ApiError, Caller, Server, routes};
 use crate::store::unix_now;
 
 /// Name of this program, for clients that know several kinds of server.
@@ -81,26 +81,41 @@ pub async fn health() -> Json<HealthResponse> {
     Json(HealthResponse { status: "ok", platform: PLATFORM, version: env!("CARGO_PKG_VERSION") })
 }
 
-/// `GET /v1/models`
-pub async fn models(State(server): State<Arc<Server>>) -> Json<ModelList> {
-    Json(ModelList { object: "list", data: vec![ModelEntry::of(&server)] })
+/// `GET /v1/models`: the default agent under the name of the server's model, then each agent under its own name; only
+/// those that the caller may ask.
+pub async fn models(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<ModelList> {
+    let data = model_names(&server, &caller).into_iter().map(ModelEntry::new).collect();
+    Json(ModelList { object: "list", data })
 }
 
 /// `GET /v1/models/{model_id}`
 pub async fn model(
     State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
     ModelName(name): ModelName,
 ) -> Result<Json<ModelEntry>, ApiError> {
-    match name == server.settings.model {
-        true => Ok(Json(ModelEntry::of(&server))),
+    match model_names(&server, &caller).contains(&name) {
+        true => Ok(Json(ModelEntry::new(name))),
         false => Err(ApiError::no_model()),
     }
 }
 
+/// Names among which the caller can choose. A server with one agent has one name for it, as clients expect.
+fn model_names(server: &Server, caller: &Caller) -> Vec<String> {
+    let (agents, model) = (server.turns.agents(), &server.settings.model);
+    let own = agents.iter().filter(|_| agents.iter().count() > 1).map(|(name, _)| name);
+    let own = own.filter(|name| server.admits(caller, name));
+    let own = own.map(|name| name.to_string()).filter(|name| name != model);
+    let default = server.admits(caller, agents.default_name()).then(|| model.clone());
+    default.into_iter().chain(own).collect()
+}
+
 impl ModelEntry {
-    /// The agent, under the name by which clients ask for it.
-    fn of(server: &Server) -> Self {
-        let id = server.settings.model.clone();
+    /// An agent, under a name by which clients ask for it.
+    fn new(id: String) -> Self {
         Self { id, object: "model", created: unix_now(), owned_by: PLATFORM }
     }
 }

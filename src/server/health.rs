@@ -28,6 +28,8 @@ pub struct DetailedHealth {
     gateway_state: &'static str,
     /// Conditions for being ready.
     checks: BTreeMap<&'static str, HealthCheck>,
+    /// Agents, by name. Only the default one is a condition for being ready.
+    agents: BTreeMap<String, AgentView>,
     /// Accounts on chat networks, by name.
     platforms: BTreeMap<String, PlatformHealth>,
     /// Turns that run.
@@ -46,6 +48,19 @@ pub struct DetailedHealth {
 struct HealthCheck {
     ok: bool,
     /// Reason for people, if the condition is not met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// State of one agent.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AgentState")]
+struct AgentView {
+    /// Whether it answers where no other agent is named.
+    default: bool,
+    /// Whether it would answer now.
+    ok: bool,
+    /// Reason for people, if it would not.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -73,8 +88,17 @@ pub async fn detailed(
     let platforms: BTreeMap<_, _> =
         server.turns.accounts().map(|account| (account.id().to_string(), state(account))).collect();
     let draining = server.draining.is_cancelled();
-    let (store, agent) = tokio::join!(server.store.check(), server.turns.agent_health());
-    let agent = agent.trouble().map_or(Ok(()), |trouble| Err(format!("it {trouble}")));
+    let (store, checked) = tokio::join!(server.store.check(), server.turns.all_agents_health());
+    let default = server.turns.agents().default_name().clone();
+    let agents: BTreeMap<_, _> = checked
+        .into_iter()
+        .map(|checked| {
+            let why = checked.health.trouble().map(|trouble| format!("it {trouble}"));
+            (checked.name.to_string(), AgentView { default: checked.name == default, ok: why.is_none(), why })
+        })
+        .collect();
+    let agent = agents.values().find(|agent| agent.default).and_then(|agent| agent.why.clone());
+    let agent = agent.map_or(Ok(()), Err);
     let checks = BTreeMap::from([
         ("store", HealthCheck::of(store)),
         ("agent", HealthCheck::of(agent)),
@@ -93,6 +117,7 @@ pub async fn detailed(
         pid: std::process::id(),
         gateway_state: if draining { "draining" } else { "running" },
         checks,
+        agents,
         platforms: platforms.into_iter().map(|(name, state)| (name, PlatformHealth { state })).collect(),
         active_agents,
         waiting_turns,

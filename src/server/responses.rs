@@ -50,8 +50,8 @@ pub async fn create(
     mut turn_headers: TurnHeaders,
     JsonBody { bytes, value }: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
+    let model = value.model.clone();
     let CheckedRequest { spoken, echo, params, store, stream } = value.read(&server.settings.model)?;
-    let mut params = params.for_agent(&server.turns.agent())?;
     let seen = SeenSequence::before(turn_headers.last_event.take().as_deref(), None);
     let background = echo.background;
     let session = match (&echo.previous_response_id, &echo.conversation, &turn_headers.session) {
@@ -59,8 +59,11 @@ pub async fn create(
         (None, Some(name), _) | (None, None, Some(name)) => SessionSelector::Named(name.clone()),
         (None, None, None) => SessionSelector::Fresh,
     };
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
+    let mut params = params.for_agent(&server.turns.about(&agent))?;
     let turn_request = TurnRequest {
         session,
+        agent,
         spoken,
         turn_headers: turn_headers.clone(),
         params: params.take(),

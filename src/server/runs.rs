@@ -42,7 +42,7 @@ pub struct RunRequest {
     /// Messages before the prompt, for a session that the server does not know.
     #[serde(default)]
     pub conversation_history: Option<Vec<ChatMessage>>,
-    /// Echoed; there is one agent.
+    /// Name of the agent that answers; any other name means the default agent. Echoed.
     #[serde(default)]
     pub model: Option<String>,
 }
@@ -133,10 +133,13 @@ pub async fn start(
     if let Some(name) = &session_id {
         check_name(name).map_err(|message| ApiError::wrong("session_id", message))?;
     }
+    let session = session_id
+        .or_else(|| turn_headers.session.clone())
+        .map_or(SessionSelector::Fresh, SessionSelector::Named);
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
     let turn_request = TurnRequest {
-        session: session_id
-            .or_else(|| turn_headers.session.clone())
-            .map_or(SessionSelector::Fresh, SessionSelector::Named),
+        session,
+        agent,
         spoken,
         turn_headers: turn_headers.clone(),
         params: ModelParams::default(),

@@ -25,6 +25,7 @@ use request::{SHORT, name, short, system_text, title};
 pub use view::{DeletedSession, MessagePage, SessionDetail, SessionListing};
 use view::{MessageView, SessionView};
 
+use super::agent_choice::agent_of;
 use super::body::JsonBody;
 use super::path_params::SessionName;
 use super::revocable_body::held;
@@ -72,9 +73,11 @@ pub async fn create(
     if system_prompt.is_some() {
         caller.may_instruct()?;
     }
+    let model = short(value.model, "model")?;
     let new = NewSession {
         title: title(value.title)?,
-        model: short(value.model, "model")?,
+        agent: server.agent_named(&caller, model.as_deref()).await?,
+        model,
         system_prompt,
         ..NewSession::new(&caller.session(&name(value.id.or(value.session_id))?), caller.app())
     };
@@ -170,6 +173,7 @@ pub async fn fork(
             title: title.or(inherited),
             model: from.model,
             system_prompt: tx.system_prompt(&source)?,
+            agent: agent_of(tx, &source)?,
             parent: Some(source.0.clone()),
             ..NewSession::new(&id, &app)
         };

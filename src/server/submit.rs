@@ -15,7 +15,7 @@ use super::headers::TurnHeaders;
 use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
-use crate::ids::{HTTP, SessionId, TurnId};
+use crate::ids::{AgentName, HTTP, SessionId, TurnId};
 use crate::store::{TurnRow, TurnState, unix_now};
 use crate::turns::{AppRequest, InputPermit, WhenAway, WhenUnread};
 use crate::util::{hash, hex, random_hex};
@@ -44,6 +44,8 @@ pub struct ResponseRecord {
 pub struct TurnRequest {
     /// Where.
     pub session: SessionSelector,
+    /// The agent that is asked.
+    pub agent: AgentName,
     /// What.
     pub spoken: ParsedMessages,
     /// What else the request says.
@@ -135,6 +137,7 @@ async fn submit_here(
     }
     let TurnRequest {
         session,
+        agent,
         spoken: ParsedMessages { system, history, now },
         turn_headers,
         params,
@@ -170,7 +173,7 @@ async fn submit_here(
     let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
     let app_request =
         AppRequest { parts, system, params, memory, hops: turn_headers.hops, origin, patience, when_away };
-    let row = turn_row(caller, caller.session(&name), text, app_request);
+    let row = turn_row(caller, caller.session(&name), agent, text, app_request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
@@ -188,6 +191,7 @@ async fn submit_here(
         ephemeral,
         history,
         keep,
+        default_agent: server.turns.agents().default_name().clone(),
     };
     let taken = server.store.write(move |tx| taking.take(tx)).await;
     drop(permit);
@@ -219,7 +223,13 @@ pub fn fresh_name() -> String {
     format!("api_{now}_{}", random_hex(4))
 }
 
-fn turn_row(caller: &Caller, session: SessionId, prompt: String, app_request: AppRequest) -> TurnRow {
+fn turn_row(
+    caller: &Caller,
+    session: SessionId,
+    agent: AgentName,
+    prompt: String,
+    app_request: AppRequest,
+) -> TurnRow {
     let id = TurnId::random_run();
     TurnRow {
         session,
@@ -235,7 +245,7 @@ fn turn_row(caller: &Caller, session: SessionId, prompt: String, app_request: Ap
         prompt,
         quote: None,
         media: Vec::new(),
-        agent: None,
+        agent: Some(agent),
         attempt: 0,
         key: id.0.clone(),
         state: TurnState::Queued,

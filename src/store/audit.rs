@@ -69,7 +69,7 @@ pub struct AuditFilter {
 /// The events of a person that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitCount<'a> {
-    /// Messages and commands that were answered, even if only with "admins only".
+    /// Messages and commands that were answered, even if only with a refusal.
     Asking,
     /// Messages, commands and answers to asks.
     Anything,
@@ -141,6 +141,11 @@ impl Tx<'_> {
     /// the refusal of a stranger.
     pub fn audit_turned_away(&self, address: &str, rule: &str) -> Result<()> {
         self.add_audit(&AccountId::from(HTTP), address, "", "http", "request", false, rule, None)
+    }
+
+    /// Stores that a known caller over HTTP was refused a turn. Counts as a refusal that anybody can cause.
+    pub fn audit_app_refused(&self, actor: &str, rule: &str) -> Result<()> {
+        self.add_audit(&AccountId::from(HTTP), actor, "", "http", "message", false, rule, None)
     }
 
     /// Stores the result of an ask, once for each. `actor` is the person who decided it, or [`GATEWAY`]; `grant` is the
@@ -261,7 +266,7 @@ impl Tx<'_> {
             "SELECT at FROM audit WHERE account = ?1 AND actor = ?2 AND at > ?3 AND at <= ?4
                  AND (action = 'message' OR action LIKE 'command %'
                      OR ?6 AND (action LIKE 'approve %' OR action = 'deny'))
-                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 OR rule = 'admins only' ELSE rule = ?5 END
+                 AND CASE WHEN ?5 IS NULL THEN allowed = 1 OR rule IN ('admins only', 'agent') ELSE rule = ?5 END
              ORDER BY at DESC LIMIT 1 OFFSET ?7",
         )?;
         let skip = i64::try_from(nth.saturating_sub(1)).unwrap_or(i64::MAX);

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension as _, params};
 use super::sessions::role_from;
 use super::{Result, Tx, unix_now};
 use crate::agent::{SessionMessage, TranscriptRecord};
-use crate::ids::{HTTP, SessionId, TurnId};
+use crate::ids::{AgentName, HTTP, SessionId, TurnId};
 use crate::util::hash;
 
 /// How long a key is remembered, in seconds.
@@ -35,6 +35,7 @@ pub struct NewSession {
     pub model: Option<String>,
     pub system_prompt: Option<String>,
     pub parent: Option<String>,
+    pub agent: Option<AgentName>,
     pub ephemeral: bool,
     /// Expiry in seconds since 1970; `None` means by retention.
     pub expires: Option<i64>,
@@ -70,8 +71,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO sessions (id, key, account, room, created, used, number, title, model,
-                     system_prompt, parent, passing, forks, expires)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                     system_prompt, parent, passing, forks, expires, agent)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
                 new.id,
@@ -87,6 +88,7 @@ impl Tx<'_> {
                 // The upstream may still know a removed session of this name.
                 self.removed_sessions()?,
                 new.expires,
+                new.agent.as_ref().map(AgentName::as_str),
             ])?;
         Ok(())
     }

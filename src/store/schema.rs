@@ -290,6 +290,10 @@ CREATE TABLE commands (
 CREATE INDEX commands_place ON commands (account, room);
 ",
     r"
+-- The agent that a person or a program chose for a session. NULL: the agent of its place, or the default one.
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+",
+    r"
 -- The agent that the request of a turn was made for. `turns.stand_in` is not used any more: it was 1 for `local`.
 ALTER TABLE turns ADD COLUMN request_for TEXT;
 UPDATE turns SET request_for = CASE WHEN stand_in = 1 THEN 'local' ELSE coalesce(agent, 'proxy') END

@@ -4,9 +4,9 @@ use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::{Result, Tx, unix_now};
+use super::{Result, TurnRow, Tx, unix_now};
 use crate::agent::{MessageRole, SessionMessage, TranscriptRecord};
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::rules::SessionKey;
 use crate::util::hash;
 use crate::util::one_line;
@@ -24,6 +24,8 @@ pub struct SessionRow {
     pub title: Option<String>,
     /// When the last prompt came, or when it was resumed.
     pub used: i64,
+    /// The agent that was chosen for it; `None` for the agent of its place, or the default one.
+    pub agent: Option<AgentName>,
 }
 
 /// A session as people choose from a list.
@@ -61,10 +63,10 @@ fn is_plain(id: &str) -> bool {
     id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-const COLUMNS: &str = "id, forks, number, title, used";
+const COLUMNS: &str = "id, forks, number, title, used, agent";
 
 /// The columns of a list, before [`FIRST_QUESTION`].
-const LISTED: &str = "id, forks, number, title, used, current,
+const LISTED: &str = "id, forks, number, title, used, agent, current,
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id)";
 
 /// A session's first question. Only its beginning: it may be long, and one line of it is shown.
@@ -94,9 +96,31 @@ impl Tx<'_> {
         }
     }
 
-    /// Ends the current session of a key, which stays stored, and begins another one. The caller lets the engine tell
-    /// the agents of the one that ended.
+    /// Ends the current session of a key, which stays stored, and begins another one with the same agent.
     pub fn begin_session(&self, key: &SessionKey) -> Result<SessionRow> {
+        let agent = self.chosen_agent(key)?;
+        self.begin_session_with(key, agent.as_ref())
+    }
+
+    /// The agent that was chosen for the current session of a key.
+    pub fn chosen_agent(&self, key: &SessionKey) -> Result<Option<AgentName>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT agent FROM sessions WHERE key = ?1 AND current = 1")?;
+        let agent: Option<Option<String>> = query.query_row([&key.digest], |row| row.get(0)).optional()?;
+        Ok(agent.flatten().as_deref().and_then(AgentName::new))
+    }
+
+    /// Chooses the agent of a session; `None` for the agent of its place, or the default one.
+    pub fn set_agent(&self, id: &SessionId, agent: Option<&AgentName>) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET agent = ?2 WHERE id = ?1")?
+            .execute(params![id.0, agent.map(AgentName::as_str)])?;
+        Ok(())
+    }
+
+    /// Ends the current session of a key, which stays stored, and begins another one with this agent. After the commit
+    /// the caller lets the engine tell the agents of the one that ended (`PostCommit::EndSessions`).
+    pub fn begin_session_with(&self, key: &SessionKey, agent: Option<&AgentName>) -> Result<SessionRow> {
         let mut query = self.conn.prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND current = 1")?;
         if let Some(ended) = query.query_row([&key.digest], |row| row.get(0)).optional()? {
             self.end_agents(&SessionId(ended), None)?;
@@ -106,13 +130,14 @@ impl Tx<'_> {
             .execute([&key.digest])?;
         let id = SessionId::new(SystemTime::now());
         let mut begin = self.conn.prepare_cached(&format!(
-            "INSERT INTO sessions (id, key, account, room, created, used, number)
+            "INSERT INTO sessions (id, key, account, room, created, used, number, agent)
              VALUES (?1, ?2, ?3, ?4, ?5, ?5,
-                 (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE key = ?2))
+                 (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE key = ?2), ?6)
              RETURNING {COLUMNS}"
         ))?;
         let (account, room) = (key.account.as_str(), key.room.as_str());
-        Ok(begin.query_row(params![id.0, key.digest, account, room, unix_now()], read_session)?)
+        let agent = agent.map(AgentName::as_str);
+        Ok(begin.query_row(params![id.0, key.digest, account, room, unix_now(), agent], read_session)?)
     }
 
     /// A session by its id.
@@ -186,6 +211,17 @@ impl Tx<'_> {
     pub fn fork_session(&self, id: &SessionId) -> Result<()> {
         self.conn.prepare_cached("UPDATE sessions SET forks = forks + 1 WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
+    }
+
+    /// Says that the session's history is no longer what the upstream remembers, if a new turn is for another agent than
+    /// the turn before it: that agent knows nothing of the session, or something else. An old turn without a name was
+    /// for the default agent.
+    pub fn fork_for_agent(&self, turn: &TurnRow, default: &AgentName) -> Result<()> {
+        let agent = |turn: &TurnRow| turn.agent.clone().unwrap_or_else(|| default.clone());
+        match self.last_turn(&turn.session)? {
+            Some(last) if agent(&last) != agent(turn) => self.fork_session(&turn.session),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Appends a message.
@@ -266,16 +302,17 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         number: row.get(2)?,
         title: row.get(3)?,
         used: row.get(4)?,
+        agent: row.get::<_, Option<String>>(5)?.as_deref().and_then(AgentName::new),
     })
 }
 
 fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
     let session = read_session(row)?;
     Ok(ListedSession {
-        title: known_by(session.title.clone(), row.get(7)?),
+        title: known_by(session.title.clone(), row.get(8)?),
         session,
-        current: row.get(5)?,
-        messages: row.get(6)?,
+        current: row.get(6)?,
+        messages: row.get(7)?,
     })
 }
 
@@ -311,7 +348,7 @@ mod tests {
         let all = ids.flat_map(|id| {
             [0, 1].map(|forks| {
                 let id = SessionId(id.clone());
-                SessionRow { id, forks, number: 1, title: None, used: 0 }.upstream_id().0
+                SessionRow { id, forks, number: 1, title: None, used: 0, agent: None }.upstream_id().0
             })
         });
         let mut all: Vec<_> = all.collect();

@@ -1,13 +1,16 @@
-//! Whether the agent would answer now, for health checks: asked when somebody wants to know, and remembered for a
+//! Whether each agent would answer now, for health checks: asked when somebody wants to know, and remembered for a
 //! moment.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, SharedAgent};
+use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, NamedAgent, SharedAgent};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::reply;
@@ -18,13 +21,38 @@ const FRESH: Duration = Duration::from_secs(3);
 /// How long the agent may take. Whoever checks health waits for it.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The last answer.
+/// The last answer of each agent.
 #[derive(Default)]
-pub(super) struct AgentProbe {
-    last: Mutex<Option<(Instant, Result<AnsweringAgent, AgentError>)>>,
+pub(super) struct AgentProbes {
+    by_name: parking_lot::Mutex<HashMap<AgentName, Arc<LastProbe>>>,
 }
 
-/// What is known of the agent.
+/// The last answer of one agent, and when it came. Held while the agent is asked, so that others wait for that answer.
+type LastProbe = Mutex<Option<(Instant, Result<AnsweringAgent, AgentError>)>>;
+
+impl AgentProbes {
+    /// Forgets what an agent answered, because another one has its name now.
+    pub(super) fn forget(&self, name: &AgentName) {
+        self.by_name.lock().remove(name);
+    }
+
+    fn of(&self, name: &AgentName) -> Arc<LastProbe> {
+        self.by_name.lock().entry(name.clone()).or_default().clone()
+    }
+}
+
+/// An agent that was asked whether it would answer, for operators.
+#[derive(Clone, Debug)]
+pub struct CheckedAgent {
+    /// Its name.
+    pub name: AgentName,
+    /// Its description of itself.
+    pub about: AgentInfo,
+    /// Whether it would answer.
+    pub health: AgentHealth,
+}
+
+/// What is known of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentHealth {
     /// It would answer.
@@ -47,12 +75,13 @@ pub enum AgentHealth {
 /// An agent that was asked whether it would answer, for the people of a room.
 #[derive(Clone, Debug)]
 pub struct AgentCheck {
+    /// Its name, if it is another one than the default agent.
+    pub name: Option<AgentName>,
     /// What the agent says of itself.
     pub about: AgentInfo,
     /// Who would answer, or why nobody would.
     pub reached: Result<AnsweringAgent, AgentError>,
-    /// How often in a row turns failed although the agent is there, and why the last one did. Known of the default
-    /// agent only.
+    /// How often in a row turns failed although the agent is there, and why the last one did.
     pub failing: Option<(usize, LocalizedText)>,
 }
 
@@ -69,22 +98,29 @@ impl AgentHealth {
 }
 
 impl Turns {
-    /// Asks the agent with this name whether it would answer; the default one without a name, or if nobody has it.
-    /// Takes at most a few seconds.
-    pub async fn check_agent(&self, name: Option<&AgentName>) -> AgentCheck {
+    /// Asks the agent with this name whether it would answer; the default one if nobody has it. Takes at most a few
+    /// seconds.
+    pub async fn check_agent(&self, name: &AgentName) -> AgentCheck {
         let agents = self.agents();
-        let other = name.filter(|name| *name != agents.default_name()).and_then(|name| agents.get(name));
-        let (reached, failing) = match other {
-            Some(agent) => (reach(agent).await, None),
-            None => (self.reach_agent().await, self.failing().filter(|_| !self.trouble().was_away())),
-        };
-        AgentCheck { about: other.unwrap_or(agents.default_agent()).about(), reached, failing }
+        let NamedAgent { name, agent } = agents.named_or_default(Some(name));
+        let (reached, failing) = (self.reach_agent(&name, &agent).await, self.failing(&name));
+        let other = Some(name).filter(|name| name != agents.default_name());
+        AgentCheck { name: other, about: agent.about(), reached, failing }
     }
 
-    /// Finds out whether the agent would answer. Takes at most a few seconds.
-    pub async fn agent_health(&self) -> AgentHealth {
+    /// Finds out whether each agent would answer, the default one first. Takes at most a few seconds.
+    pub async fn all_agents_health(&self) -> Vec<CheckedAgent> {
+        let agents = self.agents();
+        let checks = agents.iter().map(async |(name, agent)| {
+            let health = self.health_of(name, agent).await;
+            CheckedAgent { name: name.clone(), about: agent.about(), health }
+        });
+        join_all(checks).await
+    }
+
+    async fn health_of(&self, name: &AgentName, agent: &SharedAgent) -> AgentHealth {
         let why = |words: &str| crate::util::one_line(reply::bare(words), 200);
-        let reached = self.reach_agent().await;
+        let reached = self.reach_agent(name, agent).await;
         match &reached {
             Err(error) if error.kind == AgentErrorKind::Refused => {
                 return AgentHealth::Refused(why(&error.to_string()));
@@ -93,9 +129,7 @@ impl Turns {
             Ok(_) => {}
         }
         // It answers a simple question; how it answers real ones is known better from those.
-        if let Some((times, words)) = self.failing()
-            && !self.trouble().was_away()
-        {
+        if let Some((times, words)) = self.failing(name) {
             return AgentHealth::Failing { times, why: why(&words.to_string()) };
         }
         match reached {
@@ -104,14 +138,15 @@ impl Turns {
         }
     }
 
-    async fn reach_agent(&self) -> Result<AnsweringAgent, AgentError> {
-        let mut last = self.probe.last.lock().await;
+    async fn reach_agent(&self, name: &AgentName, agent: &SharedAgent) -> Result<AnsweringAgent, AgentError> {
+        let probe = self.probes.of(name);
+        let mut last = probe.lock().await;
         if let Some((at, reached)) = &*last
             && at.elapsed() < FRESH
         {
             return reached.clone();
         }
-        let reached = reach(self.agents().default_agent()).await;
+        let reached = reach(agent).await;
         *last = Some((Instant::now(), reached.clone()));
         reached
     }

@@ -317,7 +317,8 @@ impl Turns {
         // Stopped from the start: it must not wait for memory for a prompt that nobody will send.
         let stop = CancellationToken::new();
         stop.cancel();
-        let running = RunningTurn { id: id.clone(), stop, input: InputSlot::default() };
+        let running =
+            RunningTurn { id: id.clone(), stop, input: InputSlot::default(), agent: Arc::default() };
         let span = tracing::info_span!("turn", id = id.short(), session = %session);
         let ending = async move {
             if let Err(error) = turns.run(&running).await {

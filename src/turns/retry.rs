@@ -53,8 +53,7 @@ impl Turns {
         let mut prepared_again = false;
         loop {
             let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
-            let asker = (row.account.clone(), row.place.room.clone());
-            self.trouble().learn(&end, &asker, Instant::now());
+            self.learn_from(row, &end);
             let facts = AttemptFacts {
                 full: sink.full.is_cancelled(),
                 stopped: running.stop.is_cancelled(),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use talaria_platform::{PlaceLifetime, spawn_task};
 use tracing::Instrument as _;
 
-use super::authorization::permitted;
+use super::authorization::{may_talk_to, permitted};
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
 use super::{BudgetPayer, RunningTurn, Turns, checkpoint, input_slot, prompt_text};
-use crate::agent::{AgentScratch, AgentTurn, AttemptKind, SessionMessage, TurnEvent, TurnOrigin};
+use crate::agent::{AgentScratch, AgentTurn, AttemptKind, NamedAgent, SessionMessage, TurnEvent, TurnOrigin};
 use crate::i18n::TextKey;
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
@@ -31,8 +31,19 @@ pub(super) struct PriorProgress {
     pub edited: bool,
     /// How many messages of history go along.
     pub history: usize,
-    /// Whether whoever asked for it may still ask.
-    pub permitted: bool,
+    /// Whether it may still be answered.
+    pub permission: TurnPermission,
+}
+
+/// Whether a turn may still be answered. It was decided when the question came; since then rules may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TurnPermission {
+    /// It may.
+    Granted,
+    /// Its author may not ask any more.
+    NotAsking,
+    /// Its author may not talk to its agent any more.
+    NotThisAgent,
 }
 
 /// A turn, its session, what there was of it, and the history.
@@ -77,7 +88,7 @@ impl Turns {
             return Ok(());
         }
         // What is asked again has its marks, and they cannot be taken back: others beside them would say both.
-        if before.permitted
+        if before.permission == TurnPermission::Granted
             && turn.state == TurnState::Queued
             && !turn.stop
             && turn.attempt == 0
@@ -128,10 +139,19 @@ impl Turns {
         log: &TurnLog,
         running: &RunningTurn,
     ) -> store::Result<()> {
-        let drive = match before.permitted {
-            true => self.drive(&mut turn, &session, history, log, running).await?,
+        let drive = match (before.permission, self.agent_is_gone(&turn, running)) {
+            (TurnPermission::Granted, false) => {
+                self.drive(&mut turn, &session, history, log, running).await?
+            }
+            // Another agent is not asked in its place: the question was for this one.
+            (TurnPermission::Granted | TurnPermission::NotThisAgent, true) => {
+                RunResult::Over(self.without_agent(&turn, TextKey::AgentGone))
+            }
+            (TurnPermission::NotThisAgent, false) => {
+                RunResult::Over(self.without_agent(&turn, TextKey::AgentRefused))
+            }
             // Nobody is left who may be answered; `finish` sees to what the room is shown of it.
-            false => RunResult::Over(TurnOutcome::Stopped),
+            (TurnPermission::NotAsking, _) => RunResult::Over(TurnOutcome::Stopped),
         };
         match drive {
             RunResult::Over(outcome) => {
@@ -156,6 +176,30 @@ impl Turns {
         Ok(())
     }
 
+    /// Keeps the agent of a turn for as long as it runs. Whether there is none with its name any more.
+    fn agent_is_gone(&self, turn: &TurnRow, running: &RunningTurn) -> bool {
+        let agents = self.agents();
+        let name = self.agent_name_of(turn);
+        match agents.get(&name) {
+            Some(agent) => {
+                // Set before only if the store failed and the turn is taken up once more.
+                let _ = running.agent.set(NamedAgent { name, agent: agent.clone() });
+                false
+            }
+            // What may have run is ended as any other that cannot be taken up.
+            None => turn.state == TurnState::Queued,
+        }
+    }
+
+    /// The end of a turn whose agent must not be given it, or is not there.
+    fn without_agent(&self, turn: &TurnRow, why: TextKey) -> TurnOutcome {
+        match turn.state == TurnState::Queued {
+            true if turn.stop => TurnOutcome::Cancelled { words: TextKey::NotRun.into() },
+            true => TurnOutcome::Failed { words: why.with("name", self.agent_name_of(turn).as_str()) },
+            false => TurnOutcome::Stopped,
+        }
+    }
+
     /// Loads a turn once there is room for it.
     async fn load(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
@@ -178,6 +222,7 @@ impl Turns {
 
     async fn load_now(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let (id, settings, live) = (running.id.clone(), self.settings.clone(), self.live.clone());
+        let default = self.agents().default_name().clone();
         self.store
             .read(move |tx| {
                 let Some(turn) = tx.turn(&id)? else { return Ok(None) };
@@ -186,12 +231,19 @@ impl Turns {
                 }
                 let session = tx.session(&turn.session)?;
                 let history = tx.history(&turn.session, settings.history_messages, settings.history_bytes)?;
+                let rules = live.now();
+                let agent = turn.agent.as_ref().unwrap_or(&default);
+                let permission = match permitted(tx, &rules, &turn)? {
+                    false => TurnPermission::NotAsking,
+                    true if !may_talk_to(tx, &rules, &turn, agent)? => TurnPermission::NotThisAgent,
+                    true => TurnPermission::Granted,
+                };
                 let before = PriorProgress {
                     already_shown: tx.checkpointed(&id)?,
                     anchored: tx.anchor(&id)?.is_some(),
                     edited: tx.may_be_edited(&id)?,
                     history: history.len(),
-                    permitted: permitted(tx, &live.now(), &turn)?,
+                    permission,
                 };
                 // One row for all who look at it: the engine, the conversation and the end.
                 Ok(Some((Arc::new(turn), session, before, history)))
@@ -282,7 +334,7 @@ impl Turns {
             session: session.upstream_id(),
             // Settled when the request is stored.
             upstream: None,
-            context: prompt_text::context(&self.settings.context, self.settings.names, row),
+            context: self.context_of(row),
             history,
             prompt: prompt_text::spoken(row),
             parts: app_request.map(|app_request| app_request.parts.clone()).unwrap_or_default(),
@@ -297,6 +349,14 @@ impl Turns {
             hops: app_request.map_or(0, |app_request| app_request.hops),
             scratch: AgentScratch::default(),
         }
+    }
+
+    /// The system message of a turn: the text for all agents, then that for its own, then the place and the person.
+    fn context_of(&self, row: &TurnRow) -> String {
+        let rules = self.live.now();
+        let texts = [self.settings.context.as_str(), rules.agents.instructions(&self.agent_name_of(row))];
+        let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        prompt_text::context(&texts.join("\n\n"), self.settings.names, row)
     }
 
     /// Fetches what is attached: pictures and files go along, text becomes a part of the prompt, and of what stays

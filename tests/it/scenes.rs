@@ -2,6 +2,7 @@
 
 mod access;
 mod after_commit;
+mod agents;
 mod asking;
 mod asks;
 mod busy;

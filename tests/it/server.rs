@@ -1,6 +1,7 @@
 //! The agent server, as an app sees it over a real socket.
 
 mod abandoned;
+mod agents;
 mod approvals;
 mod chat;
 mod commands_unmentioned;

@@ -237,7 +237,7 @@ fn says(error: &reqwest::Error, words: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{AgentChoice, Config, ConfigSources};
+    use crate::config::{AgentSettings, Config, ConfigSources};
 
     fn proxy(url: &str) -> ProxyConfig {
         let folder = tempfile::tempdir().unwrap();
@@ -247,9 +247,9 @@ mod tests {
             "GATEWAY_PROXY_URL" => Some(url.to_owned()),
             _ => None,
         };
-        match Config::load(&sources, &env).unwrap().agent {
-            AgentChoice::Proxy(proxy, _) => proxy,
-            other => panic!("not the proxy: {other}"),
+        match Config::load(&sources, &env).unwrap().agents.default_entry() {
+            Some(AgentSettings::Proxy(proxy)) => proxy.clone(),
+            other => panic!("not the proxy: {other:?}"),
         }
     }
 

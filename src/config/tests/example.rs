@@ -5,7 +5,7 @@ use talaria_platform::config::NETWORK_KEYS;
 use talaria_platform::config::yaml_error::quoted;
 
 use super::*;
-use crate::config::file;
+use crate::config::{agents, file};
 use crate::platforms::KINDS;
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
@@ -26,11 +26,13 @@ fn the_example_states_the_defaults() {
 #[test]
 fn the_keys_without_a_default_can_be_switched_on() {
     let config = Scene::new().file(switched_on()).load().unwrap();
-    assert!(matches!(&config.agent, AgentChoice::Proxy(proxy, None) if proxy.key.is_some()));
+    let names: Vec<_> = config.agents.entries.keys().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["helper", "local", "proxy", "small"]);
+    assert_eq!(config.agents.secrets().count(), 4);
     assert_eq!(config.platforms.len(), 1);
-    // Both kinds of agent are switched on, and one is enough; and the example's key is not a real key.
-    let [key, agent] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
-    assert!(agent.starts_with("the model server is not used"), "{agent}");
+    // The example's key is not a real key, and its list of people names somebody whom no account lets in.
+    let [key, person] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(person.contains("@ann:example.org without effect"), "{person}");
     assert!(key.contains("is one from an example"), "{key}");
 }
 
@@ -38,8 +40,16 @@ fn the_keys_without_a_default_can_be_switched_on() {
 fn the_example_has_every_key() {
     let text = switched_on();
     let example: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
+    // A key and the file that holds it exclude each other; the file is named in prose.
+    let inline =
+        |keys: Vec<String>| keys.into_iter().filter(|key| !key.ends_with("_file")).collect::<Vec<_>>();
+    assert!(EXAMPLE.contains("`key_file: ") && EXAMPLE.contains("`api_key_file: "));
     for (path, keys) in [
         (&[][..], keys_of::<file::ConfigFile>()),
+        (&["agents", "helper"], inline(keys_of::<agents::ProxySection>())),
+        (&["agents", "helper", "access"], keys_of::<agents::AgentAccessSection>()),
+        (&["agents", "helper", "timeouts"], keys_of::<agents::TimeoutsSection>()),
+        (&["agents", "small"], inline(keys_of::<agents::ModelSection>())),
         (&["gateway"], keys_of::<file::GatewaySection>()),
         (&["agent"], keys_of::<file::AgentSection>()),
         (&["platforms", "console"], keys_of_kind("console")),

@@ -1,15 +1,18 @@
 //! Tests: when `gateway.fallback` holds, and which settings it needs.
 
 use super::*;
+use crate::ids::AgentName;
 
 fn relay(yaml: &str) -> Scene {
     Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").file(yaml)
 }
 
-fn stand_in(scene: &Scene) -> Option<LocalConfig> {
-    match scene.load().unwrap().agent {
-        AgentChoice::Proxy(_, stand_in) => stand_in.map(|local| *local),
-        other => panic!("not the proxy: {other}"),
+fn stand_in(scene: &Scene) -> Option<ModelConfig> {
+    let agents = scene.load().unwrap().agents;
+    assert_eq!(agents.default, AgentName::proxy());
+    match agents.entries.get(&agents.fallback?) {
+        Some(AgentSettings::Model(model)) => Some(model.clone()),
+        other => panic!("not a model: {other:?}"),
     }
 }
 
@@ -29,7 +32,7 @@ fn a_key_and_a_model_are_enough() {
     let local = stand_in(&scene).unwrap();
     assert_eq!((local.url.as_str(), local.key.is_some()), ("https://api.openai.com/v1", true));
     insta::assert_snapshot!(
-        scene.load().unwrap().agent,
+        scene.load().unwrap().agents.describe_default(),
         @"remote agent server at http://host:8642, model hermes-agent, without a key; while it is away, model server at https://api.openai.com/v1, model gpt, with a key"
     );
 }
@@ -47,7 +50,10 @@ fn without_a_model_it_is_refused() {
     let errors = relay(&format!("gateway: {{fallback: local}}\n{public}")).errors();
     assert!(errors.contains("would carry the key unencrypted"), "{errors}");
     let errors = relay("gateway:\n  fallback: lokal\n").errors();
-    assert!(errors.contains("`gateway.fallback`") && errors.contains("`local`"), "{errors}");
+    assert!(errors.contains("`gateway.fallback` names no agent"), "{errors}");
+    assert!(errors.contains("did you mean `local`?"), "{errors}");
+    let errors = relay("gateway:\n  fallback: proxy\n").errors();
+    assert!(errors.contains("`gateway.fallback` is the agent itself (talaria.yaml, line 2)"), "{errors}");
 }
 
 #[test]
@@ -56,8 +62,20 @@ fn without_an_agent_server_it_is_pointed_out() {
         .file("gateway: {fallback: local}\nagent: {base_url: 'http://localhost:11434/v1', model: m}")
         .load()
         .unwrap();
-    assert!(matches!(config.agent, AgentChoice::Local(_)));
+    assert_eq!((config.agents.default, config.agents.fallback), (AgentName::local(), None));
     assert!(config.warnings[0].starts_with("`gateway.fallback` has no effect"), "{:?}", config.warnings);
+}
+
+#[test]
+fn any_other_agent_can_stand_in() {
+    let config =
+        relay("gateway: {fallback: backup}\nagents: {backup: {kind: proxy, url: 'http://backup:8642'}}\n")
+            .load()
+            .unwrap();
+    insta::assert_snapshot!(
+        config.agents.describe_default(),
+        @"remote agent server at http://host:8642, model hermes-agent, without a key; while it is away, remote agent server at http://backup:8642, model hermes-agent, without a key"
+    );
 }
 
 #[cfg(feature = "testing")]
@@ -65,23 +83,20 @@ fn without_an_agent_server_it_is_pointed_out() {
 fn a_room_may_want_the_model_while_the_server_answers_elsewhere() {
     let room = "platforms:\n  test:\n    socket: /s\n    access: {people: ['@a:b']}\n    places: {'!x': {agent: local}}\n";
     let model = "agent: {base_url: \"http://localhost:1/v1\", model: llama}\n";
-    let config = relay(&format!("{model}{room}")).load().unwrap();
-    assert!(matches!(&config.agent, AgentChoice::Proxy(_, None)));
-    assert_eq!(config.room_agent.map(|local| local.model).as_deref(), Some("llama"));
-    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-
-    let config = relay(&format!("gateway: {{fallback: local}}\n{model}{room}")).load().unwrap();
-    assert_eq!(config.room_agent.map(|local| local.model).as_deref(), Some("llama"));
-
+    for fallback in ["none", "local"] {
+        let config = relay(&format!("gateway: {{fallback: {fallback}}}\n{model}{room}")).load().unwrap();
+        assert_eq!(config.agents.default, AgentName::proxy());
+        assert!(config.agents.entries.contains_key(&AgentName::local()));
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    }
     insta::assert_snapshot!(relay(room).errors(), @"
     error: `platforms.test.places.!x.agent` is `local`, which is not configured (talaria.yaml, line 5)
 
     hint: set `agent.base_url` and `agent.model` (or `OPENAI_BASE_URL` and `OPENAI_MODEL`)
     ");
     let proxy = room.replace("local", "proxy");
-    assert_eq!(relay(&proxy).load().unwrap().room_agent, None);
+    assert!(relay(&proxy).load().is_ok());
     let errors = Scene::new().file(format!("{model}{proxy}")).errors();
     assert!(errors.contains("is `proxy`, which is not configured"), "{errors}");
-    let config = Scene::new().file(format!("{model}{room}")).load().unwrap();
-    assert!(matches!(config.agent, AgentChoice::Local(_)) && config.room_agent.is_none());
+    assert!(Scene::new().file(format!("{model}{room}")).load().is_ok());
 }

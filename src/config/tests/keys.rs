@@ -104,7 +104,7 @@ fn debug_and_check_show_no_key() {
         Scene::new().file(format!("agent: {{api_key: {CANARY}, model: m}}")),
     ] {
         let config = scene.load().unwrap();
-        let shown = format!("{config:?}{config:#?}{}{}", config.describe(), config.agent);
+        let shown = format!("{config:?}{config:#?}{}{}", config.describe(), config.agents.describe_default());
         assert!(shown.contains("Secret(…)") && shown.contains("with a key"));
         assert!(!shown.contains("CANARY"), "{shown}");
     }

@@ -8,12 +8,14 @@ use talaria_console::ConsoleSettings;
 use super::*;
 use crate::config::env;
 use crate::config::{StepsSetting, UpstreamSetting};
+use crate::ids::AgentName;
 
 #[test]
 fn without_anything_the_embedded_defaults_hold() {
     let config = Scene::new().load().unwrap();
     assert_eq!(config.file, None);
-    assert_eq!(config.agent, AgentChoice::Guide);
+    assert_eq!(config.agents.default, AgentName::guide());
+    assert!(config.agents.entries.is_empty());
     assert_eq!((config.turns.context_prompt.as_str(), config.turns.names), ("", true));
     assert_eq!(config.turns.history_messages, 100);
     assert_eq!(config.turns.history_bytes, 262_144);
@@ -44,9 +46,9 @@ fn the_proxy_url_comes_from_the_environment_then_from_the_file() {
         if let Some(value) = var {
             scene = scene.var("GATEWAY_PROXY_URL", value);
         }
-        let url = match scene.load().unwrap().agent {
-            AgentChoice::Proxy(proxy, _) => Some(proxy.url.as_str().to_owned()),
-            AgentChoice::Local(_) | AgentChoice::Guide => None,
+        let url = match scene.load().unwrap().agents.default_entry() {
+            Some(AgentSettings::Proxy(proxy)) => Some(proxy.url.as_str().to_owned()),
+            Some(AgentSettings::Model(_)) | None => None,
         };
         assert_eq!(url.as_deref(), expected, "{var:?} {yaml:?}");
     }
@@ -105,7 +107,9 @@ fn a_key_or_a_server_and_a_model_make_the_local_agent() {
     assert_eq!((scene.local().url.as_str(), scene.local().model.as_str()), ("http://gpu:8000/v1", "qwen"));
 
     let both = Scene::new().file(yaml).var("GATEWAY_PROXY_URL", "http://host:8642");
-    assert!(matches!(both.load().unwrap().agent, AgentChoice::Proxy(_, None)));
+    let agents = both.load().unwrap().agents;
+    assert_eq!((agents.default, agents.fallback), (AgentName::proxy(), None));
+    assert!(agents.entries.contains_key(&AgentName::local()));
 }
 
 #[test]
@@ -120,7 +124,8 @@ fn a_local_agent_without_a_model_is_refused() {
 #[test]
 fn a_key_alone_is_no_wish_for_an_agent() {
     let config = Scene::new().var("OPENAI_API_KEY", "sk-1").load().unwrap();
-    assert_eq!(config.agent, AgentChoice::Guide);
+    assert_eq!(config.agents.default, AgentName::guide());
+    assert!(config.agents.entries.is_empty());
     assert!(config.warnings.iter().any(|warning| warning.contains("OPENAI_MODEL")), "{:?}", config.warnings);
 }
 

@@ -14,7 +14,7 @@ use crate::server::parameters::{ClientParams, FormatSchema, StopSchema, ToolChoi
 pub struct ChatRequest {
     /// The history, and as the last message the prompt.
     pub messages: Vec<ChatMessage>,
-    /// Echoed; there is one agent.
+    /// Name of the agent that answers; any other name means the default agent. Echoed.
     #[serde(default)]
     pub model: Option<String>,
     /// Whether to stream the answer as server-sent events.

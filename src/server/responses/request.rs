@@ -42,7 +42,7 @@ pub struct ResponsesRequest {
     /// Whether to respond at once and let the turn run; the response is retrieved later.
     #[serde(default)]
     pub background: Option<bool>,
-    /// Echoed; there is one agent.
+    /// Name of the agent that answers; any other name means the default agent. Echoed.
     #[serde(default)]
     pub model: Option<String>,
     /// Repeated in the response.

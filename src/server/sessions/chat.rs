@@ -45,6 +45,9 @@ pub struct ChatRequest {
     /// Other name of `system_message`, as some clients send it.
     #[serde(default)]
     pub instructions: Option<String>,
+    /// Name of the agent that answers; without it, the agent of the session. Any other name means the default agent.
+    #[serde(default)]
+    pub model: Option<String>,
 }
 
 /// The answer to a request without a stream.
@@ -121,12 +124,15 @@ async fn ask(
     answer: AnswerMode,
     JsonBody { bytes, value }: JsonBody<ChatRequest>,
 ) -> Result<(SubmittedTurn, String), ApiError> {
+    let session = SessionSelector::Existing(name.clone());
+    let agent = server.agent_for(caller, value.model.as_deref(), &session).await?;
     let spoken = spoken(value)?;
     let asked = spoken.now.remembered();
     let endpoint = if answer == AnswerMode::Streamed { "chat/stream" } else { "chat" };
     let turn_request = TurnRequest {
         fingerprint: fingerprint(&address(&name, endpoint), bytes),
-        session: SessionSelector::Existing(name),
+        session,
+        agent,
         spoken,
         turn_headers: turn_headers.clone(),
         params: ModelParams::default(),
@@ -141,7 +147,7 @@ fn address(name: &str, endpoint: &str) -> String {
 }
 
 fn spoken(request: ChatRequest) -> Result<ParsedMessages, ApiError> {
-    let ChatRequest { message, input, system_message, instructions } = request;
+    let ChatRequest { message, input, system_message, instructions, model: _ } = request;
     let (message, at) = if message.is_null() { (input, "input") } else { (message, "message") };
     let now = PromptContent::read(&message, at)?;
     if now.is_blank() {

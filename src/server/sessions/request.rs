@@ -28,7 +28,7 @@ pub struct NewRequest {
     /// Title for people.
     #[serde(default)]
     pub title: Option<String>,
-    /// For people: there is one agent.
+    /// Name of the agent that answers in the session. Any other name is for people, and means the default agent.
     #[serde(default)]
     pub model: Option<String>,
     /// Added to the system message of every turn.

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::ResponseRecord;
 use crate::agent::SessionMessage;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::server::content::join_system;
 use crate::server::{ApiError, TurnLimits, responses};
 use crate::store::{
@@ -44,6 +44,8 @@ pub struct SubmitTransaction {
     pub history: Vec<SessionMessage>,
     /// What is kept of it as a response.
     pub keep: Option<ResponseRecord>,
+    /// The agent of older turns that name none.
+    pub default_agent: AgentName,
 }
 
 /// What became of it.
@@ -67,13 +69,14 @@ impl SubmitTransaction {
         if let Some(problem) = self.find_session(tx)? {
             return Ok(SubmitResult::Refused(problem));
         }
-        let Self { mut turn, app, key, digest, keep, .. } = self;
+        let Self { mut turn, app, key, digest, keep, default_agent, .. } = self;
         // What the session always says, then what this request says.
         if let (Some(prompt), Some(app_request)) =
             (tx.system_prompt(&turn.session)?, turn.app_request.as_mut())
         {
             app_request.system = join_system([Some(prompt), app_request.system.take()]);
         }
+        tx.fork_for_agent(&turn, &default_agent)?;
         tx.add_turn(&turn)?;
         tx.use_session(&turn.session)?;
         if let Some(key) = &key {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use talaria::agents::proxy::ProxyAgent;
-use talaria::config::{AgentChoice, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
+use talaria::config::{AgentSettings, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
 use talaria_platform::ShowMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -73,7 +73,10 @@ fn proxy(port: u16) -> anyhow::Result<ProxyAgent> {
     };
     let sources = ConfigSources { folder: "/nonexistent".into(), ..ConfigSources::default() };
     let config = Config::load(&sources, &env).map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
-    let AgentChoice::Proxy(mut proxy, _) = config.agent else { anyhow::bail!("no proxy is configured") };
+    let Some(AgentSettings::Proxy(proxy)) = config.agents.default_entry() else {
+        anyhow::bail!("no proxy is configured")
+    };
+    let mut proxy = proxy.clone();
     let hour = Duration::from_secs(3600);
     proxy.upstream = UpstreamSetting::Plain;
     proxy.timeouts = UpstreamTimeouts { connect: hour, first_byte: hour, idle: hour, keepalive_idle: hour };

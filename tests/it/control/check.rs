@@ -185,7 +185,7 @@ async fn where_strangers_may_pair_the_code_is_offered_too() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_used_is_warned_about() {
+async fn a_model_without_a_server_is_warned_about_and_one_beside_an_agent_server_is_listed() {
     let check = async |talaria: Talaria| talaria.does(["check"]).await.out;
     let alone = check(Talaria::new().var("OPENAI_MODEL", "m")).await;
     assert!(alone.contains("warning: a model is named but no server for it"), "{alone}");
@@ -195,10 +195,11 @@ async fn a_model_that_is_not_used_is_warned_about() {
             .var("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
             .var("OPENAI_MODEL", "m")
     };
-    let unused = check(both()).await;
-    assert!(unused.contains("warning: the model server is not used"), "{unused}");
-    let used = check(both().config("gateway: {fallback: local}\n")).await;
-    assert!(!used.contains("is not used"), "{used}");
+    let listed = check(both()).await;
+    assert!(listed.contains("proxy (default): remote agent server at http://127.0.0.1:9"), "{listed}");
+    assert!(listed.contains("local: model server at http://127.0.0.1:9/v1, model m"), "{listed}");
+    let other = check(both().config("agents: {far: {kind: proxy, url: 'http://127.0.0.1:9'}}\n")).await;
+    assert!(other.contains("warning: agent `far`: "), "{other}");
 }
 
 /// Without a key there is nothing to steal, but everybody on the way can read the prompts.

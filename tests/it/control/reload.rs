@@ -12,7 +12,7 @@ use talaria::config::{Config, ConfigSources};
 use super::{Scene, texts};
 use crate::support::binary::Talaria;
 use crate::support::network::Network;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Answer, Upstream, delta};
 
 /// The exit code for a configuration error, named as in `sysexits.h`.
 const EX_CONFIG: i32 = 78;
@@ -90,10 +90,10 @@ async fn keys_that_need_a_restart_are_named_each_time() {
     scene.talaria.rewrites_config(&config);
 
     let said = scene.prints(["reload"]).await;
-    let restart = "Needs a restart: platforms.desk, platforms.test, gateway, agent.context_prompt, gateway.retry_for, \
+    let restart = "Needs a restart: platforms.desk, platforms.test, agent.context_prompt, gateway.retry_for, \
                    display.edits, log.level.\n";
     let read = read_again(&scene);
-    assert_eq!(said, format!("{read}In effect now: words, platforms.test.busy.\n{restart}"));
+    assert_eq!(said, format!("{read}In effect now: words, platforms.test.busy, gateway.\n{restart}"));
     assert_eq!(
         scene.prints(["reload"]).await,
         read + restart,
@@ -101,6 +101,60 @@ async fn keys_that_need_a_restart_are_named_each_time() {
     );
     scene.network.says_as("@ann:test", "!ann", true, "/stop");
     scene.shows(|messages| texts(messages, "!ann") == ["Quiet."]).await;
+}
+
+/// New, changed and removed agents are taken in. A turn that runs keeps its agent, and one that waits for an agent that is
+/// gone is told so.
+#[tokio::test]
+async fn agents_are_taken_in() {
+    let people = "access: {people: ['@ann:test', '@bob:test']}";
+    let scene = Scene::new(people).await;
+    let _process = scene.starts().await;
+    let (one, two) = (Upstream::plain().await, Upstream::plain().await);
+    let agent = |url: &str, more: &str| {
+        format!(
+            "{}agents:\n  helper: {{kind: proxy, url: '{url}', key: sk-CANARY{more}}}\n",
+            scene.config(people)
+        )
+    };
+    let read = read_again(&scene);
+    let reload = async |config: String| {
+        scene.talaria.rewrites_config(config);
+        scene.prints(["reload"]).await.replace(&read, "")
+    };
+    let says = |text: &str| scene.network.says_as("@ann:test", "!ann", true, text);
+
+    assert_eq!(reload(agent(&one.url(), "")).await, "In effect now: agents.helper.\n");
+    says("/agent helper");
+    says("one");
+    one.has_prompts(1).await;
+    assert!(scene.prints(["status"]).await.contains("helper: remote agent server, answers"));
+
+    assert_eq!(reload(agent(&two.url(), "")).await, "In effect now: agents.helper.\n");
+    two.answers(Answer::stream().sends(delta("Let me think")).hangs());
+    says("two");
+    two.has_prompts(1).await;
+    scene.network.says_as("@bob:test", "!bob", true, "/agent helper");
+    scene.shows(|messages| texts(messages, "!bob").len() == 1).await;
+    let access = agent(&two.url(), ", access: {people: ['@ann:test']}");
+    assert_eq!(reload(access).await, "In effect now: agents.helper.access.\n");
+    scene.network.says_as("@bob:test", "!bob", true, "me too");
+    scene
+        .shows(|messages| texts(messages, "!bob").iter().any(|text| text.contains("You may not talk")))
+        .await;
+
+    says("three");
+    scene.shows(|messages| texts(messages, "!ann").iter().any(|text| text.starts_with("Let me think"))).await;
+    assert_eq!(reload(scene.config(people)).await, "In effect now: agents.helper.\n");
+    assert_eq!(reload(scene.config(people)).await, "Nothing changed.\n");
+    assert!(!texts(&scene.network.messages(), "!ann").iter().any(|text| text.contains("(stopped)")));
+    says("/stop");
+    scene.shows(|messages| texts(messages, "!ann").iter().any(|text| text.contains("(stopped)"))).await;
+    says("four");
+    let gone = "The agent helper is no longer there.";
+    scene.shows(|messages| texts(messages, "!ann").iter().any(|text| text.contains(gone))).await;
+    assert_eq!((one.prompts().len(), two.prompts().len()), (1, 1));
+    assert!(scene.upstream.prompts().is_empty(), "nothing went to the default agent");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use talaria::agent::{
     TurnOrigin,
 };
 use talaria::agents::proxy::ProxyAgent;
-use talaria::config::{AgentChoice, Config, ConfigSources};
+use talaria::config::{AgentSettings, Config, ConfigSources};
 use talaria::ids::{AgentName, SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
@@ -211,9 +211,9 @@ fn proxy(upstream: &Upstream) -> ProxyAgent {
         "TALARIA_HOME" => Some(folder.path().display().to_string()),
         _ => None,
     };
-    match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Proxy(config, _) => ProxyAgent::new(config).unwrap(),
-        other => panic!("{other}"),
+    match Config::load(&sources, &vars).unwrap().agents.default_entry() {
+        Some(AgentSettings::Proxy(config)) => ProxyAgent::new(config.clone()).unwrap(),
+        other => panic!("{other:?}"),
     }
 }
 

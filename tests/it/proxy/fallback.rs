@@ -2,15 +2,11 @@
 //! first byte, dies in the middle of an answer, and comes back. The tests see the room as a person at a pipe does:
 //! answers on standard output, the gateway's own notices on standard error.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use talaria::agent::{Agent as _, AgentErrorKind, NamedAgent, SharedAgent};
-use talaria::agents::fallback::FallbackAgent;
-use talaria::agents::model::ModelAgent;
-use talaria::agents::proxy::ProxyAgent;
-use talaria::config::{AgentChoice, Config, ConfigSources};
-use talaria::ids::AgentName;
+use talaria::agent::{AgentErrorKind, SharedAgent};
+use talaria::config::{AgentsConfig, Config, ConfigSources};
+use talaria::rules::{LiveRules, Rules};
 
 use crate::support::binary::{Process, Talaria};
 use crate::support::gateway::{Setup, TestGateway};
@@ -209,8 +205,7 @@ async fn goes_away_and_comes_back() {
 async fn a_server_is_there_if_it_answers_anything_but_a_failure() {
     for (code, there) in [(200, true), (401, true), (404, true), (429, true), (500, false), (502, false)] {
         let upstream = Upstream::with_capabilities(Answer::status(code, "{}")).await;
-        let AgentChoice::Proxy(config, _) = configured(&upstream, &upstream) else { panic!("no proxy") };
-        let reached = ProxyAgent::new(config).unwrap().reachable().await;
+        let reached = proxy(&upstream).reachable().await;
         let refused = reached.as_ref().is_err_and(|error| error.kind == AgentErrorKind::Refused);
         assert_eq!(reached.is_ok() || refused, there, "{code}");
         assert_eq!(refused, code == 401, "{code}");
@@ -221,14 +216,13 @@ async fn a_server_is_there_if_it_answers_anything_but_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_in_time_is_not_there() {
     let upstream = Upstream::with_capabilities(Answer::bytes("").hangs()).await;
-    let AgentChoice::Proxy(config, _) = configured(&upstream, &upstream) else { panic!("no proxy") };
     let asked = tokio::time::Instant::now();
-    assert!(ProxyAgent::new(config).unwrap().reachable().await.is_err());
+    assert!(proxy(&upstream).reachable().await.is_err());
     assert!(asked.elapsed() <= Duration::from_secs(6), "somebody waits for it: {:?}", asked.elapsed());
 }
 
 /// The configuration of a relay to `upstream` with `model` as its fallback.
-fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
+fn configured(upstream: &Upstream, model: &Upstream) -> AgentsConfig {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.yaml"), "gateway: {fallback: local}\n").unwrap();
     let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
@@ -239,21 +233,24 @@ fn configured(upstream: &Upstream, model: &Upstream) -> AgentChoice {
         "TALARIA_HOME" => Some(folder.path().display().to_string()),
         _ => None,
     };
-    Config::load(&sources, &vars).unwrap().agent
+    Config::load(&sources, &vars).unwrap().agents
+}
+
+/// The real proxy agent alone.
+fn proxy(upstream: &Upstream) -> SharedAgent {
+    let alone = AgentsConfig { fallback: None, ..configured(upstream, upstream) };
+    built(&alone)
+}
+
+/// The default agent of a configuration.
+fn built(config: &AgentsConfig) -> SharedAgent {
+    let live = LiveRules::new(Rules::default());
+    talaria::agents::build(config, &live, None).unwrap().default_agent().clone()
 }
 
 /// The real proxy agent with the real model agent as its fallback.
 fn agent(upstream: &Upstream, model: &Upstream) -> SharedAgent {
-    match configured(upstream, model) {
-        AgentChoice::Proxy(config, Some(local)) => {
-            let (first, second) = (ProxyAgent::new(config).unwrap(), ModelAgent::new(*local).unwrap());
-            Arc::new(FallbackAgent::new(
-                NamedAgent { name: AgentName::proxy(), agent: Arc::new(first) },
-                NamedAgent { name: AgentName::local(), agent: Arc::new(second) },
-            ))
-        }
-        other => panic!("{other}"),
-    }
+    built(&configured(upstream, model))
 }
 
 /// The last message of every request so far.

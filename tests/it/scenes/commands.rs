@@ -15,6 +15,7 @@ async fn help_lists_what_can_be_said() {
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
           - `/new` stops the running answer and begins a new conversation; text after it is the first question
+          - `/agent` lists the agents; with a name after it, begins a new conversation with that agent: `/agent NAME`, `/agent default`
           - `/stop` stops the running answer and every message that waits
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use talaria::access::{AccessLists, GrantScope};
+use talaria::access::{AccessLists, AgentAccess, GrantScope};
 use talaria::chat_command::ChatCommand;
-use talaria::rules::AccountRules;
+use talaria::ids::AgentName;
+use talaria::rules::{AccountRules, AgentPolicy, AgentRules};
 use talaria::store::AuditFilter;
 use talaria_platform::{IncomingMessage, RoomEventKind, UserId};
 
@@ -46,11 +47,13 @@ enum Does {
     Approve(GrantScope),
     Deny,
     Invite,
+    /// Chooses an agent that is for admins.
+    ChooseAgent,
 }
 
 /// All actions. A reaction counts only on an ask; `asks` has that scene.
 fn everything() -> Vec<Does> {
-    let plain = [Does::Message, Does::Edit, Does::Delete, Does::Deny, Does::Invite];
+    let plain = [Does::Message, Does::Edit, Does::Delete, Does::Deny, Does::Invite, Does::ChooseAgent];
     let commands =
         ChatCommand::all().filter(|command| !matches!(command, ChatCommand::Approve | ChatCommand::Deny));
     plain.into_iter().chain(GrantScope::ALL.map(Does::Approve)).chain(commands.map(Does::Command)).collect()
@@ -64,7 +67,8 @@ fn expected(who: Who, spot: Spot, does: Does) -> bool {
     if does == Does::Delete {
         return true;
     }
-    let for_admins = does == Does::Command(GUARDED) || does == Does::Approve(GrantScope::Always);
+    let for_admins =
+        [Does::Command(GUARDED), Does::Approve(GrantScope::Always), Does::ChooseAgent].contains(&does);
     match who {
         Who::Admin => true,
         Who::Allowed => !for_admins,
@@ -96,6 +100,13 @@ fn rules() -> AccountRules {
         ..AccessLists::default()
     };
     AccountRules { limits: None, ..AccountRules::listed(lists) }
+}
+
+/// The agent `local` is for admins, the other one for everybody.
+fn agents() -> AgentRules {
+    let nobody = AgentPolicy { access: AgentAccess::default(), ..AgentPolicy::default() };
+    let by_name = [(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), nobody)];
+    AgentRules { by_name: by_name.into() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +154,7 @@ async fn cell(who: Who, spot: Spot, does: Does) -> bool {
     let asked = room.says(id(who), "mine").await;
     room.settled().await;
 
-    gateway.reload(rules());
+    gateway.reload_agents(rules(), agents());
     if who == Who::Paired {
         gateway.store().write(|tx| tx.let_in(&"test".into(), &"@paired:test".into())).await.unwrap();
     }
@@ -167,7 +178,9 @@ async fn cell(who: Who, spot: Spot, does: Does) -> bool {
         Effect::Ended => gateway.store().read(|tx| tx.all_open_turns()).await.unwrap().is_empty(),
         // It answers, and not with a refusal.
         Effect::Answer => {
-            !shown.is_empty() && !shown.iter().any(|words| words.contains("Only admins can use"))
+            let refusals = ["Only admins can use", "You may not talk to the agent"];
+            let is_refusal = |words: &String| refusals.iter().any(|refusal| words.contains(refusal));
+            !shown.is_empty() && !shown.iter().any(is_refusal)
         }
     };
 
@@ -224,6 +237,7 @@ async fn act(
         Does::Command(command) => format!("/{}", command.name()),
         Does::Approve(grant) => format!("/approve {}", grant.name()),
         Does::Deny => "/deny".to_owned(),
+        Does::ChooseAgent => "/agent local".to_owned(),
     };
     say(room, who, RoomEventKind::Message(IncomingMessage::text(text))).await;
     match does {

@@ -129,6 +129,20 @@ async fn a_session_that_is_taken_up_again_begins_without_it_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_whose_place_another_one_takes_is_told() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().reports(json!("thread 1")).says(["one"]);
+    for text in ["one", "/agent local", "two"] {
+        says(&room, text).await;
+    }
+    quiet(&gateway).await;
+    assert_eq!(given_back(gateway.stand_in()), [None]);
+    assert_eq!(ended(gateway.agent_itself()), ["thread 1"]);
+    assert_eq!(gateway.stand_in().ended(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_ends_by_time_is_told_too() {
     let setup = Setup::default();
     let hour = Duration::from_secs(60 * 60);

@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use talaria::access::AgentAccess;
+use talaria::ids::AgentName;
+use talaria::rules::{AgentPolicy, AgentRules};
 use talaria::server::routes;
 
+use crate::support::gateway::Setup;
 use crate::support::served::{KEY, Served};
 
 /// The kind of thing that a route is about.
@@ -26,7 +30,7 @@ enum About {
     Run,
     /// A response.
     Response,
-    /// A model, which is the same for every caller.
+    /// An agent, which is there only for those on its list.
     Model,
 }
 
@@ -103,6 +107,7 @@ impl Scene {
         let (own, other) = (served.app("forge").await, served.app("phone").await);
         let revoked = served.app("gone").await;
         served.revoke("gone").await;
+        served.gateway.reload_agents(Setup::default().rules, agents());
         Self { served, own, other, revoked }
     }
 
@@ -150,10 +155,18 @@ impl Scene {
                 let absent = other_digits(&response);
                 (response, absent)
             }
-            About::Model => ("talaria".to_owned(), "gpt-0".to_owned()),
+            About::Model => ("local".to_owned(), "gpt-0".to_owned()),
             About::Everybody | About::Owner | About::Oneself => ("unused".to_owned(), "unused".to_owned()),
         }
     }
+}
+
+/// The agent `local` is for the app that owns the things, the other one for everybody.
+fn agents() -> AgentRules {
+    let access = AgentAccess { apps: ["forge".to_owned()].into(), ..AgentAccess::default() };
+    let own = AgentPolicy { access, ..AgentPolicy::default() };
+    let by_name = [(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), own)];
+    AgentRules { by_name: by_name.into() }
 }
 
 /// An id of the same form that does not exist.
@@ -210,12 +223,13 @@ async fn what_is_somebody_elses_is_like_what_is_not_there() {
             assert!(!question.path.contains('{'), "{name} names something: whose is it?");
             continue;
         }
-        if about == About::Model {
-            continue;
-        }
         let (id, absent) = scene.thing(about, number).await;
-        // As another app, and as the owner: an app's things are its own.
+        // As another app, and as the owner: an app's things are its own. The owner may ask every agent.
         for (who, key) in [("another app", scene.other.as_str()), ("the owner", KEY)] {
+            if about == About::Model && who == "the owner" {
+                assert_eq!(scene.asks(Some(key), &question, &id).await.status, 200);
+                continue;
+            }
             let nothing = scene.asks(Some(key), &question, &absent).await;
             assert!((400..500).contains(&nothing.status), "{name} as {who}: {nothing:?}");
             for id in [

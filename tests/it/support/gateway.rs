@@ -16,7 +16,7 @@ use talaria::gateway::{ExitReason, Gateway, GatewayParts};
 use talaria::i18n::TextCatalog;
 use talaria::ids::AgentName;
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, LiveRules, Rules};
+use talaria::rules::{AccountRules, AgentRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
 use talaria::turns::TurnSettings;
 use talaria_platform::{AccountId, PlatformCapabilities, RateLimit, ShowMode};
@@ -111,6 +111,8 @@ pub struct TestGateway {
     stand_in: Scripted,
     /// The rules in force.
     live: Arc<LiveRules>,
+    /// The agents that are registered.
+    agents: Arc<AgentRegistry>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -165,7 +167,9 @@ impl TestGateway {
             max_text: setup.max_text,
             rate: setup.rate,
         };
+        let agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
         Self {
+            agents,
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
             agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable),
@@ -225,9 +229,20 @@ impl TestGateway {
         self.live.replace(rules(account, self.setup.words.clone()));
     }
 
+    /// Replaces the rules, with these lists of agents.
+    pub fn reload_agents(&self, account: AccountRules, agents: AgentRules) {
+        self.live.replace(Rules { agents, ..rules(account, self.setup.words.clone()) });
+    }
+
     /// Replaces the rules of every account.
     pub fn reload_all(&self, rules: Rules) {
         self.live.replace(rules);
+    }
+
+    /// Takes the second agent, `local`, away, as a reload does.
+    pub fn removes_local(&self) {
+        let now = self.agents.now();
+        self.agents.replace(AgentTable::new(now.default_name().clone(), now.default_agent().clone()));
     }
 
     /// The operator at the command line.
@@ -352,13 +367,14 @@ impl TestGateway {
             )),
             false => first,
         };
+        // Only rooms that choose the second agent use it, and the first while it is away.
+        self.agents = AgentRegistry::new(
+            AgentTable::new(AgentName::proxy(), agent)
+                .with(AgentName::local(), Arc::new(self.stand_in.clone())),
+        );
         let parts = GatewayParts {
             store: store.clone(),
-            // Only rooms that choose the second agent use it, and the first while it is away.
-            agents: AgentRegistry::new(
-                AgentTable::new(AgentName::proxy(), agent)
-                    .with(AgentName::local(), Arc::new(self.stand_in.clone())),
-            ),
+            agents: self.agents.clone(),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
             settings: TurnSettings {
                 context: self.setup.context.clone(),
@@ -384,6 +400,12 @@ impl TestGateway {
     }
 }
 
+/// An agent that is never asked.
+fn nobody() -> SharedAgent {
+    Arc::new(Scripted::new(AgentKind::Guide, "nobody", RewindSupport::Possible, false))
+}
+
 fn rules(account: AccountRules, words: TextCatalog) -> Rules {
-    Rules { accounts: HashMap::from([(AccountId::from("test"), Arc::new(account))]), words }
+    let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
+    Rules { accounts, words, ..Rules::default() }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use talaria::agent::SharedAgent;
 use talaria::agents::model::ModelAgent;
 use talaria::agents::proxy::ProxyAgent;
-use talaria::config::{AgentChoice, Config, ConfigSources};
+use talaria::config::{AgentSettings, Config, ConfigSources};
 
 use super::gateway::{Setup, TestGateway};
 
@@ -22,9 +22,9 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
         "TALARIA_HOME" => Some(folder.path().display().to_string()),
         _ => None,
     };
-    match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Proxy(config, _) => Arc::new(ProxyAgent::new(config).unwrap()),
-        other => panic!("{other}"),
+    match Config::load(&sources, &vars).unwrap().agents.default_entry() {
+        Some(AgentSettings::Proxy(config)) => Arc::new(ProxyAgent::new(config.clone()).unwrap()),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -38,9 +38,9 @@ pub fn model(url: &str) -> SharedAgent {
         "TALARIA_HOME" => Some(folder.path().display().to_string()),
         _ => None,
     };
-    match Config::load(&sources, &vars).unwrap().agent {
-        AgentChoice::Local(config) => Arc::new(ModelAgent::new(config).unwrap()),
-        other => panic!("{other}"),
+    match Config::load(&sources, &vars).unwrap().agents.default_entry() {
+        Some(AgentSettings::Model(config)) => Arc::new(ModelAgent::new(config.clone()).unwrap()),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -13,7 +13,6 @@ use talaria::delivery::DisplaySettings;
 use talaria::gateway::plan::{self, RunMode};
 use talaria::gateway::{Gateway, GatewayParts};
 use talaria::i18n::TextKey;
-use talaria::ids::AgentName;
 use talaria::rules::LiveRules;
 use talaria::store::Store;
 use talaria::turns::TurnSettings;
@@ -53,7 +52,10 @@ impl Asking {
         let agent = Asker::default();
         let parts = GatewayParts {
             store: store.clone(),
-            agents: AgentRegistry::new(AgentTable::new(AgentName::proxy(), Arc::new(agent.clone()))),
+            agents: AgentRegistry::new(AgentTable::new(
+                config.agents.default.clone(),
+                Arc::new(agent.clone()),
+            )),
             platforms: plan::build(&config, RunMode::Run).unwrap().accounts,
             settings: TurnSettings {
                 context: String::new(),

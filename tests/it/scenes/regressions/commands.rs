@@ -146,16 +146,17 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
     note  Write to talk to the agent. Commands:
           - `/help` shows this list
           - `/new` stops the running answer and begins a new conversation; text after it is the first question
-    note  - `/stop` stops the running answer and every message that waits
-          - `/retry` asks the last question again
+    note  - `/agent` lists the agents; with a name after it, begins a new conversation with that agent: `/agent NAME`, `/agent default`
+          - `/stop` stops the running answer and every message that waits
+    note  - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
-    note  - `/status` shows what is running and what waits
+          - `/status` shows what is running and what waits
           - `/sessions` lists the conversations of this place
-          - `/resume` goes back to an earlier conversation, by its number in /sessions
-    note  - `/title` names this conversation
+    note  - `/resume` goes back to an earlier conversation, by its number in /sessions
+          - `/title` names this conversation
           - `/whoami` shows who you are here and what you may do
-          - `/usage` shows how many questions and tokens were used
-    note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
-          - `/deny` refuses what the agent asks for: `/deny [code]`
+    note  - `/usage` shows how many questions and tokens were used
+          - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+    note  - `/deny` refuses what the agent asks for: `/deny [code]`
     ");
 }

@@ -1,0 +1,149 @@
+//! `kind: model`, a model behind a server that speaks the chat-completions protocol.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{AgentSettings, EntryKind, TimeoutsSection, UpstreamTimeouts, key_words};
+use crate::access::AgentAccess;
+use crate::config::document::ConfigDocument;
+use crate::config::resolve::{ConfigResolver, GivenValue, SettingSource};
+use crate::config::secret::{self, SecretForm};
+use crate::config::secret_sources::KeySetting;
+use crate::config::yaml_lines::KeyedMapping;
+use crate::config::{BaseUrl, ConfigError, Secret};
+
+/// The kind in the list of kinds.
+pub(super) const KIND: EntryKind = EntryKind { name: "model", access: AgentAccess::everybody, read };
+
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// A model and the server that it runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelConfig {
+    /// The server's address, usually with `/v1` at the end; `/chat/completions` is appended.
+    pub url: BaseUrl,
+    /// The bearer key.
+    pub key: Option<Secret>,
+    /// The model.
+    pub model: String,
+    /// Whether the key may be sent unencrypted to a public peer.
+    pub allow_cleartext: bool,
+    /// How long it may take.
+    pub timeouts: UpstreamTimeouts,
+}
+
+/// As written.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct ModelSection {
+    // Read for all kinds together.
+    #[serde(rename = "kind")]
+    _kind: Option<IgnoredAny>,
+    #[serde(rename = "instructions")]
+    _instructions: Option<IgnoredAny>,
+    #[serde(rename = "access")]
+    _access: Option<IgnoredAny>,
+    /// Address of the server, with `/v1`. Default: `https://api.openai.com/v1`.
+    base_url: Option<String>,
+    /// Bearer key for it. Default: none.
+    #[serde(deserialize_with = "secret::optional")]
+    api_key: Option<Secret>,
+    /// A file that holds `api_key`. Default: none.
+    api_key_file: Option<String>,
+    /// The model. No default: needed.
+    model: Option<String>,
+    /// Whether a key may be sent over `http://` to a public address. Default: `false`.
+    allow_cleartext: Option<bool>,
+    /// How long the server may take.
+    timeouts: Option<KeyedMapping<TimeoutsSection>>,
+}
+
+/// A model as an entry or the shorthand describes it.
+pub(super) struct ModelValues<'a> {
+    /// The section that names it.
+    pub(super) section: &'a str,
+    pub(super) base_url: Option<GivenValue>,
+    pub(super) key: Option<Secret>,
+    pub(super) model: Option<GivenValue>,
+    pub(super) allow_cleartext: bool,
+    pub(super) timeouts: UpstreamTimeouts,
+    /// The key that `allow_cleartext` is written as.
+    pub(super) permit: &'a str,
+}
+
+fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str) -> Option<AgentSettings> {
+    let path = ["agents", name];
+    let written: ModelSection = document.parse_at(&path).map_err(|error| resolver.errors.push(error)).ok()?;
+    let key = resolver.key(
+        KeySetting { vars: None, path: &["agents", name, "api_key"], form: SecretForm::Key },
+        written.api_key,
+        written.api_key_file,
+    );
+    let base_url = SettingSource { var: None, path: &["agents", name, "base_url"] };
+    let base_url = resolver.text(base_url, written.base_url);
+    let model = SettingSource { var: None, path: &["agents", name, "model"] };
+    let model = resolver.text(model, written.model);
+    if model.is_none() {
+        let place = document.place_of_key(&path);
+        resolver.errors.push(
+            ConfigError::new(format!("`agents.{name}` has no `model` {place}"))
+                .hint("write the name that the server knows the model by, such as `llama3.2`"),
+        );
+        return None;
+    }
+    resolver.model(ModelValues {
+        section: &path.join("."),
+        base_url,
+        key,
+        model,
+        allow_cleartext: written.allow_cleartext.unwrap_or(false),
+        timeouts: written.timeouts.unwrap_or_default().0.resolve(),
+        permit: &format!("agents.{name}.allow_cleartext"),
+    })
+}
+
+impl ConfigResolver<'_> {
+    /// Checks a model and fills in its defaults. `None` only with an error.
+    pub(super) fn model(&mut self, values: ModelValues<'_>) -> Option<AgentSettings> {
+        let ModelValues { section, base_url, key, model, allow_cleartext, timeouts, permit } = values;
+        let given = base_url.unwrap_or_else(|| GivenValue {
+            value: DEFAULT_BASE_URL.to_owned(),
+            name: format!("`{section}.base_url`"),
+            place: String::new(),
+        });
+        if model.is_none() {
+            self.errors.push(
+                ConfigError::new("there is a model server but no model is named")
+                    .hint("set `OPENAI_MODEL` or `agent.model`, for example to `llama3.2`"),
+            );
+        }
+        let url = self.url(&given);
+        let (Some(url), Some(model)) = (url, model) else { return None };
+        self.guard_key(&url, key.as_ref(), allow_cleartext, &given, permit);
+        if !names_version(url.as_str()) {
+            let name = &given.name;
+            self.warnings.push(format!(
+                "{name} has no `/v1` at its end, which most servers want; `/chat/completions` is all that Talaria appends"
+            ));
+        }
+        Some(AgentSettings::Model(ModelConfig { url, key, model: model.value, allow_cleartext, timeouts }))
+    }
+}
+
+impl fmt::Display for ModelConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (url, model, key) = (self.url.as_str(), &self.model, key_words(self.key.as_ref()));
+        write!(f, "model server at {url}, model {model}, {key}")
+    }
+}
+
+/// Whether an address has a part such as `v1` or `v1beta`.
+fn names_version(url: &str) -> bool {
+    let is_version = |part: &str| {
+        part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    // The first three parts are the scheme, nothing, and the host.
+    url.split('/').skip(3).any(is_version)
+}
